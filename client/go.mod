@@ -1,0 +1,16 @@
+module github.com/lockstep-dev/lockstep/client
+
+go 1.26.0
+
+require (
+	github.com/lockstep-dev/lockstep v0.0.0
+	github.com/lockstep-dev/lockstep/api v0.0.0
+	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.50.0
+	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
+)
+
+replace github.com/lockstep-dev/lockstep => ../
+
+replace github.com/lockstep-dev/lockstep/api => ../api
