@@ -1,0 +1,159 @@
+package machine
+
+// A Header is what all commands of one log entry share.
+type Header struct {
+	Proposer uint64     // the node that proposed the entry
+	Batch    uint64     // that node's number of the entry, so that it finds the requests that wait
+	Wall     WallMillis // the proposer's clock, for the history
+}
+
+// An Entry is the content of one log entry: a batch of commands.
+type Entry struct {
+	Header   Header
+	Commands []Command
+}
+
+// A Command changes the state. The kinds are the types of this file that are passed
+// by value: OpenSession, CloseSession, Acquire, Cancel, Release, Expire, EndWait,
+// EndDelay, Revoke, SetTokenFloor, SetLimits and CheckHash.
+type Command interface{ command() }
+
+// OpenSession makes a session. Its id is the position of the command and Random,
+// so a delayed duplicate makes a session that nobody uses.
+type OpenSession struct {
+	TTL            Millis
+	Random         [8]byte
+	Secret         Secret
+	ClientNumbered bool
+	Metadata       []Label
+}
+
+// CloseSession ends a session on its owner's request. It is idempotent.
+type CloseSession struct{ Session SessionID }
+
+// Acquire makes a claim, or, when the claim is known, reads its present state.
+type Acquire struct {
+	Session SessionID
+	// Seq numbers the claim in a client-numbered session. In a machine-numbered
+	// one it is zero and Nonce, if not empty, finds the claim again.
+	Seq   uint64
+	Nonce string
+	Floor uint64 // lowest seq whose answer the client still needs
+	Seen  uint64 // last change number that the client reached
+	Spec  Spec
+}
+
+// A Spec is what a claim asks for.
+type Spec struct {
+	Names     []string
+	Mode      Mode
+	Weight    uint32
+	Capacity  uint32
+	HasWait   bool
+	Wait      Millis // with HasWait; zero is a try
+	LockDelay Millis
+	Metadata  []Label
+}
+
+// Try reports whether the claim is granted now or not at all.
+func (s *Spec) Try() bool { return s.HasWait && s.Wait == 0 }
+
+// Cancel ends a claim, queued or granted. For a claim not seen yet it stores
+// Cancelled as the answer.
+type Cancel struct {
+	Session SessionID
+	Seq     uint64
+	Floor   uint64
+	Seen    uint64
+}
+
+// Release ends the grant with this token and no other.
+type Release struct {
+	Session SessionID
+	Seq     uint64
+	Token   Token
+}
+
+// Expire ends sessions whose lease ran out. It is void unless Term is the term of
+// its entry: a deposed leader's clock decides nothing.
+type Expire struct {
+	Term     uint64
+	Sessions []SessionID
+}
+
+// EndWait ends queued claims whose wait ran out. It never takes back a grant, and
+// is void like Expire under another term.
+type EndWait struct {
+	Term   uint64
+	Claims []ClaimID
+}
+
+// EndDelay frees the names of closing claims whose delay has passed. It is void like Expire
+// under another term.
+type EndDelay struct {
+	Term   uint64
+	Claims []ClaimID
+}
+
+// Revoke ends one grant (Claim and Token), or with a zero Claim.Seq the whole
+// session Claim.Session. It is a no-op when that grant is over.
+type Revoke struct {
+	Claim  ClaimID
+	Token  Token
+	By     string
+	Reason string
+	Now    bool // free the names at once instead of when the holder knows
+}
+
+// SetTokenFloor raises the token counter: next = max(next + 1, Floor). Nothing is granted
+// before the first one.
+type SetTokenFloor struct{ Floor Token }
+
+// SetLimits replaces the limits. The first one is logged by the first leader.
+type SetLimits struct{ Limits Limits }
+
+// CheckHash compares the state's running hash at the entry Index with the
+// proposer's. A difference means that replicas have diverged, and stops the node.
+type CheckHash struct {
+	Index uint64
+	Hash  uint64
+}
+
+func (OpenSession) command()   {}
+func (CloseSession) command()  {}
+func (Acquire) command()       {}
+func (Cancel) command()        {}
+func (Release) command()       {}
+func (Expire) command()        {}
+func (EndWait) command()       {}
+func (EndDelay) command()      {}
+func (Revoke) command()        {}
+func (SetTokenFloor) command() {}
+func (SetLimits) command()     {}
+func (CheckHash) command()     {}
+
+// Limits bound the state. They are replicated: every replica refuses the same command.
+type Limits struct {
+	FeatureLevel     uint32 // the newest kind of command that the log may hold
+	Sessions         uint32
+	WaitersPerName   uint32
+	ClaimsPerSession uint32 // sum over its claims of their names, live and remembered alike
+	RequestWindow    uint32 // seq < floor + RequestWindow
+	RememberedClaims uint32 // ended claims of a machine-numbered session
+	HistoryBytes     uint32 // ring of all events
+	AbnormalBytes    uint32 // ring of expiries and revocations
+}
+
+// DefaultLimits are those of a new cluster.
+func DefaultLimits() Limits {
+	return Limits{
+		FeatureLevel:     1,
+		Sessions:         200_000,
+		WaitersPerName:   16_384,
+		ClaimsPerSession: 4_096,
+		RequestWindow:    1_024,
+		RememberedClaims: 64,
+		HistoryBytes:     32 << 20,
+		AbnormalBytes:    8 << 20,
+	}
+}

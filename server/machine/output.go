@@ -1,0 +1,148 @@
+package machine
+
+// An Output is everything that applying one entry gives.
+type Output struct {
+	Results []Result // one per command, in order
+	Changes []Change // what clients did not cause, in order
+	Timers  []Timer  // what the leader has to time from now on, or no longer
+	Events  []Event  // the history
+}
+
+// A Code says why a command was refused. The machine's refusals are final answers:
+// the same command gives the same code on every replica.
+type Code uint8
+
+// The codes. OK means that the command took effect or had taken effect before.
+const (
+	OK Code = iota
+	SessionUnknown
+	SessionExpired
+	SessionRevoked
+	StaleRequest
+	RequestReused
+	ModeMismatch
+	NotHeld
+	NotQueued
+	Lost
+	QuotaExceeded
+	NotReady   // no token floor yet
+	OutOfRange // seq beyond the window
+)
+
+// A Result answers one command.
+type Result struct {
+	Code    Code
+	Limit   string // with QuotaExceeded and OutOfRange: which limit and its value
+	Session SessionID
+	Claim   ClaimStatus // of Acquire, Cancel and Release
+	Revoked uint32      // of Revoke: claims ended
+}
+
+// A ClaimStatus is the present state of a claim, for its owner.
+type ClaimStatus struct {
+	Seq      uint64
+	State    State
+	Token    Token
+	Position uint32 // while queued: 1 = next
+	Change   uint64 // the session's change number at its last change that the client did not cause
+	By       string // with Revoked
+	Reason   string
+	Blockers []Holder // with Busy and Queued in answers: who is in the way, at most 16
+}
+
+// A Change tells the owner of a claim, or of a session that ended, what it did not cause.
+type Change struct {
+	Session SessionID
+	Number  uint64      // the session's new change number
+	Claim   ClaimStatus // Claim.Change == Number; zero Seq with Ended
+	Ended   Code        // SessionExpired or SessionRevoked when the whole session ended
+	By      string
+	Reason  string
+}
+
+// A TimerKind says what a Timer is about.
+type TimerKind uint8
+
+// The kinds of timers. Starts have a span; ends have none.
+const (
+	SessionStarted TimerKind = iota + 1
+	SessionEnded
+	WaitStarted
+	WaitOver
+	DelayStarted
+	DelayOver
+)
+
+// A Timer starts or stops a timer that the leader keeps for the machine. The leader
+// answers one that runs out with Expire, EndWait or EndDelay.
+type Timer struct {
+	Kind  TimerKind
+	Claim ClaimID // Seq is zero with the session kinds
+	Span  Millis  // TTL, wait, or the length of the delay without the grace
+}
+
+// An EventKind is what happened to a name, with the numbers of the wire protocol.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	EventGranted EventKind = iota + 1
+	EventQueued
+	EventReleased
+	EventExpired
+	EventRevoked
+	EventCancelled
+)
+
+// An Event is one entry of the history: one thing that happened to one name.
+type Event struct {
+	Number   uint64
+	Kind     EventKind
+	Name     string
+	Claim    ClaimID
+	Token    Token
+	Mode     Mode
+	Wall     WallMillis
+	Metadata []Label
+	By       string
+	Reason   string
+}
+
+// A Holder is a holder or waiter as others see it.
+type Holder struct {
+	Claim    ClaimID
+	Token    Token // 0 for a waiter
+	Since    WallMillis
+	Mode     Mode
+	Weight   uint32
+	Metadata []Label // of the session and of the claim; the claim's win
+	Closing  bool
+	Names    []string
+}
+
+// A Lock is the public state of one name.
+type Lock struct {
+	Name      string
+	Mode      Mode
+	Capacity  uint32
+	Holders   []Holder
+	Waiters   []Holder // at most as many as asked for, the next one first
+	Waiting   int      // all waiters
+	NextToken Token
+}
+
+// A Session is the state of one session that its leader needs.
+type Session struct {
+	ID             SessionID
+	Secret         Secret
+	TTL            Millis
+	ClientNumbered bool
+	Change         uint64
+}
+
+// Counts are sizes for status and metrics.
+type Counts struct {
+	Sessions, Names, Holders, Waiters, Closing int
+	NextToken                                  Token
+	Events                                     uint64 // number of the last event
+}

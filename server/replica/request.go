@@ -1,0 +1,206 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A Time is a reading of the shell's monotonic clock: the time since some fixed
+// moment of its process. Readings of two processes do not compare.
+type Time time.Duration
+
+// A StreamID names one stream of a client, or one unary call, as long as it lasts.
+// The shell chooses it and never uses it twice.
+type StreamID uint64
+
+// A Request is one request of a client that has passed the checks of its form. Those of
+// one stream take effect in the order given.
+type Request struct {
+	Stream   StreamID
+	Tag      uint64 // comes back in the Reply
+	Received Time   // when its bytes were read: no lease ends before older keepalives were handled
+	Session  machine.SessionID
+	// Secret authenticates a unary call. It is nil on a stream, where Attach has done so.
+	Secret *machine.Secret
+	Body   Body
+}
+
+// A Body is what a Request asks for: one of the types below, by value.
+type Body interface{ body() }
+
+type (
+	// Open makes a session. On a stream it is attached there with number 1.
+	Open struct {
+		TTL            machine.Millis
+		Random         [8]byte
+		Secret         machine.Secret
+		ClientNumbered bool
+		Metadata       []machine.Label
+		Attach         bool // bind the session to the stream
+	}
+
+	// Attach binds a session to the stream, away from any other, if Number is
+	// higher than that of the last attachment.
+	Attach struct {
+		Secret machine.Secret
+		Number uint64
+		Seen   uint64
+	}
+
+	// KeepAlive renews the lease of the session.
+	KeepAlive struct {
+		Number uint64
+		Seen   uint64 // unary calls only: the answer carries the claims changed since
+		Unary  bool
+	}
+
+	// Acquire proposes a claim. With Follow, later changes of the claim are sent to
+	// the stream as Changed replies too, until it ends or the stream is closed.
+	Acquire struct {
+		Claim  machine.Acquire
+		Follow bool
+	}
+
+	// Cancel, Release and Close propose what their names say.
+	Cancel  struct{ Claim machine.Cancel }
+	Release struct{ Claim machine.Release }
+	Close   struct{}
+
+	// Revoke proposes a revocation. With Name set it is resolved to the holders of
+	// that name when it is proposed.
+	Revoke struct {
+		Command machine.Revoke
+		Name    string
+	}
+
+	// ReadLock, ReadLocks and ReadHistory are linearizable reads.
+	ReadLock struct {
+		Name    string
+		Waiters int // at most so many
+	}
+	ReadLocks struct {
+		Prefix, After string
+		Limit         int
+	}
+	ReadHistory struct {
+		Name  string
+		Limit int
+	}
+
+	// Gone tells that the stream was closed: its sessions are detached, and
+	// queued claims that it followed are cancelled. It has no reply.
+	Gone struct{}
+)
+
+func (Open) body()        {}
+func (Attach) body()      {}
+func (KeepAlive) body()   {}
+func (Acquire) body()     {}
+func (Cancel) body()      {}
+func (Release) body()     {}
+func (Close) body()       {}
+func (Revoke) body()      {}
+func (ReadLock) body()    {}
+func (ReadLocks) body()   {}
+func (ReadHistory) body() {}
+func (Gone) body()        {}
+
+// A Reply goes to the client on one stream. Replies of one stream are delivered in
+// the order given. Tag is that of the request, or zero for what the client did not ask for.
+type Reply struct {
+	Stream  StreamID
+	Tag     uint64
+	Session machine.SessionID
+	Answer  Answer
+}
+
+// An Answer is the content of a Reply: one of the types below, by value.
+type Answer interface{ answer() }
+
+type (
+	// Opened answers Open.
+	Opened struct {
+		Session machine.SessionID
+		Secret  machine.Secret
+		TTL     machine.Millis
+		Grace   machine.Millis
+	}
+
+	// Attached answers Attach, behind all the claims that changed after Attach.Seen.
+	Attached struct {
+		Change     uint64
+		TTL, Grace machine.Millis
+	}
+
+	// Kept answers KeepAlive, behind all changes up to Change.
+	Kept struct {
+		Number  uint64
+		Change  uint64
+		TTL     machine.Millis
+		Changes []machine.ClaimStatus // unary calls only
+	}
+
+	// Claimed answers Acquire, Cancel and Release.
+	Claimed struct{ Claim machine.ClaimStatus }
+
+	// Closed answers Close.
+	Closed struct{}
+
+	// RevokedClaims answers Revoke.
+	RevokedClaims struct{ Count uint32 }
+
+	// Changed tells of a change that the client did not cause.
+	Changed struct{ Claim machine.ClaimStatus }
+
+	// Ended tells that the session is over.
+	Ended struct {
+		Code       machine.Code // SessionExpired or SessionRevoked
+		By, Reason string
+	}
+
+	// LockRead, LocksRead and HistoryRead answer the reads.
+	LockRead  struct{ Lock machine.Lock }
+	LocksRead struct {
+		Locks []machine.Lock
+		More  bool
+	}
+	HistoryRead struct {
+		Events   []machine.Event
+		Complete bool
+	}
+
+	// Refused says why a request had, or now has, no effect. After NotLeader a
+	// request that was proposed may still take effect: the client retries it under the same number.
+	Refused struct {
+		Reason Refusal
+		Code   machine.Code // with RefusedByMachine
+		Limit  string       // which limit, for people
+		Claim  machine.ClaimStatus
+	}
+)
+
+func (Opened) answer()        {}
+func (Attached) answer()      {}
+func (Kept) answer()          {}
+func (Claimed) answer()       {}
+func (Closed) answer()        {}
+func (RevokedClaims) answer() {}
+func (Changed) answer()       {}
+func (Ended) answer()         {}
+func (LockRead) answer()      {}
+func (LocksRead) answer()     {}
+func (HistoryRead) answer()   {}
+func (Refused) answer()       {}
+
+// A Refusal is the kind of a Refused answer.
+type Refusal uint8
+
+// The refusals.
+const (
+	RefusedByMachine Refusal = iota // see Code
+	NotLeader                       // this replica does not lead, or no longer
+	Overloaded                      // the queue of proposals is full
+	NotAttached                     // the session is not bound to this stream
+	OldAttachment                   // Attach.Number is not higher than the last one
+)
