@@ -1,0 +1,100 @@
+# Lockstep. "make help" lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+BIN      := $(CURDIR)/.bin
+MODULES  := . api client server cmd
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILT    := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
+LDFLAGS  := -X github.com/lockstep-dev/lockstep/cmd/internal/cli.version=$(VERSION) \
+            -X github.com/lockstep-dev/lockstep/cmd/internal/cli.builtUnix=$(BUILT)
+export PATH := $(BIN):$(PATH)
+
+STEP := scripts/step
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+.PHONY: build
+build: ## build bin/lockstep
+	go build -ldflags '$(LDFLAGS)' -o bin/lockstep ./cmd/lockstep
+
+.PHONY: demo
+demo: build ## see the service at work: five nodes, a killed leader, a frozen holder (under 40 s)
+	bin/lockstep demo
+
+.PHONY: test
+test: ## install what the tests need, then run everything that a change must pass
+	@$(STEP) 'install packages' scripts/install-packages
+	@$(STEP) 'install tools' $(MAKE) --no-print-directory tools
+	@$(STEP) 'format' $(MAKE) --no-print-directory format-check
+	@$(STEP) 'generated code' $(MAKE) --no-print-directory generate-check
+	@$(STEP) 'vet' $(MAKE) --no-print-directory vet
+	@$(STEP) 'staticcheck' $(MAKE) --no-print-directory staticcheck
+	@$(STEP) 'tests with the race detector' go test -race -timeout 20m work
+	@$(STEP) 'build' $(MAKE) --no-print-directory build
+	@$(STEP) 'simulator' $(MAKE) --no-print-directory sim
+	@$(STEP) 'fault tour' scripts/fault-tour
+
+.PHONY: sim
+sim: build ## run the simulator's seeds (SEEDS=60 SEED=1)
+	bin/lockstep sim --seeds $${SEEDS:-60} --seed $${SEED:-1} -o json
+
+.PHONY: mutants
+mutants: ## plant eight bugs, one by one, and see the simulator find each within 2 minutes
+	server/sim/mutants.sh
+
+.PHONY: accept
+accept: build ## run the acceptance scripts (ONLY=name runs one)
+	accept/run $${ONLY:-}
+
+.PHONY: bench
+bench: build ## the machine's benchmarks, and bench figures against five server processes
+	go test -run '^$$' -bench . -benchmem ./server/machine/
+	accept/run bench
+
+.PHONY: fuzz
+fuzz: ## each fuzz test for FUZZTIME (10s)
+	scripts/fuzz $${FUZZTIME:-10s}
+
+.PHONY: format
+format: ## gofmt all files
+	gofmt -w $$(git ls-files '*.go')
+
+.PHONY: format-check
+format-check:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted, run make format: $$unformatted"; exit 1; fi
+
+.PHONY: generate
+generate: tools ## make the generated code anew
+	protoc -I api --go_out=api --go_opt=paths=source_relative \
+	  --go-grpc_out=api --go-grpc_opt=paths=source_relative lockstep/v1/lockstep.proto
+
+.PHONY: generate-check
+generate-check: ## fail when the generated code is not what the sources give
+	scripts/generate-check
+
+.PHONY: vet
+vet: ## go vet, for the other systems too where a client or the tool may run
+	go vet work
+	for os in darwin windows; do GOOS=$$os go vet ./... ./client/... ./cmd/internal/... ; done
+
+.PHONY: staticcheck
+staticcheck: tools ## staticcheck on every module
+	for m in $(MODULES); do (cd $$m && staticcheck ./...); done
+
+.PHONY: lint
+lint: ## golangci-lint, by hand: the first run takes minutes
+	cd $$(mktemp -d) && GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@latest
+	for m in $(MODULES); do (cd $$m && golangci-lint run ./...); done
+
+.PHONY: tools
+tools: ## install the pinned tools into .bin
+	@scripts/install-tools
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin .bin
