@@ -1,0 +1,5 @@
+//go:build !linux
+
+package lease
+
+func systemClock() Clock { return monotonicClock{processStart} }

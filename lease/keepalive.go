@@ -1,0 +1,135 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// WatchEvery is how often a watcher of a lease wakes at least. Go's timers stand
+// still while the machine is suspended: one that was set for the end of the lease
+// would come late by the length of the suspend.
+const WatchEvery = 250 * time.Millisecond
+
+// maxInFlight bounds the renewals that hang at the same time. Each gets TTL/3, so
+// more than three can only be open when renewals ignore their contexts.
+const maxInFlight = 4
+
+// KeepAlive renews the lease until it is over. The State must be confirmed once,
+// by the attempt that took the lock. KeepAlive returns
+//
+//   - a [*lockstep.LossError] with LeaseEnded when ValidUntil has passed by the
+//     local clock, whether or not the backend can be reached;
+//   - the error of renew when it is a loss (errors.Is [lockstep.ErrLost]), which is
+//     how the backend says that the lock is gone;
+//   - the cause of ctx when that is done, or of the end of st by [State.End] a loss
+//     with LeaseEnded.
+//
+// renew sends one renewal and returns nil when the backend has confirmed the full
+// TTL. It is called every TTL/3 and, after any other error, again after a jittered
+// wait of 50 ms to TTL/6. No number of failures ends the loop before ValidUntil.
+// The context of a call ends after TTL/3; a call that hangs longer is left behind,
+// and so is one that is under way when KeepAlive returns: it waits for no one. A
+// State of which every earlier renewal hangs is renewed by the next; at most four
+// calls are under way at a time.
+func KeepAlive(ctx context.Context, clock Clock, st *State, renew func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k := keeper{
+		clock: clock, st: st, renew: renew,
+		answers: make(chan answer, maxInFlight),
+		backoff: Backoff{Max: max(st.TTL()/6, 50*time.Millisecond)},
+		due:     st.NextSend(clock.Now()),
+	}
+	return k.run(ctx)
+}
+
+type keeper struct {
+	clock   Clock
+	st      *State
+	renew   func(context.Context) error
+	answers chan answer // has room for all in flight: no renewal is stuck when run has returned
+	backoff Backoff
+	due     time.Duration // the next renewal
+	open    int           // renewals in flight
+	last    error         // of the newest renewal that failed; nil after one that worked
+}
+
+type answer struct {
+	attempt uint64
+	err     error
+}
+
+func (k *keeper) run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case a := <-k.answers:
+			k.open--
+			if errors.Is(a.err, lockstep.ErrLost) {
+				k.st.End()
+				return a.err
+			}
+			k.take(a)
+		case <-timer.C:
+		}
+		now := k.clock.Now()
+		if k.st.Over(now) {
+			return k.lost()
+		}
+		if now >= k.due && k.open < maxInFlight {
+			k.send(ctx, now)
+		}
+		timer.Reset(k.untilNextLook(now))
+	}
+}
+
+// take handles the answer of a renewal, in whatever order answers come.
+func (k *keeper) take(a answer) {
+	now := k.clock.Now()
+	if a.err != nil {
+		k.last = a.err
+		k.due = min(k.due, now+k.backoff.Next())
+		return
+	}
+	if k.st.Confirm(now, a.attempt) {
+		k.last = nil
+		k.backoff.Reset()
+		k.due = k.st.NextSend(now)
+	}
+}
+
+// send starts one renewal. The next one is due when this one's time is up.
+func (k *keeper) send(ctx context.Context, now time.Duration) {
+	limit := Interval(k.st.TTL())
+	attempt := k.st.Sending(now)
+	k.due = now + limit
+	k.open++
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		k.answers <- answer{attempt, k.renew(ctx)}
+	}()
+}
+
+func (k *keeper) untilNextLook(now time.Duration) time.Duration {
+	next := k.st.ValidUntil()
+	if k.open < maxInFlight {
+		next = min(next, k.due)
+	}
+	return max(min(next-now, WatchEvery), 0)
+}
+
+func (k *keeper) lost() error {
+	loss := &lockstep.LossError{Reason: lockstep.LeaseEnded}
+	if k.last != nil {
+		loss.Detail = fmt.Sprintf("the last renewal failed: %v", k.last)
+	}
+	return loss
+}

@@ -1,0 +1,182 @@
+package lease
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// Never is a time that no clock reaches.
+const Never = time.Duration(math.MaxInt64)
+
+// maxOpenAttempts bounds the attempts whose answers a State can still use. With
+// one sending every TTL/3 a lease ends three sendings after its last confirmation;
+// the rest is for retries. An older attempt is forgotten: its answer is ignored,
+// which is safe.
+const maxOpenAttempts = 64
+
+// Margin is how long before TTL the holder stops believing in its lease: the
+// larger of TTL/50, which pays for clock rates that differ by 2 %, and 100 ms.
+func Margin(ttl time.Duration) time.Duration {
+	return max(ttl/50, 100*time.Millisecond)
+}
+
+// Interval is the time between two renewals: TTL/3.
+func Interval(ttl time.Duration) time.Duration { return ttl / 3 }
+
+// Check reports whether a lease of this TTL leaves room to be renewed: a renewal
+// that fails, another one, and the margin must all fit into the TTL, so it exceeds
+// 300 ms. Backends check what users ask for with lockstep.CheckTTL, which is
+// stricter; this is for a TTL that a server dictated.
+func Check(ttl time.Duration) error {
+	if 2*Interval(ttl)+Margin(ttl) >= ttl {
+		return fmt.Errorf("lease: ttl %v leaves no time for a second renewal: two intervals of %v and the margin of %v must be shorter",
+			ttl, Interval(ttl), Margin(ttl))
+	}
+	return nil
+}
+
+// A State knows until when a lease may be believed in. It has no clock: now is
+// the time on a [Clock], the same for all calls. A new State is not valid until
+// its first attempt, the one that opens the lease, is confirmed. It is safe for
+// concurrent use, so that a lock's Check can read it while KeepAlive renews it.
+type State struct {
+	mu        sync.Mutex
+	ttl       time.Duration
+	attempts  uint64                         // how many were sent; the last one's number
+	sentAt    [maxOpenAttempts]time.Duration // by number modulo the size
+	confirmed uint64                         // the newest confirmed attempt; 0 means none
+	from      time.Duration                  // the sending time of confirmed
+	until     time.Duration                  // from + ttl - margin
+	over      bool                           // for good
+}
+
+// New returns the State of a lease that is about to be asked for. It panics when
+// [Check] refuses ttl.
+func New(ttl time.Duration) *State {
+	if err := Check(ttl); err != nil {
+		panic(err)
+	}
+	return &State{ttl: ttl}
+}
+
+// TTL is the TTL that counts from now on.
+func (s *State) TTL() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ttl
+}
+
+// Adopt takes over the TTL that the backend granted, which may differ from what
+// was asked for. Call it before the Confirm of the answer that carried it. A
+// shorter TTL also shortens what is confirmed already; a longer one counts from
+// the next confirmation on.
+func (s *State) Adopt(ttl time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ttl = ttl
+	if s.confirmed != 0 {
+		s.until = min(s.until, s.endLocked(s.from))
+	}
+}
+
+// Sending notes that a renewal is about to be sent and returns its number, from 1.
+// The caller reads now just before the sending and makes one attempt of each
+// sending: a retry is an attempt of its own.
+func (s *State) Sending(now time.Duration) (attempt uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts++
+	s.sentAt[s.attempts%maxOpenAttempts] = now
+	return s.attempts
+}
+
+// Confirm notes that the backend has confirmed the attempt, and reports whether
+// ValidUntil moved. It does not for an attempt that is unknown, too old or older
+// than the newest confirmed one, nor when the lease is over at now.
+func (s *State) Confirm(now time.Duration, attempt uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.overLocked(now) || attempt <= s.confirmed || attempt > s.attempts || s.attempts-attempt >= maxOpenAttempts {
+		return false
+	}
+	from := s.sentAt[attempt%maxOpenAttempts]
+	until := s.endLocked(from)
+	if s.confirmed != 0 && until <= s.until { // only after Adopt of a shorter TTL
+		return false
+	}
+	s.confirmed, s.from, s.until = attempt, from, until
+	return !s.overLocked(now)
+}
+
+// End ends the lease at once: it was released, or the backend said that it is gone.
+func (s *State) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+}
+
+// ValidUntil is the first moment at which the lease may no longer be believed in.
+// It is zero before the first confirmation.
+func (s *State) ValidUntil() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.until
+}
+
+// Valid reports whether the lease is confirmed and not over at now. Once it has
+// said that a confirmed lease is over, the lease stays so.
+func (s *State) Valid(now time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.overLocked(now) && s.confirmed != 0
+}
+
+// Remaining is the time from now to ValidUntil, or zero when the lease is not valid.
+func (s *State) Remaining(now time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.overLocked(now) || s.confirmed == 0 {
+		return 0
+	}
+	return s.until - now
+}
+
+// Over reports whether the lease has ended: after End, or at ValidUntil. A lease
+// that was never confirmed is neither valid nor over.
+func (s *State) Over(now time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.overLocked(now)
+}
+
+// NextSend is when the next renewal is due: one [Interval] after the last sending,
+// and not before now. It is [Never] when the lease is over. Retries after a failed
+// renewal come sooner: see [Backoff].
+func (s *State) NextSend(now time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.overLocked(now):
+		return Never
+	case s.attempts == 0:
+		return now
+	default:
+		return max(now, s.sentAt[s.attempts%maxOpenAttempts]+Interval(s.ttl))
+	}
+}
+
+// endLocked is the end of a lease whose confirmed attempt was sent at from.
+func (s *State) endLocked(from time.Duration) time.Duration {
+	return from + s.ttl - Margin(s.ttl)
+}
+
+// overLocked remembers that the end has passed, so that a confirmation that was
+// on its way at that moment cannot revive what somebody was told is lost.
+func (s *State) overLocked(now time.Duration) bool {
+	if s.confirmed != 0 && now >= s.until {
+		s.over = true
+	}
+	return s.over
+}
