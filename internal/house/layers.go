@@ -1,0 +1,123 @@
+package house
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+const modulePath = "github.com/lockstep-dev/lockstep"
+
+// layers lists the packages from the bottom up. A package imports packages of
+// lower rows only, and those of its own row that are written behind it in mayImport.
+var layers = [][]string{
+	{".", "api", "api/lockstep/v1", "internal/house"},
+	{"lease", "memlock", "fence"},
+	{"locktest", "fencetest", "election", "client/session"},
+	{"client"},
+	{"server/machine", "server/expiry", "server/storage"},
+	{"server/transport"},
+	{"server/replica"},
+	{"server/node", "server/protocol"},
+	{"server/service", "server/sim/check"},
+	{"server/sim", "server/console"},
+	{"server"},
+	{"server/faulttest", "server/conformance"},
+	{"cmd/internal/bench", "cmd/internal/term"},
+	{"cmd/internal/cli"},
+	{"cmd/lockstep"},
+}
+
+// forbidden are imports that the order of the layers would allow.
+var forbidden = map[string][]string{
+	// The lock table stands alone: it is read by people who check its rules.
+	"server/machine": {"", "api", "client", "lease"},
+	"server/expiry":  {"", "api", "client", "lease", "server/machine"},
+	// The core knows nothing of the wire or of what clients run.
+	"server/replica": {"", "api", "client", "lease", "server/storage", "server/transport"},
+	"server/storage": {"", "api", "client", "lease"},
+	"server/node":    {"client", "lease"},
+	"server/service": {"client", "lease"},
+	"server":         {"client", "lease"},
+	// What users import from the root does not lean on what tests import.
+	"lease": {"memlock"},
+}
+
+// Layers returns the imports of ours that do not point down, and the packages that
+// the table of layers does not name. Test files may import anything that is below
+// the program, since they are not part of it.
+func Layers(repo fs.FS) ([]string, error) {
+	rank := map[string]int{}
+	for i, row := range layers {
+		for _, pkg := range row {
+			rank[pkg] = i
+		}
+	}
+	return check(repo, func(f *file) []string {
+		if f.test {
+			return nil
+		}
+		own, known := rank[f.dir]
+		if !known {
+			return []string{fmt.Sprintf("%s: package %s has no place in the table of layers", f.name, f.dir)}
+		}
+		var found []string
+		for _, imported := range ours(f) {
+			at, known := rank[imported]
+			switch {
+			case !known:
+				found = append(found, fmt.Sprintf("%s: imports %s, which has no place in the table of layers", f.name, imported))
+			case at >= own:
+				found = append(found, fmt.Sprintf("%s: imports %s, which is not below it", f.name, imported))
+			case isForbidden(f.dir, imported):
+				found = append(found, fmt.Sprintf("%s: must not import %s", f.name, imported))
+			}
+		}
+		return found
+	})
+}
+
+func isForbidden(pkg, imported string) bool {
+	for _, tree := range forbidden[pkg] {
+		if tree == "" && imported == "." || tree != "" && (imported == tree || strings.HasPrefix(imported, tree+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// ours returns the folders of the imported packages that are in this repository.
+func ours(f *file) []string {
+	var dirs []string
+	for _, spec := range f.syntax.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(imported, modulePath); ok {
+			dirs = append(dirs, path.Clean(strings.TrimPrefix(rest, "/")))
+		}
+	}
+	return dirs
+}
+
+// EmptyRoot returns the lines of the root go.mod that require something: whoever
+// imports the contract gets the standard library and nothing else.
+func EmptyRoot(repo fs.FS) ([]string, error) {
+	content, err := fs.ReadFile(repo, "go.mod")
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for number, line := range strings.Split(string(content), "\n") {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch word {
+		case "", "module", "go", "//":
+		default:
+			found = append(found, fmt.Sprintf("go.mod:%d: %s", number+1, strings.TrimSpace(line)))
+		}
+	}
+	return found, nil
+}
