@@ -1,0 +1,142 @@
+package protocol
+
+import (
+	"encoding/base64"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// The answers of unary calls.
+
+// ToOpenSession answers OpenSession.
+func ToOpenSession(a replica.Opened) *pb.OpenSessionResponse {
+	return &pb.OpenSessionResponse{Session: a.Session.String(), Secret: a.Secret[:], TtlMs: uint64(a.TTL), GraceMs: uint64(a.Grace)}
+}
+
+// ToKeepAlive answers KeepAlive.
+func ToKeepAlive(a replica.Kept) *pb.KeepAliveResponse {
+	return &pb.KeepAliveResponse{Number: a.Number, Change: a.Change, Changes: claims(a.Changes), TtlMs: uint64(a.TTL)}
+}
+
+// ToAcquire answers Acquire, whose call succeeds only with a grant: a caller that looks at
+// nothing but the success of the call must not take another state for one. Of a claim that is over it
+// gives the error. A queued claim has neither answer nor error: the call goes on.
+func ToAcquire(c machine.ClaimStatus) (*pb.AcquireResponse, *pb.Error) {
+	switch c.State {
+	case machine.Queued:
+		return nil, nil
+	case machine.Granted:
+		return &pb.AcquireResponse{Claim: ToClaim(c)}, nil
+	}
+	return nil, overError(c)
+}
+
+// overError says why an Acquire ends without a grant.
+func overError(c machine.ClaimStatus) *pb.Error {
+	e := &pb.Error{Field: "claim", Holders: holders(c.Blockers), Position: c.Position}
+	switch c.State {
+	case machine.Busy:
+		e.Reason, e.Message = pb.Reason_REASON_BUSY, "others hold the lock or wait ahead"
+	case machine.WaitEnded:
+		e.Reason, e.Message = pb.Reason_REASON_BUSY, "the wait ran out in the queue"
+	case machine.Cancelled:
+		e.Reason, e.Message = pb.Reason_REASON_NOT_QUEUED, "the claim was cancelled"
+	case machine.Released:
+		e.Reason, e.Message = pb.Reason_REASON_NOT_HELD, "the claim was granted and released before"
+	case machine.Revoked:
+		e.Reason, e.Message = pb.Reason_REASON_REVOKED, "the claim was revoked"
+		if c.By != "" {
+			e.Message += " by " + c.By
+		}
+		if c.Reason != "" {
+			e.Message += ": " + c.Reason
+		}
+	default: // Expired, the one that is left
+		e.Reason, e.Message = pb.Reason_REASON_SESSION_EXPIRED, "the claim ended with its session"
+	}
+	return e
+}
+
+// FromEnded is the error of a call whose session ended while it waited.
+func FromEnded(a replica.Ended) *pb.Error {
+	row := refusedByMachine[a.Code]
+	e := &pb.Error{Reason: row.reason, Field: row.field, Message: row.message}
+	if a.By != "" {
+		e.Message += ", by " + a.By
+	}
+	if a.Reason != "" {
+		e.Message += ": " + a.Reason
+	}
+	return e
+}
+
+// maxListBytes bounds what one reading call returns, so that it stays well below the 4 MiB that
+// gRPC clients accept by default.
+const maxListBytes = 2 << 20
+
+// ToGetLock answers GetLock. All holders are in it; waiters are cut where the answer would
+// outgrow 2 MiB, which waiter_count shows.
+func ToGetLock(a replica.LockRead) *pb.GetLockResponse {
+	l := toLock(a.Lock)
+	l.Waiters = l.Waiters[:fitting(l.Waiters, maxListBytes)]
+	return &pb.GetLockResponse{Lock: l}
+}
+
+// fitting counts the first messages that have at most budget bytes together, and the first in any case.
+func fitting[M proto.Message](ms []M, budget int) int {
+	for i, m := range ms {
+		if budget -= proto.Size(m); budget < 0 {
+			return max(i, 1)
+		}
+	}
+	return len(ms)
+}
+
+// ToListLocks answers ListLocks. A page ends early where it would outgrow 2 MiB.
+func ToListLocks(a replica.LocksRead) *pb.ListLocksResponse {
+	locks := make([]*pb.Lock, len(a.Locks))
+	for i, l := range a.Locks {
+		locks[i] = toLock(l)
+		locks[i].Waiters = locks[i].Waiters[:min(1, len(locks[i].Waiters))]
+	}
+	n := fitting(locks, maxListBytes)
+	out := &pb.ListLocksResponse{Locks: locks[:n]}
+	if n > 0 && (a.More || n < len(locks)) {
+		out.NextPageToken = toPageToken(locks[n-1].GetName())
+	}
+	return out
+}
+
+// A page token is the last name of the page before, made opaque so that nobody builds one.
+func toPageToken(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
+
+func fromPageToken(token string) (string, *pb.Error) {
+	if token == "" {
+		return "", nil
+	}
+	name, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || lockstep.CheckName(string(name)) != nil {
+		return "", invalid("page_token", "%s is not the next_page_token of a response", lockstep.Excerpt(token))
+	}
+	return string(name), nil
+}
+
+// ToHistory answers History. Where it would outgrow 2 MiB the oldest events are left out, and it
+// is not complete.
+func ToHistory(a replica.HistoryRead) *pb.HistoryResponse {
+	events := make([]*pb.Event, len(a.Events))
+	budget, first := maxListBytes, 0
+	for i := len(events) - 1; i >= 0; i-- {
+		events[i] = toEvent(a.Events[i])
+		if budget -= proto.Size(events[i]); budget < 0 {
+			first = i + 1
+			break
+		}
+	}
+	return &pb.HistoryResponse{Events: events[first:], Complete: a.Complete && first == 0}
+}

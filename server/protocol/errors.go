@@ -1,0 +1,156 @@
+package protocol
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// Domain is the domain of every google.rpc.ErrorInfo of the service.
+const Domain = "lockstep.dev"
+
+// RetryDelay is what an OVERLOADED error asks a client to wait before it tries again.
+const RetryDelay = time.Second
+
+// codeOf is the one table from the reason of an error to its gRPC code.
+var codeOf = [...]codes.Code{
+	pb.Reason_REASON_UNSPECIFIED:      codes.Unknown,
+	pb.Reason_REASON_BUSY:             codes.Aborted, // 409 over HTTP
+	pb.Reason_REASON_NOT_HELD:         codes.FailedPrecondition,
+	pb.Reason_REASON_NOT_QUEUED:       codes.FailedPrecondition,
+	pb.Reason_REASON_LOST:             codes.FailedPrecondition,
+	pb.Reason_REASON_SESSION_EXPIRED:  codes.FailedPrecondition,
+	pb.Reason_REASON_SESSION_UNKNOWN:  codes.NotFound,
+	pb.Reason_REASON_REVOKED:          codes.FailedPrecondition,
+	pb.Reason_REASON_NOT_LEADER:       codes.Unavailable,
+	pb.Reason_REASON_STALE_REQUEST:    codes.FailedPrecondition,
+	pb.Reason_REASON_REQUEST_REUSED:   codes.InvalidArgument,
+	pb.Reason_REASON_MODE_MISMATCH:    codes.FailedPrecondition,
+	pb.Reason_REASON_INVALID_NAME:     codes.InvalidArgument,
+	pb.Reason_REASON_RESERVED_NAME:    codes.PermissionDenied,
+	pb.Reason_REASON_INVALID_METADATA: codes.InvalidArgument,
+	pb.Reason_REASON_INVALID_ARGUMENT: codes.InvalidArgument,
+	pb.Reason_REASON_OUT_OF_RANGE:     codes.OutOfRange,
+	pb.Reason_REASON_UNSUPPORTED:      codes.Unimplemented,
+	pb.Reason_REASON_QUOTA_EXCEEDED:   codes.ResourceExhausted,
+	pb.Reason_REASON_OVERLOADED:       codes.ResourceExhausted,
+	pb.Reason_REASON_UNAVAILABLE:      codes.Unavailable,
+	pb.Reason_REASON_DATA_LOSS:        codes.DataLoss,
+}
+
+// A refusal says how a refused request is explained to its client.
+type refusal struct {
+	reason  pb.Reason
+	field   string
+	message string
+}
+
+// refusedByMachine has a row for each code of the machine but OK.
+var refusedByMachine = [...]refusal{
+	machine.SessionUnknown: {pb.Reason_REASON_SESSION_UNKNOWN, "session", "no such session, or a wrong secret"},
+	machine.SessionExpired: {pb.Reason_REASON_SESSION_EXPIRED, "session", "the lease of the session ran out: open a new one"},
+	machine.SessionRevoked: {pb.Reason_REASON_REVOKED, "session", "an operator ended the session"},
+	machine.StaleRequest:   {pb.Reason_REASON_STALE_REQUEST, "seq", "the number is below the floor of the session: that claim is over"},
+	machine.RequestReused:  {pb.Reason_REASON_REQUEST_REUSED, "seq", "the number was used for a claim that asked for something else"},
+	machine.ModeMismatch:   {pb.Reason_REASON_MODE_MISMATCH, "spec.mode", "the name is in use as another kind of lock, or with another capacity"},
+	machine.NotHeld:        {pb.Reason_REASON_NOT_HELD, "token", "the claim has no grant with this token; a claim that waits is ended by cancel"},
+	machine.NotQueued:      {pb.Reason_REASON_NOT_QUEUED, "seq", "the claim is not in a queue"},
+	machine.Lost:           {pb.Reason_REASON_LOST, "token", "the grant is over: another may hold the lock"},
+	machine.QuotaExceeded:  {pb.Reason_REASON_QUOTA_EXCEEDED, "", "a limit was reached"},
+	machine.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant yet: try again"},
+	machine.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor"},
+}
+
+// refusedByReplica has a row for each refusal of the replica but RefusedByMachine.
+var refusedByReplica = [...]refusal{
+	replica.NotLeader:     {pb.Reason_REASON_NOT_LEADER, "", "this node does not lead"},
+	replica.Overloaded:    {pb.Reason_REASON_OVERLOADED, "", "too many requests wait already: back off first"},
+	replica.NotAttached:   {pb.Reason_REASON_INVALID_ARGUMENT, "session", "the session is not attached to this stream: attach it first"},
+	replica.OldAttachment: {pb.Reason_REASON_STALE_REQUEST, "number", "the session was attached with this number or a higher one"},
+}
+
+// FromRefused explains a refusal to the client.
+func FromRefused(r replica.Refused) *pb.Error {
+	row := refusedByReplica[r.Reason]
+	if r.Reason == replica.RefusedByMachine {
+		row = refusedByMachine[r.Code]
+	}
+	e := &pb.Error{Reason: row.reason, Field: row.field, Message: row.message}
+	if r.Limit != "" {
+		e.Message += ": " + r.Limit
+	}
+	e.Holders = holders(r.Claim.Blockers)
+	e.Position = r.Claim.Position
+	return e
+}
+
+// CodeOf is the gRPC code of errors with this reason.
+func CodeOf(r pb.Reason) codes.Code {
+	if r < 0 || int(r) >= len(codeOf) {
+		return codes.Unknown
+	}
+	return codeOf[r]
+}
+
+// ReasonText is the reason as it stands in google.rpc.ErrorInfo.
+func ReasonText(r pb.Reason) string { return strings.TrimPrefix(r.String(), "REASON_") }
+
+// Err makes the gRPC error of a unary call or of the end of a stream: the code, a
+// google.rpc.ErrorInfo with the reason, and the [pb.Error] itself for those who want all of
+// it. An OVERLOADED error also has a google.rpc.RetryInfo.
+func Err(e *pb.Error) error {
+	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(errorInfo(e)), protoadapt.MessageV1Of(e)}
+	if e.GetReason() == pb.Reason_REASON_OVERLOADED {
+		details = append(details, protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(RetryDelay)}))
+	}
+	s, err := status.New(CodeOf(e.GetReason()), e.GetMessage()).WithDetails(details...)
+	if err != nil {
+		panic("protocol: details of " + e.String() + ": " + err.Error()) // our own messages always encode
+	}
+	return s.Err()
+}
+
+func errorInfo(e *pb.Error) *errdetails.ErrorInfo {
+	info := &errdetails.ErrorInfo{Reason: ReasonText(e.GetReason()), Domain: Domain, Metadata: map[string]string{}}
+	set := func(key, value string) {
+		if value != "" {
+			info.Metadata[key] = value
+		}
+	}
+	set("field", e.GetField())
+	set("leader_address", e.GetLeaderAddress())
+	if p := e.GetPosition(); p > 0 {
+		set("position", strconv.FormatUint(uint64(p), 10))
+	}
+	if h := e.GetHolders(); len(h) > 0 {
+		set("holder", h[0].GetSession())
+		set("holder_token", strconv.FormatUint(h[0].GetToken(), 10))
+	}
+	return info
+}
+
+// FromErr finds the [pb.Error] in an error that [Err] made and gRPC carried; nil if there is
+// none.
+func FromErr(err error) *pb.Error {
+	var s interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &s) {
+		return nil
+	}
+	for _, d := range s.GRPCStatus().Details() {
+		if e, ok := d.(*pb.Error); ok {
+			return e
+		}
+	}
+	return nil
+}

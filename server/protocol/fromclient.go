@@ -1,0 +1,126 @@
+package protocol
+
+import (
+	"io"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// FromClient checks one request of a stream and translates it. received is when its bytes
+// were read. rnd yields the secrets of new sessions.
+//
+// The names of a claim and the values of its metadata are those of r, which must not be changed
+// afterwards.
+func FromClient(stream replica.StreamID, received replica.Time, r *pb.ClientRequest, rnd io.Reader) (replica.Request, *pb.Error) {
+	out := replica.Request{Stream: stream, Tag: r.GetTag(), Received: received}
+	if err := checkSize(r); err != nil {
+		return out, err
+	}
+	if open, ok := r.GetBody().(*pb.ClientRequest_Open); ok {
+		if r.GetSession() != "" {
+			return out, invalid("session", "must be empty when a session is opened")
+		}
+		var err *pb.Error
+		out.Body, err = streamOpen(open.Open, rnd)
+		return out, err
+	}
+	var err *pb.Error
+	if out.Session, err = session(r.GetSession()); err != nil {
+		return out, err
+	}
+	out.Body, err = streamBody(out.Session, r)
+	return out, err
+}
+
+// checkSize bounds the encoded size of a request.
+func checkSize(m proto.Message) *pb.Error {
+	if n := proto.Size(m); n > MaxRequestBytes {
+		return broken(pb.Reason_REASON_QUOTA_EXCEEDED, "request", "is %d bytes long, the limit is %d", n, MaxRequestBytes)
+	}
+	return nil
+}
+
+func streamOpen(o *pb.StreamOpen, rnd io.Reader) (replica.Body, *pb.Error) {
+	ttl, err := checkTTL(o.GetTtlMs())
+	if err != nil {
+		return nil, err
+	}
+	labels, err := metadata("metadata", o.GetMetadata())
+	if err != nil {
+		return nil, err
+	}
+	open := replica.Open{TTL: ttl, ClientNumbered: true, Metadata: labels, Attach: true}
+	fill(rnd, open.Random[:])
+	fill(rnd, open.Secret[:])
+	return open, nil
+}
+
+// streamBody translates everything but an Open.
+func streamBody(id machine.SessionID, r *pb.ClientRequest) (replica.Body, *pb.Error) {
+	switch b := r.GetBody().(type) {
+	case *pb.ClientRequest_Attach:
+		return streamAttach(b.Attach)
+	case *pb.ClientRequest_KeepAlive:
+		return replica.KeepAlive{Number: b.KeepAlive.GetNumber()}, nil
+	case *pb.ClientRequest_Acquire:
+		return streamAcquire(id, b.Acquire)
+	case *pb.ClientRequest_Cancel:
+		c := b.Cancel
+		return cancel(machine.Cancel{Session: id, Seq: c.GetSeq(), Floor: c.GetFloor(), Seen: c.GetSeen()})
+	case *pb.ClientRequest_Release:
+		return release(machine.Release{Session: id, Seq: b.Release.GetSeq(), Token: machine.Token(b.Release.GetToken())})
+	case *pb.ClientRequest_Close:
+		return replica.Close{}, nil
+	default:
+		return nil, broken(pb.Reason_REASON_UNSUPPORTED, "body", "is missing, or of a kind that this version does not know")
+	}
+}
+
+func streamAttach(a *pb.StreamAttach) (replica.Body, *pb.Error) {
+	s, err := secret(a.GetSecret())
+	if err != nil {
+		return nil, err
+	}
+	if a.GetNumber() == 0 {
+		return nil, invalid("number", "must not be 0")
+	}
+	return replica.Attach{Secret: s, Number: a.GetNumber(), Seen: a.GetSeen()}, nil
+}
+
+// streamAcquire has the number of the claim from the client: sessions of streams are
+// client-numbered.
+func streamAcquire(id machine.SessionID, a *pb.StreamAcquire) (replica.Body, *pb.Error) {
+	if a.GetSeq() == 0 {
+		return nil, noSeq()
+	}
+	s, err := spec(a.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	return replica.Acquire{Claim: machine.Acquire{
+		Session: id, Seq: a.GetSeq(), Floor: a.GetFloor(), Seen: a.GetSeen(), Spec: s,
+	}}, nil
+}
+
+func noSeq() *pb.Error { return invalid("seq", "must not be 0") }
+
+func cancel(c machine.Cancel) (replica.Body, *pb.Error) {
+	if c.Seq == 0 {
+		return nil, noSeq()
+	}
+	return replica.Cancel{Claim: c}, nil
+}
+
+func release(r machine.Release) (replica.Body, *pb.Error) {
+	if r.Seq == 0 {
+		return nil, noSeq()
+	}
+	if r.Token == 0 {
+		return nil, invalid("token", "must not be 0: no grant has it")
+	}
+	return replica.Release{Claim: r}, nil
+}

@@ -1,0 +1,177 @@
+package protocol
+
+import (
+	"io"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// The requests of unary calls. Each function checks the form of one and translates it;
+// the caller sets Stream and Received.
+
+// FromOpenSession makes a session that no stream is bound to. A ttl_ms of zero is the default.
+func FromOpenSession(r *pb.OpenSessionRequest, rnd io.Reader) (replica.Request, *pb.Error) {
+	ms := r.GetTtlMs()
+	if ms == 0 {
+		ms = millis(lockstep.DefaultTTL)
+	}
+	ttl, err := checkTTL(ms)
+	if err != nil {
+		return replica.Request{}, err
+	}
+	labels, err := metadata("metadata", r.GetMetadata())
+	if err != nil {
+		return replica.Request{}, err
+	}
+	open := replica.Open{TTL: ttl, ClientNumbered: r.GetClientNumbered(), Metadata: labels}
+	fill(rnd, open.Random[:])
+	fill(rnd, open.Secret[:])
+	return replica.Request{Body: open}, nil
+}
+
+// FromKeepAlive renews a lease and asks for the claims that changed.
+func FromKeepAlive(r *pb.KeepAliveRequest) (replica.Request, *pb.Error) {
+	return ofSession(r, replica.KeepAlive{Number: r.GetNumber(), Seen: r.GetSeen(), Unary: true})
+}
+
+// FromCloseSession ends a session.
+func FromCloseSession(r *pb.CloseSessionRequest) (replica.Request, *pb.Error) {
+	return ofSession(r, replica.Close{})
+}
+
+// An owner is a request that proves its session by a secret.
+type owner interface {
+	GetSession() string
+	GetSecret() []byte
+}
+
+func ofSession(r owner, body replica.Body) (replica.Request, *pb.Error) {
+	id, err := session(r.GetSession())
+	if err != nil {
+		return replica.Request{}, err
+	}
+	s, err := secret(r.GetSecret())
+	if err != nil {
+		return replica.Request{}, err
+	}
+	return replica.Request{Session: id, Secret: &s, Body: body}, nil
+}
+
+// FromAcquire asks for a claim and follows it. A request without seq leaves the numbering to the
+// service; only then it may have a nonce.
+func FromAcquire(r *pb.AcquireRequest) (replica.Request, *pb.Error) {
+	req, err := ofSession(r, nil)
+	if err != nil {
+		return req, err
+	}
+	if r.GetNonce() != "" && r.GetSeq() != 0 {
+		return req, invalid("nonce", "must be empty in a request with seq")
+	}
+	if err := checkText("nonce", r.GetNonce(), MaxNonceBytes); err != nil {
+		return req, err
+	}
+	s, err := spec(r.GetSpec())
+	if err != nil {
+		return req, err
+	}
+	req.Body = replica.Acquire{Follow: true, Claim: machine.Acquire{
+		Session: req.Session, Seq: r.GetSeq(), Nonce: r.GetNonce(), Floor: r.GetFloor(), Seen: r.GetSeen(), Spec: s,
+	}}
+	return req, nil
+}
+
+// FromRelease ends a grant.
+func FromRelease(r *pb.ReleaseRequest) (replica.Request, *pb.Error) {
+	req, err := ofSession(r, nil)
+	if err != nil {
+		return req, err
+	}
+	req.Body, err = release(machine.Release{Session: req.Session, Seq: r.GetSeq(), Token: machine.Token(r.GetToken())})
+	return req, err
+}
+
+// FromCancel ends a claim, queued or granted.
+func FromCancel(r *pb.CancelRequest) (replica.Request, *pb.Error) {
+	req, err := ofSession(r, nil)
+	if err != nil {
+		return req, err
+	}
+	req.Body, err = cancel(machine.Cancel{Session: req.Session, Seq: r.GetSeq(), Floor: r.GetFloor(), Seen: r.GetSeen()})
+	return req, err
+}
+
+// FromRevoke ends one grant, a session, or the grants of all holders of a name.
+func FromRevoke(r *pb.RevokeRequest) (replica.Request, *pb.Error) {
+	if err := checkText("by", r.GetBy(), MaxByBytes); err != nil {
+		return replica.Request{}, err
+	}
+	if r.GetReason() == "" {
+		return replica.Request{}, invalid("reason", "must not be empty: the holder and the history show it")
+	}
+	if err := checkText("reason", r.GetReason(), MaxReasonBytes); err != nil {
+		return replica.Request{}, err
+	}
+	body := replica.Revoke{Command: machine.Revoke{By: r.GetBy(), Reason: r.GetReason(), Now: r.GetNow()}}
+	if err := revokeTarget(&body, r); err != nil {
+		return replica.Request{}, err
+	}
+	return replica.Request{Body: body}, nil
+}
+
+func revokeTarget(body *replica.Revoke, r *pb.RevokeRequest) (err *pb.Error) {
+	claim := &body.Command.Claim
+	switch t := r.GetTarget().(type) {
+	case *pb.RevokeRequest_Claim:
+		if t.Claim.GetSeq() == 0 {
+			return noSeq()
+		}
+		if t.Claim.GetToken() == 0 {
+			return invalid("token", "must not be 0: no grant has it")
+		}
+		claim.Seq, body.Command.Token = t.Claim.GetSeq(), machine.Token(t.Claim.GetToken())
+		claim.Session, err = session(t.Claim.GetSession())
+		return err
+	case *pb.RevokeRequest_Session:
+		claim.Session, err = session(t.Session)
+		return err
+	case *pb.RevokeRequest_Name:
+		body.Name = t.Name
+		return checkName("name", t.Name)
+	default:
+		return invalid("target", "must be a claim, a session or a name")
+	}
+}
+
+// FromGetLock reads one lock.
+func FromGetLock(r *pb.GetLockRequest) (replica.Request, *pb.Error) {
+	if err := checkName("name", r.GetName()); err != nil {
+		return replica.Request{}, err
+	}
+	waiters, err := limit("waiter_limit", r.GetWaiterLimit(), MaxWaiters)
+	return replica.Request{Body: replica.ReadLock{Name: r.GetName(), Waiters: waiters}}, err
+}
+
+// FromListLocks reads one page of locks.
+func FromListLocks(r *pb.ListLocksRequest) (replica.Request, *pb.Error) {
+	if err := checkPrefix(r.GetPrefix()); err != nil {
+		return replica.Request{}, err
+	}
+	size, err := limit("page_size", r.GetPageSize(), MaxPage)
+	if err != nil {
+		return replica.Request{}, err
+	}
+	after, err := fromPageToken(r.GetPageToken())
+	return replica.Request{Body: replica.ReadLocks{Prefix: r.GetPrefix(), After: after, Limit: size}}, err
+}
+
+// FromHistory reads the history of one lock.
+func FromHistory(r *pb.HistoryRequest) (replica.Request, *pb.Error) {
+	if err := checkName("name", r.GetName()); err != nil {
+		return replica.Request{}, err
+	}
+	events, err := limit("limit", r.GetLimit(), MaxPage)
+	return replica.Request{Body: replica.ReadHistory{Name: r.GetName(), Limit: events}}, err
+}
