@@ -1,0 +1,245 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+// The waits between tries of a request that the service would not take now: the
+// first is 50 to 100 ms, and they double up to 1 to 2 s.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
+
+// A claimState is what is known of a claim. It only moves forward.
+type claimState int
+
+const (
+	asked   claimState = iota // no answer yet
+	queued                    // the service has it in its queues
+	granted                   // handed out
+	revoked                   // was handed out, was taken back, and the holder knows
+)
+
+// An ending is the end that the caller wants for a claim.
+type ending int
+
+const (
+	endNone ending = iota
+	endCancel
+	endRelease
+)
+
+// A claim is one Acquire until its end is certain.
+type claim struct {
+	seq   uint64
+	spec  *pb.ClaimSpec
+	state claimState
+	token uint64
+	asked time.Duration // when Acquire was called
+	sends int           // how often Acquire was sent
+	end   ending
+	quiet bool    // the caller knows the end already: nothing more is told
+	loss  *Update // the claim was taken back while its release was under way
+
+	tag     uint64        // of the request in flight on this connection; 0 = none
+	tries   int           // how often the service would not take it
+	retryAt time.Duration // with Session.later
+}
+
+// unanswered reports whether the answer for the claim's number is still needed: the
+// floor must not pass it. Queued is an answer, but an end that is not confirmed
+// needs one more: were the number forgotten before the Cancel arrives, an
+// Acquire that arrives after it would make a claim that nobody knows.
+func (c *claim) unanswered() bool { return c.state == asked || c.end != endNone }
+
+// raiseFloor moves the floor over the numbers that need no answer any more.
+func (s *Session) raiseFloor() {
+	for s.floor <= s.lastSeq {
+		if c := s.claims[s.floor]; c != nil && c.unanswered() {
+			return
+		}
+		s.floor++
+	}
+}
+
+// flush sends the claims that wait for the connection or the window, in order.
+func (s *Session) flush(now time.Duration) {
+	s.raiseFloor()
+	if s.link != up || s.closing {
+		return
+	}
+	n := 0
+	for n < len(s.unsent) && s.unsent[n] < s.floor+Window {
+		s.sendAcquire(now, s.claims[s.unsent[n]])
+		n++
+	}
+	s.unsent = s.unsent[n:]
+}
+
+func (s *Session) sendAcquire(now time.Duration, c *claim) {
+	c.sends++
+	c.tag = s.push(now, kindAcquire, c.seq, &pb.ClientRequest{Body: &pb.ClientRequest_Acquire{Acquire: &pb.StreamAcquire{
+		Seq: c.seq, Floor: s.floor, Seen: s.seen, Spec: c.spec,
+	}}})
+}
+
+// finish starts the end of a claim.
+func (s *Session) finish(now time.Duration, seq uint64, end ending) {
+	if s.ended(now) {
+		s.confirmRevoked(now, seq)
+		return
+	}
+	c := s.claims[seq]
+	if c == nil || c.end != endNone || s.closing {
+		return
+	}
+	if end == endRelease && c.token == 0 {
+		end = endCancel // not granted: it is given up
+	}
+	s.unqueue(seq)
+	if c.sends == 0 { // the service never heard of it
+		s.remove(c, Update{Kind: Released})
+		s.flush(now)
+		return
+	}
+	c.end, c.tag, c.tries = end, 0, 0
+	if s.link == up {
+		s.sendEnd(now, c)
+	}
+}
+
+// unqueue takes the claim out of the lists of what is to be sent.
+func (s *Session) unqueue(seq uint64) {
+	is := func(other uint64) bool { return other == seq }
+	s.unsent = slices.DeleteFunc(s.unsent, is)
+	s.later = slices.DeleteFunc(s.later, is)
+}
+
+// sendEnd sends the Cancel or Release of the claim. Permits have the token zero, so a
+// claim without one is cancelled, which ends a grant as well.
+func (s *Session) sendEnd(now time.Duration, c *claim) {
+	if c.end == endRelease {
+		c.tag = s.push(now, kindRelease, c.seq, &pb.ClientRequest{Body: &pb.ClientRequest_Release{Release: &pb.StreamRelease{
+			Seq: c.seq, Token: c.token,
+		}}})
+		return
+	}
+	c.tag = s.push(now, kindCancel, c.seq, &pb.ClientRequest{Body: &pb.ClientRequest_Cancel{Cancel: &pb.StreamCancel{
+		Seq: c.seq, Floor: s.floor, Seen: s.seen,
+	}}})
+}
+
+// remove forgets a claim that is over, telling u unless the caller knows.
+func (s *Session) remove(c *claim, u Update) {
+	delete(s.claims, c.seq)
+	s.unqueue(c.seq)
+	if c.quiet {
+		return
+	}
+	if c.loss != nil {
+		u = *c.loss
+	}
+	u.Seq = c.seq
+	s.tell(u)
+}
+
+// retryLater tries the claim's request again after a jittered wait.
+func (s *Session) retryLater(now time.Duration, c *claim) {
+	wait := min(firstRetry<<min(c.tries, 8), lastRetry)
+	c.tries++
+	c.tag = 0
+	c.retryAt = now + wait/2 + time.Duration(s.cfg.Rand()*float64(wait/2))
+	s.later = append(s.later, c.seq)
+}
+
+// retryDue moves the claims whose wait is over back to what is sent.
+func (s *Session) retryDue(now time.Duration) {
+	if s.link != up || s.closing {
+		return
+	}
+	s.later = slices.DeleteFunc(s.later, func(seq uint64) bool {
+		c := s.claims[seq]
+		if now < c.retryAt {
+			return false
+		}
+		if c.end != endNone {
+			s.sendEnd(now, c)
+		} else {
+			at, _ := slices.BinarySearch(s.unsent, seq)
+			s.unsent = slices.Insert(s.unsent, at, seq)
+		}
+		return true
+	})
+}
+
+// resend repeats what has had no answer for half a TTL although the connection
+// lives, under the same numbers. It should not be needed, and costs little.
+func (s *Session) resend(now time.Duration) {
+	for _, seq := range s.seqs() {
+		c := s.claims[seq]
+		q, ok := s.inFlight[c.tag]
+		if !ok || now < q.at+s.lease.TTL()/2 {
+			continue
+		}
+		delete(s.inFlight, c.tag)
+		if c.end != endNone {
+			s.sendEnd(now, c)
+		} else {
+			s.sendAcquire(now, c)
+		}
+	}
+}
+
+// end ends the session: every claim gets its last update, in order of number, then
+// Over. u says why.
+func (s *Session) end(now time.Duration, u Update) {
+	s.over = true
+	s.lease.End()
+	s.out = nil
+	for _, seq := range s.seqs() {
+		s.endClaim(s.claims[seq], u)
+	}
+	s.unsent, s.later, s.pending = nil, nil, nil
+	u.Kind = Over
+	s.tell(u)
+}
+
+func (s *Session) endClaim(c *claim, u Update) {
+	last := Update{Kind: Lost, Reason: u.Reason, By: u.By, Detail: u.Detail}
+	switch {
+	case s.closing && u.Reason == 0:
+		last = Update{Kind: Released}
+		if c.state < granted && c.end == endNone {
+			last = Update{Kind: Abandoned}
+		}
+	case c.end == endCancel:
+		last = Update{Kind: Released} // it ends with the session
+	case c.state < granted && u.Reason == 0:
+		last = Update{Kind: Refused, Err: u.Err}
+	case c.state < granted && u.Reason != lockstep.Revoked:
+		last = Update{Kind: Abandoned}
+	case c.state == granted && u.Reason == lockstep.Revoked:
+		if s.revoked == nil {
+			s.revoked = make(map[uint64]bool)
+		}
+		s.revoked[c.seq] = true
+	}
+	s.remove(c, last)
+}
+
+// confirmRevoked notes that the holder of a claim of a revoked session has stopped.
+// When all have, Close tells the service, which then need not wait for the TTL.
+func (s *Session) confirmRevoked(now time.Duration, seq uint64) {
+	if !s.revoked[seq] {
+		return
+	}
+	delete(s.revoked, seq)
+	if len(s.revoked) == 0 && s.link == up {
+		s.sendClose(now)
+	}
+}

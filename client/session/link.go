@@ -1,0 +1,292 @@
+package session
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// maxPending bounds the confirmations that wait for a change. One is due every
+// TTL/3, and the lease ends after three; a dropped one renews nothing, which is safe.
+const maxPending = 8
+
+// A kind of request, for the answer.
+type requestKind int
+
+const (
+	kindOpen requestKind = iota
+	kindAttach
+	kindKeepAlive
+	kindAcquire
+	kindCancel
+	kindRelease
+	kindClose
+)
+
+// sent is a request that has no answer on this connection yet.
+type sent struct {
+	kind requestKind
+	seq  uint64 // of the claim
+	at   time.Duration
+}
+
+// A pendingConfirm is a confirmed keepalive whose answer counts changes that did
+// not arrive yet.
+type pendingConfirm struct {
+	attempt uint64
+	change  uint64
+	since   time.Duration
+}
+
+// A watch finds a connection that is open but of no use: the node hangs, was cut off from the
+// others, or the network drops packets without a word.
+type watch struct {
+	link time.Duration // when the answer to Open or Attach is overdue; zero = none is awaited
+	kept []awaited     // keepalives without an answer, oldest first
+	told bool          // Reconnect was told: once per connection is enough
+}
+
+type awaited struct {
+	attempt  uint64
+	deadline time.Duration
+}
+
+func (w *watch) deadline() time.Duration {
+	next := Never
+	if w.link != 0 {
+		next = w.link
+	}
+	if len(w.kept) > 0 {
+		next = min(next, w.kept[0].deadline)
+	}
+	return next
+}
+
+// answerTimeout is how long a keepalive may go without an answer before another
+// connection is tried: TTL/5, so that after a keepalive that fell due at TTL/3
+// nearly half the lease is left for finding the new leader; not below 500 ms, two
+// of the service's idle rounds, and not above 5 s.
+func answerTimeout(ttl time.Duration) time.Duration {
+	return min(max(ttl/5, 500*time.Millisecond), 5*time.Second)
+}
+
+// linkTimeout is the same for Open and Attach, which a new leader answers only when it
+// is ready and has worked through the others that come back: TTL/3, at least 500 ms.
+func linkTimeout(ttl time.Duration) time.Duration {
+	return max(ttl/3, 500*time.Millisecond)
+}
+
+// dropLink forgets what belonged to the connection. Requests that had no answer are
+// sent again on the next one.
+func (s *Session) dropLink() {
+	s.link = down
+	clear(s.inFlight)
+	s.watch = watch{}
+	s.out = nil
+	s.revoked = nil // their service side ends by itself, after a TTL and the grace
+	for _, c := range s.claims {
+		c.tag = 0
+	}
+}
+
+// push puts a request on the connection.
+func (s *Session) push(now time.Duration, kind requestKind, seq uint64, r *pb.ClientRequest) (tag uint64) {
+	s.lastTag++
+	r.Tag, r.Session = s.lastTag, s.id
+	s.inFlight[s.lastTag] = sent{kind: kind, seq: seq, at: now}
+	s.out = append(s.out, r)
+	return s.lastTag
+}
+
+// sendOpen asks for a session. Each attempt would make a session of its own, so the lease counts
+// from the sending of the attempt that is answered; the others expire unused.
+func (s *Session) sendOpen(now time.Duration) {
+	s.link = opening
+	s.lease = lease.New(s.cfg.TTL)
+	s.opened = s.lease.Sending(now)
+	s.watch.link = now + linkTimeout(s.cfg.TTL)
+	s.push(now, kindOpen, 0, &pb.ClientRequest{Body: &pb.ClientRequest_Open{Open: &pb.StreamOpen{
+		TtlMs:    millis(s.cfg.TTL),
+		Metadata: s.cfg.Metadata,
+	}}})
+}
+
+func (s *Session) sendAttach(now time.Duration) {
+	s.link = attaching
+	s.attach++
+	s.watch.link = now + linkTimeout(s.lease.TTL())
+	s.push(now, kindAttach, 0, &pb.ClientRequest{Body: &pb.ClientRequest_Attach{Attach: &pb.StreamAttach{
+		Secret: s.secret,
+		Number: s.attach,
+		Seen:   s.seen,
+	}}})
+}
+
+func (s *Session) sendClose(now time.Duration) {
+	s.push(now, kindClose, 0, &pb.ClientRequest{Body: &pb.ClientRequest_Close{Close: &pb.StreamClose{}}})
+}
+
+// openedBy handles the answer to Open.
+func (s *Session) openedBy(now time.Duration, tag uint64, o *pb.StreamOpened) {
+	if q, ok := s.inFlight[tag]; !ok || q.kind != kindOpen || s.id != "" {
+		return
+	}
+	delete(s.inFlight, tag)
+	ttl := span(o.GetTtlMs())
+	if lease.Check(ttl) != nil || o.GetSession() == "" {
+		s.reconnect(Update{Detail: "the service answered a session without a usable id or TTL"})
+		return
+	}
+	s.lease.Adopt(ttl)
+	if !s.lease.Confirm(now, s.opened) { // answered too late: nothing was asked of it yet
+		s.sendOpen(now)
+		return
+	}
+	s.id, s.secret, s.grace, s.attach = o.GetSession(), o.GetSecret(), span(o.GetGraceMs()), 1
+	s.linked(now, Opened)
+}
+
+// attachedBy handles the answer to Attach: all changes that were missed came before it.
+func (s *Session) attachedBy(now time.Duration, tag uint64, a *pb.StreamAttached) {
+	if q, ok := s.inFlight[tag]; !ok || q.kind != kindAttach {
+		return
+	}
+	delete(s.inFlight, tag)
+	if ttl := span(a.GetTtlMs()); lease.Check(ttl) == nil {
+		s.lease.Adopt(ttl)
+	}
+	s.grace = span(a.GetGraceMs())
+	s.reached(now, a.GetChange())
+	if s.ended(now) { // the lease may have become shorter
+		return
+	}
+	s.linked(now, Resumed)
+}
+
+// linked starts the traffic on a new connection: what the service has to know is sent again
+// under the same numbers. Claims that were answered are not asked for again: their changes came with Attached.
+func (s *Session) linked(now time.Duration, kind Kind) {
+	s.link = up
+	s.watch.link = 0
+	s.tell(Update{Kind: kind})
+	if s.closing {
+		s.sendClose(now)
+		return
+	}
+	if kind == Resumed { // Open counts as a sending; Attach renews nothing
+		s.sendKeepAlive(now)
+	}
+	s.unsent, s.later = nil, nil
+	for _, seq := range s.seqs() {
+		c := s.claims[seq]
+		c.retryAt = 0
+		switch {
+		case c.end != endNone:
+			s.sendEnd(now, c)
+		case c.state == asked:
+			s.unsent = append(s.unsent, seq)
+		}
+	}
+	s.flush(now)
+}
+
+// keepAlive renews the lease when it is due. A session that is being closed is not
+// renewed: if the service cannot be reached it ends with its lease.
+func (s *Session) keepAlive(now time.Duration) {
+	if s.link == up && !s.closing && s.lease.NextSend(now) <= now {
+		s.sendKeepAlive(now)
+		s.resend(now)
+	}
+}
+
+func (s *Session) sendKeepAlive(now time.Duration) {
+	attempt := s.lease.Sending(now)
+	s.watch.kept = append(s.watch.kept, awaited{attempt, now + answerTimeout(s.lease.TTL())})
+	s.push(now, kindKeepAlive, 0, &pb.ClientRequest{Body: &pb.ClientRequest_KeepAlive{KeepAlive: &pb.StreamKeepAlive{Number: attempt}}})
+}
+
+// keptBy handles the answer to a keepalive. It counts only when all the changes that it
+// names have arrived: otherwise a lock that was taken away would be believed in for ever.
+func (s *Session) keptBy(now time.Duration, tag uint64, k *pb.StreamKept) {
+	if q, ok := s.inFlight[tag]; !ok || q.kind != kindKeepAlive {
+		return
+	}
+	delete(s.inFlight, tag)
+	n := k.GetNumber()
+	s.watch.kept = slices.DeleteFunc(s.watch.kept, func(a awaited) bool { return a.attempt <= n })
+	if k.GetChange() > s.seen && !leaseMovesUnseen {
+		if len(s.pending) == maxPending {
+			s.pending = slices.Delete(s.pending, 0, 1)
+		}
+		s.pending = append(s.pending, pendingConfirm{attempt: n, change: k.GetChange(), since: now})
+		return
+	}
+	s.confirm(now, n)
+}
+
+func (s *Session) confirm(now time.Duration, attempt uint64) {
+	if s.lease.Confirm(now, attempt) {
+		s.tell(Update{Kind: Renewed})
+	}
+}
+
+// reached notes that all changes up to number have arrived.
+func (s *Session) reached(now time.Duration, number uint64) {
+	s.seen = max(s.seen, number)
+	s.pending = slices.DeleteFunc(s.pending, func(p pendingConfirm) bool {
+		if p.change > s.seen {
+			return false
+		}
+		s.confirm(now, p.attempt)
+		return true
+	})
+}
+
+// checkAnswers asks for another connection when this one does not answer, or when the
+// changes that a keepalive's answer counted do not come.
+func (s *Session) checkAnswers(now time.Duration) {
+	if s.link != down && now >= s.overdue() {
+		s.reconnect(Update{Detail: "no answer in time"})
+	}
+}
+
+// overdue is when the connection has failed to answer.
+func (s *Session) overdue() time.Duration {
+	if s.link == down || s.watch.told {
+		return Never
+	}
+	next := s.watch.deadline()
+	if len(s.pending) > 0 {
+		next = min(next, s.pending[0].since+answerTimeout(s.lease.TTL()))
+	}
+	return next
+}
+
+func (s *Session) reconnect(u Update) {
+	if s.watch.told {
+		return
+	}
+	s.watch.told = true
+	u.Kind = Reconnect
+	s.tell(u)
+}
+
+// ended reports whether the session is over, and ends it when its lease is.
+func (s *Session) ended(now time.Duration) bool {
+	if !s.over && s.id != "" && s.lease.Over(now) {
+		s.end(now, Update{Reason: lockstep.LeaseEnded})
+	}
+	return s.over
+}
+
+// millis rounds up, so that a lease is never shorter than what was asked for.
+func millis(d time.Duration) uint64 { return uint64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// span is ms as a duration, at most about 292 years.
+func span(ms uint64) time.Duration {
+	return time.Duration(min(ms, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
+}
