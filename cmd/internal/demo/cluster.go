@@ -1,0 +1,177 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const nodeCount = 5
+
+// A cluster is five server processes on this machine.
+type cluster struct {
+	nodes [nodeCount]node
+}
+
+// A node is one server process; process is nil while it is down.
+type node struct {
+	name               string
+	client, peer, http string
+	process            *exec.Cmd
+	exited             chan struct{}
+}
+
+func (c *cluster) endpoints() string {
+	var list []string
+	for i := range c.nodes {
+		list = append(list, c.nodes[i].client)
+	}
+	return strings.Join(list, ",")
+}
+
+func (c *cluster) peers() string {
+	var list []string
+	for i := range c.nodes {
+		list = append(list, c.nodes[i].name+"="+c.nodes[i].peer)
+	}
+	return strings.Join(list, ",")
+}
+
+// claimAddresses finds free ports. They are closed again before the servers open
+// them, so another program could take one in between; the server then says so.
+func (c *cluster) claimAddresses() error {
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			l.Close()
+		}
+	}()
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		n.name = fmt.Sprintf("n%d", i+1)
+		for _, address := range []*string{&n.client, &n.peer, &n.http} {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return fmt.Errorf("find a free port: %w", err)
+			}
+			held = append(held, l)
+			*address = l.Addr().String()
+		}
+	}
+	return nil
+}
+
+func (s *stage) startNode(i int) error {
+	n := &s.cluster.nodes[i]
+	log, err := os.OpenFile(s.path(n.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the log of %s: %w", n.name, err)
+	}
+	defer log.Close() // the child has its own copy
+	cmd := exec.Command(s.binary, "server", "--name", n.name, "--data-dir", s.path(n.name),
+		"--listen", n.client, "--peer-listen", n.peer, "--http-listen", n.http, "--initial-cluster", s.cluster.peers())
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", n.name, err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // a killed server ends with an error
+		close(exited)
+	}()
+	n.process, n.exited = cmd, exited
+	return nil
+}
+
+func (c *cluster) kill(i int) {
+	n := &c.nodes[i]
+	if n.process == nil {
+		return
+	}
+	_ = n.process.Process.Kill() // it may have ended by itself
+	<-n.exited
+	n.process = nil
+}
+
+func (c *cluster) killAll() {
+	for i := range c.nodes {
+		c.kill(i)
+	}
+}
+
+// A status is what "lockstep status -o json" says, as far as it is used here.
+type status struct {
+	Leader  string `json:"leader"`
+	Term    uint64 `json:"term"`
+	Members []struct {
+		Name   string `json:"name"`
+		Role   string `json:"role"`
+		Health string `json:"health"`
+	} `json:"members"`
+}
+
+func (s *stage) status(ctx context.Context) (status, error) {
+	out, err := s.output(ctx, "status", "-o", "json")
+	if err != nil {
+		return status{}, err
+	}
+	var st status
+	if err := json.Unmarshal(out, &st); err != nil {
+		return status{}, fmt.Errorf("read the status: %w", err)
+	}
+	return st, nil
+}
+
+// leader waits until a node leads that is not the one named.
+func (s *stage) leader(ctx context.Context, not string) (int, error) {
+	for ctx.Err() == nil {
+		st, err := s.status(ctx)
+		if err == nil && st.Leader != "" && st.Leader != not {
+			return s.cluster.index(st.Leader)
+		}
+		sleep(ctx, 50*time.Millisecond)
+	}
+	return 0, errors.New("no leader was elected")
+}
+
+func (c *cluster) index(name string) (int, error) {
+	for i := range c.nodes {
+		if c.nodes[i].name == name {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no node of this cluster", name)
+}
+
+// lockstep makes a command that talks to this cluster.
+func (s *stage) lockstep(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, s.binary, args...)
+	cmd.Env = append(os.Environ(), "LOCKSTEP_ENDPOINTS="+s.cluster.endpoints())
+	cmd.Dir = s.dir
+	return cmd
+}
+
+func (s *stage) output(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := s.lockstep(ctx, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("lockstep %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,276 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+func startCluster(ctx context.Context, s *stage) error {
+	if err := s.cluster.claimAddresses(); err != nil {
+		return err
+	}
+	for i := range s.cluster.nodes {
+		if err := s.startNode(i); err != nil {
+			return err
+		}
+	}
+	s.say("Five processes, each with a disk of its own: %s", s.cluster.endpoints())
+	if _, err := s.leader(ctx, ""); err != nil {
+		return err
+	}
+	if err := s.waitHealthy(ctx); err != nil {
+		return err
+	}
+	return s.showOutput(ctx, "status")
+}
+
+func (s *stage) waitHealthy(ctx context.Context) error {
+	deadline := time.Now().Add(15 * time.Second)
+	for time.Now().Before(deadline) && ctx.Err() == nil {
+		if st, err := s.status(ctx); err == nil && healthy(st) == nodeCount {
+			return nil
+		}
+		sleep(ctx, 100*time.Millisecond)
+	}
+	return errors.New("the leader does not hear all nodes")
+}
+
+func healthy(st status) int {
+	n := 0
+	for _, m := range st.Members {
+		if m.Health == "ok" {
+			n++
+		}
+	}
+	return n
+}
+
+// showOutput runs a reading command and shows what it prints.
+func (s *stage) showOutput(ctx context.Context, args ...string) error {
+	out, err := s.output(ctx, args...)
+	if err != nil {
+		return err
+	}
+	s.say("$ lockstep %s", strings.Join(args, " "))
+	for line := range strings.Lines(string(out)) {
+		s.say("  %s", strings.TrimRight(line, "\n"))
+	}
+	return nil
+}
+
+const (
+	shells       = 8
+	runsPerShell = 8
+)
+
+func competingJobs(ctx context.Context, s *stage) error {
+	s.say("%d shells add one to a file, %d times each: read, add, write. Without a lock some would be lost.", shells, runsPerShell)
+	if err := os.WriteFile(s.path("counter"), []byte("0\n"), 0o600); err != nil {
+		return err
+	}
+	leader, err := s.leader(ctx, "")
+	if err != nil {
+		return err
+	}
+	old := s.cluster.nodes[leader].name
+	failures := s.runJobs(ctx, func() {
+		s.cluster.kill(leader)
+		s.say("SIGKILL to %s, the leader, after %d runs.", old, s.lines("tokens"))
+	})
+	next, err := s.leader(ctx, old)
+	if err != nil {
+		return err
+	}
+	s.say("%s leads now. The jobs in the queue kept their places, the holder kept its lock.", s.cluster.nodes[next].name)
+	if err := errors.Join(failures...); err != nil {
+		return fmt.Errorf("%d of %d runs failed: %w", len(failures), shells*runsPerShell, err)
+	}
+	if err := s.checkCounter(); err != nil {
+		return err
+	}
+	return s.startNode(leader)
+}
+
+const addOne = `n=$(cat counter); echo $((n+1)) > counter; echo $LOCKSTEP_TOKEN >> tokens`
+
+// runJobs runs all jobs and calls disturb once in the middle.
+func (s *stage) runJobs(ctx context.Context, disturb func()) (failures []error) {
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range shells {
+		group.Go(func() {
+			for range runsPerShell {
+				out, err := s.lockstep(ctx, "run", "demo/counter", "--", "sh", "-c", addOne).CombinedOutput()
+				if err != nil {
+					mu.Lock()
+					failures = append(failures, fmt.Errorf("%w: %s", err, bytes.TrimSpace(out)))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for s.lines("tokens") < shells*runsPerShell/3 && ctx.Err() == nil {
+		sleep(ctx, 5*time.Millisecond)
+	}
+	disturb()
+	group.Wait()
+	return failures
+}
+
+func (s *stage) lines(file string) int {
+	content, err := os.ReadFile(s.path(file))
+	if err != nil {
+		return 0
+	}
+	return bytes.Count(content, []byte("\n"))
+}
+
+func (s *stage) checkCounter() error {
+	content, err := os.ReadFile(s.path("counter"))
+	if err != nil {
+		return err
+	}
+	if got := strings.TrimSpace(string(content)); got != strconv.Itoa(shells*runsPerShell) {
+		return fmt.Errorf("the counter is %s, want %d", got, shells*runsPerShell)
+	}
+	tokens, err := s.numbers("tokens")
+	if err != nil {
+		return err
+	}
+	for i := 1; i < len(tokens); i++ {
+		if tokens[i] <= tokens[i-1] {
+			return fmt.Errorf("token %d was written after token %d", tokens[i], tokens[i-1])
+		}
+	}
+	s.say("The counter is exactly %d; %d tokens, each larger than the one before: %d ... %d",
+		shells*runsPerShell, len(tokens), tokens[0], tokens[len(tokens)-1])
+	return nil
+}
+
+func (s *stage) numbers(file string) ([]uint64, error) {
+	content, err := os.ReadFile(s.path(file))
+	if err != nil {
+		return nil, err
+	}
+	var list []uint64
+	for _, word := range strings.Fields(string(content)) {
+		n, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+func orderlyQueue(ctx context.Context, s *stage) error {
+	var jobs []*exec.Cmd
+	for i, name := range []string{"first", "second", "third", "fourth"} {
+		script := "echo " + name + " >> order"
+		if i == 0 {
+			script = "while [ ! -e go ]; do sleep 0.05; done; " + script
+		}
+		job := s.lockstep(ctx, "run", "--purpose", name, "demo/queue", "--", "sh", "-c", script)
+		if err := job.Start(); err != nil {
+			return err
+		}
+		jobs = append(jobs, job)
+		if err := s.waitClaims(ctx, "demo/queue", i+1); err != nil {
+			return err
+		}
+	}
+	if err := s.showOutput(ctx, "show", "demo/queue"); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.path("go"), nil, 0o600); err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		if err := job.Wait(); err != nil {
+			return fmt.Errorf("a job in the queue: %w", err)
+		}
+	}
+	content, err := os.ReadFile(s.path("order"))
+	if err != nil {
+		return err
+	}
+	if got := strings.Join(strings.Fields(string(content)), " "); got != "first second third fourth" {
+		return fmt.Errorf("they ran in the order %q", got)
+	}
+	s.say("The first let go; they ran in the order first, second, third, fourth.")
+	return nil
+}
+
+// A lockState is what "lockstep show -o json" says, as far as it is used here.
+type lockState struct {
+	Holders []struct {
+		Token uint64 `json:"token"`
+	} `json:"holders"`
+	Waiters []struct{} `json:"waiters"`
+}
+
+func (s *stage) lockState(ctx context.Context, name string) (lockState, error) {
+	out, err := s.output(ctx, "show", name, "-o", "json")
+	if err != nil {
+		return lockState{}, err
+	}
+	var st lockState
+	if err := json.Unmarshal(out, &st); err != nil {
+		return lockState{}, fmt.Errorf("read the state of %s: %w", name, err)
+	}
+	return st, nil
+}
+
+// waitClaims waits until the lock has so many holders and waiters together.
+func (s *stage) waitClaims(ctx context.Context, name string, count int) error {
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) && ctx.Err() == nil {
+		if st, err := s.lockState(ctx, name); err == nil && len(st.Holders)+len(st.Waiters) >= count {
+			return nil
+		}
+		sleep(ctx, 20*time.Millisecond)
+	}
+	return fmt.Errorf("%s never had %d claims", name, count)
+}
+
+func lostQuorum(ctx context.Context, s *stage) error {
+	leader, err := s.leader(ctx, "")
+	if err != nil {
+		return err
+	}
+	down := []int{leader, (leader + 1) % nodeCount, (leader + 2) % nodeCount}
+	for _, i := range down {
+		s.cluster.kill(i)
+	}
+	s.say("SIGKILL to %s, %s and %s. Two nodes are left: no majority.",
+		s.cluster.nodes[down[0]].name, s.cluster.nodes[down[1]].name, s.cluster.nodes[down[2]].name)
+	err = s.lockstep(ctx, "run", "-w", "2", "demo/minority", "--", "touch", s.path("granted-without-quorum")).Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return fmt.Errorf("run without a quorum: %v, want an exit code", err)
+	}
+	if _, err := os.Stat(s.path("granted-without-quorum")); err == nil {
+		return errors.New("a lock was granted without a quorum")
+	}
+	s.say("lockstep run says exit %d, and the job never ran: unavailable rather than unsafe.", exit.ExitCode())
+	for _, i := range down {
+		if err := s.startNode(i); err != nil {
+			return err
+		}
+	}
+	out, err := s.output(ctx, "run", "demo/minority", "--", "sh", "-c", "echo $LOCKSTEP_TOKEN")
+	if err != nil {
+		return err
+	}
+	s.say("They are back, from their disks, and the next grant has token %s.", bytes.TrimSpace(out))
+	return nil
+}
