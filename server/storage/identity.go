@@ -1,0 +1,82 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// formatVersion is the version of the directory's layout and records. An older program
+// refuses a newer one.
+const formatVersion = 1
+
+// An InstanceID is drawn once when a directory is made. A node that comes back under
+// its old id with another instance has lost what it promised.
+type InstanceID [16]byte
+
+func (id InstanceID) String() string { return hex.EncodeToString(id[:]) }
+
+// An identity says whose directory it is.
+type identity struct {
+	cluster  string
+	node     uint64
+	instance InstanceID
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (id identity) encode() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "lockstep data directory\nformat %d\ncluster %s\nnode %016x\ninstance %s\n",
+		formatVersion, id.cluster, id.node, id.instance)
+	fmt.Fprintf(&b, "checksum %08x\n", crc32.Checksum(b.Bytes(), castagnoli))
+	return b.Bytes()
+}
+
+// identityLimit bounds the identity file in bytes.
+const identityLimit = 4096
+
+// errNewerFormat carries the version found.
+type errNewerFormat struct{ version int }
+
+func (e errNewerFormat) Error() string {
+	return fmt.Sprintf("format %d is newer than %d, the newest this program knows", e.version, formatVersion)
+}
+
+func decodeIdentity(text []byte) (identity, error) {
+	var id identity
+	var version int
+	var instance string
+	body, sum, ok := strings.Cut(string(text), "checksum ")
+	if _, err := fmt.Sscanf(body, "lockstep data directory\nformat %d\n", &version); err != nil {
+		return id, fmt.Errorf("IDENTITY is not readable: %w", err)
+	}
+	if version > formatVersion { // before all else: the rest may have changed its form
+		return id, errNewerFormat{version}
+	}
+	want, err := strconv.ParseUint(strings.TrimSpace(sum), 16, 32)
+	if !ok || err != nil || uint32(want) != crc32.Checksum([]byte(body), castagnoli) {
+		return id, fmt.Errorf("IDENTITY has a wrong checksum")
+	}
+	if _, err := fmt.Sscanf(body, "lockstep data directory\nformat %d\ncluster %s\nnode %x\ninstance %s\n",
+		&version, &id.cluster, &id.node, &instance); err != nil {
+		return id, fmt.Errorf("IDENTITY is not readable: %w", err)
+	}
+	if n, err := hex.Decode(id.instance[:], []byte(instance)); err != nil || n != len(id.instance) {
+		return id, fmt.Errorf("IDENTITY has a wrong instance id %q", instance)
+	}
+	return id, nil
+}
+
+// newInstance draws an instance id.
+func newInstance(random io.Reader) (InstanceID, error) {
+	var id InstanceID
+	if _, err := io.ReadFull(random, id[:]); err != nil {
+		return id, fmt.Errorf("draw an instance id: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,239 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Names in the directory.
+const (
+	lockName      = "LOCK"
+	identityName  = "IDENTITY"
+	createName    = "CREATING" // there while the directory is made for the first time
+	walName       = "WAL"
+	logName       = "log"
+	snapshotsName = "snapshots"
+)
+
+// A dirState is what was found where the directory should be.
+type dirState int
+
+const (
+	dirMissing    dirState = iota // or empty
+	dirUnfinished                 // its making was interrupted before anything was stored
+	dirReady
+)
+
+func (s *Store) path(name string) string { return s.fs.PathJoin(s.dir, name) }
+
+func (s *Store) refuse(kind error, reason, remedy string, cause error) error {
+	return &RefusedError{Dir: s.dir, Kind: kind, Reason: reason, Remedy: remedy, Cause: cause}
+}
+
+// inspect looks without changing anything.
+func (s *Store) inspect() (dirState, error) {
+	info, err := s.fs.Stat(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return dirMissing, nil
+	}
+	if err != nil {
+		return 0, s.refuse(ErrAccess, "cannot be examined", "check the path and its rights", err)
+	}
+	if !info.IsDir() {
+		return 0, s.refuse(ErrAccess, "is a file, not a directory", "give the path of a directory", nil)
+	}
+	if perm := info.Mode().Perm(); perm&0o077 != 0 {
+		s.log.Warn("other users may enter the data directory; mode 0700 keeps them out",
+			"dir", s.dir, "mode", fmt.Sprintf("%04o", perm))
+	}
+	names, err := s.fs.List(s.dir)
+	if err != nil {
+		return 0, s.refuse(ErrAccess, "cannot be read", "check its rights", err)
+	}
+	return s.classify(names)
+}
+
+func (s *Store) classify(names []string) (dirState, error) {
+	if slices.Contains(names, identityName) {
+		return dirReady, nil
+	}
+	if slices.Contains(names, createName) {
+		return dirUnfinished, nil
+	}
+	others := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return n == lockName || n == createName+tmpSuffix || n == "lost+found"
+	})
+	if len(others) == 0 {
+		return dirMissing, nil
+	}
+	if slices.Contains(others, logName) {
+		return 0, s.refuse(ErrDamaged, "has a log but no IDENTITY", remedyDamaged, nil)
+	}
+	slices.Sort(others)
+	return 0, s.refuse(ErrForeign, fmt.Sprintf("is not empty and not lockstep's: it has %q", others[0]),
+		"give an empty or missing directory", nil)
+}
+
+// acquire makes the directory if needed and locks it.
+func (s *Store) acquire() error {
+	remedy := "make it writable for the user that runs the server, or give another directory"
+	if err := s.fs.MkdirAll(s.dir, 0o700); err != nil {
+		return s.refuse(ErrAccess, "cannot be made", remedy, err)
+	}
+	lock, err := s.fs.Lock(s.path(lockName))
+	if e := new(fs.PathError); errors.As(err, &e) {
+		return s.refuse(ErrAccess, "cannot be written", remedy, err)
+	}
+	if err != nil {
+		return s.refuse(ErrLocked, "is used by another process", "stop that one first, or give this one its own directory", err)
+	}
+	s.lock = lock
+	return nil
+}
+
+// clear removes what an interrupted making left.
+func (s *Store) clear() error {
+	for _, name := range []string{logName, snapshotsName, walName, walName + tmpSuffix, identityName + tmpSuffix} {
+		if err := s.fs.RemoveAll(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return s.refuse(ErrAccess, "cannot be written", "check its rights", err)
+		}
+	}
+	return nil
+}
+
+// create starts the making of a directory. finishCreate ends it; a crash between the
+// two leaves the marker, and the next start begins again.
+func (s *Store) create(random io.Reader) error {
+	id, err := newInstance(random)
+	if err != nil {
+		return err
+	}
+	s.id.instance = id
+	if err := writeFile(s.fs, s.dir, createName, nil); err != nil {
+		return s.refuse(ErrAccess, "cannot be written", "check its rights and the free space", err)
+	}
+	for _, name := range []string{logName, snapshotsName} {
+		if err := s.fs.MkdirAll(s.path(name), 0o700); err != nil {
+			return s.refuse(ErrAccess, "cannot be written", "check its rights and the free space", err)
+		}
+	}
+	return syncDir(s.fs, s.dir)
+}
+
+func (s *Store) finishCreate() error {
+	if err := s.db.Set([]byte{prefixIdentity}, s.id.encode(), pebble.Sync); err != nil {
+		return fmt.Errorf("storage: write the identity: %w", err)
+	}
+	if err := writeFile(s.fs, s.dir, identityName, s.id.encode()); err != nil {
+		return fmt.Errorf("storage: write the identity: %w", err)
+	}
+	if err := s.fs.Remove(s.path(createName)); err != nil {
+		return fmt.Errorf("storage: finish the directory: %w", err)
+	}
+	if parent := s.fs.PathDir(s.dir); parent != s.dir {
+		if err := syncDir(s.fs, parent); err != nil { // best effort: the parent may not be readable
+			s.log.Debug("parent directory not synced", "dir", parent, "err", err)
+		}
+	}
+	return syncDir(s.fs, s.dir)
+}
+
+// readIdentity refuses a directory that isn't ours.
+func (s *Store) readIdentity() error {
+	text, err := readFile(s.fs, s.path(identityName), identityLimit)
+	if err != nil {
+		return s.refuse(ErrAccess, "IDENTITY cannot be read", "check its rights", err)
+	}
+	id, err := decodeIdentity(text)
+	if newer := (errNewerFormat{}); errors.As(err, &newer) {
+		return s.refuse(ErrNewer, newer.Error(), "start the version that wrote it, or a newer one", nil)
+	}
+	if err != nil {
+		return s.refuse(ErrDamaged, err.Error(), remedyDamaged, nil)
+	}
+	if id.cluster != s.id.cluster {
+		return s.refuse(ErrForeign, fmt.Sprintf("belongs to cluster %s, this node is of cluster %s", id.cluster, s.id.cluster),
+			"give this node's own directory, or the initial cluster that the directory was made with", nil)
+	}
+	if id.node != s.id.node {
+		return s.refuse(ErrForeign, fmt.Sprintf("belongs to node %016x, this node is %016x", id.node, s.id.node),
+			"give this node's own directory, or the name that the directory was made with", nil)
+	}
+	s.id = id
+	return nil
+}
+
+// openLog opens Pebble.
+func (s *Store) openLog(create bool) (err error) {
+	if !create {
+		if err := s.checkWAL(); err != nil {
+			return err
+		}
+	}
+	s.db, err = s.openPebble(create)
+	if err != nil {
+		return s.explainPebble(err)
+	}
+	if create {
+		return nil
+	}
+	// The log and the file must tell the same: one of them may come from elsewhere.
+	v, closer, err := s.db.Get([]byte{prefixIdentity})
+	if err != nil {
+		return s.refuse(ErrDamaged, "the log has no identity", remedyDamaged, err)
+	}
+	defer closer.Close()
+	if !bytes.Equal(v, s.id.encode()) {
+		return s.refuse(ErrForeign, "the log is another directory's", "put back the log that belongs to IDENTITY", nil)
+	}
+	return nil
+}
+
+func (s *Store) openPebble(create bool) (db *pebble.DB, err error) {
+	defer rescue(&err)
+	return pebble.Open(s.path(logName), s.options(create))
+}
+
+// Sizes of Pebble's caches. The log is written and, but at a start, never read.
+const (
+	cacheBytes    = 4 << 20
+	memTableBytes = 16 << 20
+)
+
+func (s *Store) options(create bool) *pebble.Options {
+	o := &pebble.Options{
+		FS:                          s.fs,
+		FormatMajorVersion:          pebble.FormatNewest, // at least FormatWALSyncChunks: damage in the middle of a WAL is told from a torn tail
+		ErrorIfExists:               create,
+		ErrorIfNotExists:            !create,
+		CacheSize:                   cacheBytes,
+		MemTableSize:                memTableBytes,
+		MemTableStopWritesThreshold: 4,
+		MaxOpenFiles:                256,
+		Logger:                      pebbleLogger{s},
+		EventListener:               s.listener(),
+	}
+	o.WithFSDefaults() // times operations, for DiskSlow
+	return o
+}
+
+// explainPebble says what an operator can do about Pebble's refusal to open.
+func (s *Store) explainPebble(err error) error {
+	switch text := err.Error(); {
+	case errors.Is(err, pebble.ErrDBDoesNotExist):
+		return s.refuse(ErrDamaged, "the log is missing", remedyDamaged, err)
+	case strings.Contains(text, "format major version"):
+		return s.refuse(ErrNewer, "the log was written by a newer version", "start the version that wrote it, or a newer one", err)
+	case errors.Is(err, fs.ErrPermission):
+		return s.refuse(ErrAccess, "the log cannot be opened", "check the rights of the directory and its files", err)
+	default:
+		return s.refuse(ErrDamaged, "the log cannot be opened"+s.locateDamage(), remedyDamaged, err)
+	}
+}

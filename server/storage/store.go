@@ -1,0 +1,156 @@
+package storage
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A Config is what Open needs.
+type Config struct {
+	Dir       string
+	FS        vfs.FS // default: the machine's, with a watch for slow operations
+	ClusterID string // not empty, no white space
+	NodeID    uint64 // not zero
+	// Random is where the instance id is drawn from. Default: crypto/rand.
+	Random io.Reader
+	// Logger receives the log. Default: discard.
+	Logger *slog.Logger
+}
+
+// A Store is an open data directory. Append, Compact, Bootstrap and Recover may be called from
+// one goroutine at a time; the rest from any.
+type Store struct {
+	dir      string
+	fs       vfs.FS
+	log      *slog.Logger
+	id       identity
+	db       *pebble.DB
+	lock     io.Closer
+	newestWA atomic.Uint64 // newest WAL that the file WAL names
+
+	groups map[uint32]*groupState // as written last
+
+	mu struct {
+		sync.Mutex
+		failure error                    // the first; sticky
+		kept    map[uint32][]snapshotRef // snapshots under their final names, oldest first
+		writing map[string]bool          // names of temporary files in use
+		base    map[uint32]uint64        // index where the log of a group started or was replaced
+	}
+	failed chan struct{} // closed when failure is set
+}
+
+// Open opens the data directory, or makes it, with mode 0700. What is not certainly this
+// node's directory in good order is refused with a [*RefusedError].
+func Open(cfg Config) (*Store, error) {
+	s := &Store{
+		dir:    cfg.Dir,
+		fs:     cfg.FS,
+		log:    cfg.Logger,
+		id:     identity{cluster: cfg.ClusterID, node: cfg.NodeID},
+		groups: make(map[uint32]*groupState),
+		failed: make(chan struct{}),
+	}
+	s.mu.kept = make(map[uint32][]snapshotRef)
+	s.mu.writing = make(map[string]bool)
+	s.mu.base = make(map[uint32]uint64)
+	if s.fs == nil {
+		s.fs = vfs.Default
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	if cfg.ClusterID == "" || cfg.NodeID == 0 {
+		return nil, fmt.Errorf("storage: no cluster id (%q) or node id (%d)", cfg.ClusterID, cfg.NodeID)
+	}
+	if err := s.open(cfg.Random); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// open goes through the directory from the outside in. Nothing is changed before it is
+// known to be ours.
+func (s *Store) open(random io.Reader) error {
+	state, err := s.inspect()
+	if err != nil {
+		return err
+	}
+	if err := s.acquire(); err != nil {
+		return err
+	}
+	if state == dirUnfinished { // nothing was promised from it yet
+		if err := s.clear(); err != nil {
+			return err
+		}
+	}
+	if state == dirReady {
+		err = s.readIdentity()
+	} else {
+		err = s.create(random)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.openLog(state != dirReady); err != nil {
+		return err
+	}
+	if state != dirReady {
+		if err := s.finishCreate(); err != nil {
+			return err
+		}
+	}
+	return s.scanSnapshots()
+}
+
+// InstanceID is the id drawn when the directory was made.
+func (s *Store) InstanceID() InstanceID { return s.id.instance }
+
+// Failed is closed when the store can't be trusted any more; Err then tells why. The process has to end.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
+
+// Err is the failure that made the store unusable, or nil.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.failure
+}
+
+// fail remembers the first failure.
+func (s *Store) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.failure == nil {
+		s.mu.failure = err
+		close(s.failed)
+	}
+}
+
+// Close releases the directory. After a failure it leaves Pebble as it is, since closing would write; the
+// directory then stays locked until the process has ended. It is idempotent.
+func (s *Store) Close() (err error) {
+	defer rescue(&err)
+	if s.Err() != nil {
+		return nil
+	}
+	if s.db != nil {
+		err = s.db.Close()
+		s.db = nil
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+		s.lock = nil
+	}
+	return err
+}
