@@ -2,8 +2,6 @@ package storage
 
 import (
 	"fmt"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // KnownInstance tells which instance of a node this one has met first, if any.

@@ -89,7 +89,7 @@ func (s *Store) readWAL(n uint64) (offset int64, err error) {
 		return 0, err
 	}
 	defer f.Close()
-	r := record.NewReader(f, pebble.DiskFileNum(n))
+	r := newReader(record.NewReader, f, n)
 	for {
 		at := r.Offset()
 		rec, err := r.Next()
@@ -104,4 +104,9 @@ func (s *Store) readWAL(n uint64) (offset int64, err error) {
 			return at, err
 		}
 	}
+}
+
+// newReader is record.NewReader for a plain number: the type that it takes has no public name.
+func newReader[T ~uint64](make func(io.Reader, T) *record.Reader, r io.Reader, n uint64) *record.Reader {
+	return make(r, T(n))
 }
