@@ -1,0 +1,176 @@
+package faulttest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A Cluster is a set of server processes on this machine. It is used by the
+// goroutine of one test.
+type Cluster struct {
+	t      *testing.T
+	binary string
+	dir    string
+	nodes  []*node
+}
+
+type node struct {
+	name               string
+	client, peer, http string
+	process            *exec.Cmd
+	exited             chan struct{}
+}
+
+// Start starts a cluster of so many nodes. Its processes and files are gone when the test ends.
+// It builds the program from this repository.
+func Start(t *testing.T, size int) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, binary: build(t), dir: t.TempDir()}
+	free := freeAddresses(t, 3*size)
+	for i := range size {
+		c.nodes = append(c.nodes, &node{
+			name: fmt.Sprintf("n%d", i+1), client: free[3*i], peer: free[3*i+1], http: free[3*i+2],
+		})
+	}
+	t.Cleanup(c.KillAll)
+	for i := range c.nodes {
+		c.StartNode(i)
+	}
+	return c
+}
+
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "lockstep")
+	cmd := exec.Command("go", "build", "-o", binary, "github.com/lockstep-dev/lockstep/cmd/lockstep")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// freeAddresses finds so many different ones, by holding all of them at once.
+func freeAddresses(t *testing.T, count int) []string {
+	t.Helper()
+	var list []string
+	for range count {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		list = append(list, l.Addr().String())
+	}
+	return list
+}
+
+// Endpoints are the addresses for clients.
+func (c *Cluster) Endpoints() []string {
+	var list []string
+	for _, n := range c.nodes {
+		list = append(list, n.client)
+	}
+	return list
+}
+
+func (c *Cluster) peers() string {
+	var list []string
+	for _, n := range c.nodes {
+		list = append(list, n.name+"="+n.peer)
+	}
+	return strings.Join(list, ",")
+}
+
+// StartNode starts node i, from 0, on the directory that it had before.
+func (c *Cluster) StartNode(i int) {
+	c.t.Helper()
+	n := c.nodes[i]
+	log, err := os.OpenFile(filepath.Join(c.dir, n.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(c.binary, "server", "--name", n.name, "--data-dir", c.DataDir(i),
+		"--listen", n.client, "--peer-listen", n.peer, "--http-listen", n.http, "--initial-cluster", c.peers())
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		c.t.Fatalf("start %s: %v", n.name, err)
+	}
+	n.process, n.exited = cmd, make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // a killed server ends with an error
+		close(n.exited)
+	}()
+}
+
+// DataDir is the data directory of node i.
+func (c *Cluster) DataDir(i int) string { return filepath.Join(c.dir, c.nodes[i].name) }
+
+// HTTP is the address of node i's metrics and health.
+func (c *Cluster) HTTP(i int) string { return c.nodes[i].http }
+
+// Pid is the process of node i.
+func (c *Cluster) Pid(i int) int { return c.nodes[i].process.Process.Pid }
+
+// Index finds a node by its name.
+func (c *Cluster) Index(name string) int {
+	for i, n := range c.nodes {
+		if n.name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Kill ends node i with SIGKILL and waits until it is gone.
+func (c *Cluster) Kill(i int) { c.end(i, os.Kill) }
+
+// Stop asks node i to end in good order and waits until it is gone.
+func (c *Cluster) Stop(i int) { c.end(i, os.Interrupt) }
+
+func (c *Cluster) end(i int, signal os.Signal) {
+	n := c.nodes[i]
+	if n.process == nil {
+		return
+	}
+	_ = n.process.Process.Signal(signal) // it may have ended by itself
+	<-n.exited
+	n.process = nil
+}
+
+// KillAll kills every node that runs, all at once.
+func (c *Cluster) KillAll() {
+	for _, n := range c.nodes {
+		if n.process != nil {
+			_ = n.process.Process.Kill()
+		}
+	}
+	for i := range c.nodes {
+		c.Kill(i)
+	}
+	if c.t.Failed() {
+		c.showLogs()
+	}
+}
+
+// showLogs puts the ends of the nodes' logs into the test's.
+func (c *Cluster) showLogs() {
+	for _, n := range c.nodes {
+		content, err := os.ReadFile(filepath.Join(c.dir, n.name+".log"))
+		if err == nil {
+			c.t.Logf("the end of the log of %s:\n%s", n.name, content[max(0, len(content)-4000):])
+		}
+	}
+}
+
+// Command makes a command of the program that talks to this cluster.
+func (c *Cluster) Command(args ...string) *exec.Cmd {
+	cmd := exec.Command(c.binary, args...)
+	cmd.Env = append(os.Environ(), "LOCKSTEP_ENDPOINTS="+strings.Join(c.Endpoints(), ","))
+	return cmd
+}
