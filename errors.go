@@ -19,6 +19,10 @@ var (
 	// ErrReleased is the cause of a lock that its holder gave back.
 	ErrReleased = errors.New("lockstep: lock released")
 
+	// ErrDetached is the cause of a lock that [Detacher.Detach] handed over. Its lease
+	// runs on, so Release returns it too: this process can no longer free the lock.
+	ErrDetached = errors.New("lockstep: lock detached")
+
 	// ErrUncertain means that a request was sent and no answer came: it may have
 	// taken effect. The Locker goes on undoing it in the background.
 	ErrUncertain = errors.New("lockstep: outcome unknown")

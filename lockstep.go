@@ -72,7 +72,8 @@ type Lock interface {
 	Token() Token
 
 	// Context is done when the lock is over, at the local end of the lease at the
-	// latest. [context.Cause] then tells why: [ErrReleased] or a [*LossError].
+	// latest. [context.Cause] then tells why: [ErrReleased], [ErrDetached] or a
+	// [*LossError].
 	Context() context.Context
 
 	// Check reads the suspend-proof clock now. It returns nil while the lock is
@@ -136,17 +137,19 @@ type Inspector interface {
 
 // A Watcher can follow the holder of a lock as it changes.
 type Watcher interface {
-	// Watch yields the present state of the named lock and then each new one.
-	// "Nobody holds it" is a state like any other. The sequence ends with a
-	// non-nil error, or when ctx is done.
+	// Watch yields the present state of the named lock and then each new one; a
+	// state that another has followed before the caller asks may be left out.
+	// "Nobody holds it" is a state like any other. The sequence ends after a
+	// non-nil error, or without one when ctx is done.
 	Watch(ctx context.Context, name string) iter.Seq2[State, error]
 }
 
 // A Detacher can hand a lock over to another process, which is what separate
 // invocations of a shell script need.
 type Detacher interface {
-	// Detach ends this process's part in the lock and leaves its lease running.
-	// The Handle is a secret: whoever has it can renew and release the lock.
+	// Detach ends this process's part in the lock and leaves its lease running. The
+	// cause of the lock's context is [ErrDetached]. The Handle is a secret: whoever
+	// has it can renew and release the lock.
 	Detach(ctx context.Context, l Lock) (Handle, error)
 
 	// Attach takes over a detached lock, renewing it at once. It returns

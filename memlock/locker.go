@@ -1,0 +1,269 @@
+package memlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// A Locker hands out the locks of a [Space]. It implements [lockstep.Inspector],
+// [lockstep.Watcher] and [lockstep.Detacher] too.
+type Locker struct {
+	space  *Space
+	closed chan struct{} // closed by Close
+
+	// The space's mutex guards what follows.
+	session  *session
+	cut      chan struct{} // nil while the space can be reached; closed by Heal
+	homeless []*claim      // wait for the space to be reached again, in a new session
+	undo     []*claim      // are to be given back as soon as the space can be reached
+	missed   []string      // names that are watched and changed while it was cut off
+}
+
+var (
+	_ lockstep.Locker    = (*Locker)(nil)
+	_ lockstep.Inspector = (*Locker)(nil)
+	_ lockstep.Watcher   = (*Locker)(nil)
+	_ lockstep.Detacher  = (*Locker)(nil)
+)
+
+// New returns a Locker in a new space: see [NewSpace] for what it panics on.
+func New(opts ...Option) *Locker { return NewSpace(opts...).Locker() }
+
+// Space is where the Locker contends.
+func (l *Locker) Space() *Space { return l.space }
+
+// Capabilities of memory are all but surviving a failover.
+func (l *Locker) Capabilities() lockstep.Capabilities {
+	return lockstep.Capabilities{
+		Backend: "memory",
+		TTL:     l.space.ttl,
+		Grace:   Grace,
+		Fenced:  true, FIFO: true, Shared: true, Permits: true, Multi: true, LockDelay: true,
+		Notes: []string{"Excludes the goroutines of one process only: it is for tests."},
+	}
+}
+
+// Acquire implements [lockstep.Locker].
+func (l *Locker) Acquire(ctx context.Context, name string, opts ...lockstep.AcquireOption) (lockstep.Lock, error) {
+	lock, err := l.acquire(ctx, name, opts)
+	if err != nil {
+		return nil, &lockstep.OpError{Op: "acquire", Lock: name, Err: err}
+	}
+	return lock, nil
+}
+
+func (l *Locker) acquire(ctx context.Context, name string, opts []lockstep.AcquireOption) (*lock, error) {
+	cfg, err := lockstep.ResolveAcquire(l.Capabilities(), name, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	var waitOver <-chan time.Time // nil: no bound
+	if cfg.HasWait {
+		timer := time.NewTimer(cfg.Wait)
+		defer timer.Stop()
+		waitOver = timer.C
+	}
+	c, err := l.submit(ctx, cfg, waitOver)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.told:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-waitOver:
+		err = lockstep.ErrBusy
+	case <-l.closed:
+		err = lockstep.ErrClosed
+	}
+	return l.outcome(ctx, c, err)
+}
+
+// submit puts a claim into the space as soon as that can be reached.
+func (l *Locker) submit(ctx context.Context, cfg lockstep.AcquireConfig, waitOver <-chan time.Time) (*claim, error) {
+	s := l.space
+	s.mu.Lock()
+	for l.cut != nil && !l.isClosed() {
+		healed := l.cut
+		s.mu.Unlock()
+		select {
+		case <-healed:
+		case <-l.closed:
+		case <-waitOver:
+			return nil, fmt.Errorf("%w: cut off", lockstep.ErrUnavailable)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: cut off: %w", lockstep.ErrUnavailable, ctx.Err())
+		}
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock()
+	if l.isClosed() {
+		return nil, lockstep.ErrClosed
+	}
+	c := &claim{cfg: cfg, session: l.session, told: make(chan struct{})}
+	if err := s.table.add(c, time.Now()); err != nil {
+		return nil, err
+	}
+	l.session.keep(c)
+	s.settleLocked(cfg.Names...)
+	if cfg.Try() && c.state == waiting {
+		busy := s.table.busy(c)
+		s.freeLocked(c)
+		return nil, busy
+	}
+	return c, nil
+}
+
+// outcome ends an Acquire. A grant that came together with the end of the wait is
+// handed out; one that came together with the end of ctx is given back.
+func (l *Locker) outcome(ctx context.Context, c *claim, why error) (*lock, error) {
+	s := l.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.lock != nil && ctx.Err() == nil && !l.isClosed():
+		return c.lock, nil
+	case c.err != nil:
+		return nil, c.err
+	case ctx.Err() != nil:
+		why = ctx.Err()
+	}
+	return nil, l.withdrawLocked(c, why)
+}
+
+// withdrawLocked undoes a claim whose Acquire has ended for the reason why, and
+// makes the reason more precise.
+func (l *Locker) withdrawLocked(c *claim, why error) error {
+	s := l.space
+	if c.lock != nil {
+		c.lock.endLocked(lockstep.ErrReleased)
+	}
+	if l.cut != nil {
+		s.undoLaterLocked(l, c)
+		return fmt.Errorf("%w: cut off: %w", lockstep.ErrUncertain, why)
+	}
+	if errors.Is(why, lockstep.ErrBusy) && c.state == waiting {
+		why = s.table.busy(c)
+	}
+	s.freeLocked(c)
+	return why
+}
+
+func (s *Space) undoLaterLocked(l *Locker, c *claim) {
+	if !c.abandoned {
+		c.abandoned = true
+		l.undo = append(l.undo, c)
+	}
+}
+
+// tellLocked lets the holder know what has become of its claim, if it can be
+// reached. What it does not hear now it hears when it is healed.
+func (s *Space) tellLocked(c *claim) {
+	l := c.session.locker
+	if l == nil || l.cut != nil || c.abandoned {
+		return
+	}
+	switch {
+	case c.lock != nil && c.loss != nil:
+		c.lock.endLocked(c.loss)
+	case c.lock != nil:
+	case c.err != nil:
+		close(c.told)
+	case c.state == granted:
+		c.lock = newLock(l, c)
+		close(c.told)
+	}
+}
+
+func (l *Locker) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close implements [lockstep.Locker]. While the Locker is cut off it returns an
+// error that is [lockstep.ErrUncertain] if it has any claims.
+func (l *Locker) Close(context.Context) error {
+	s := l.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.isClosed() {
+		return nil
+	}
+	close(l.closed)
+	var errs []error
+	for _, c := range slices.Clone(l.session.claims) {
+		if c.lock != nil {
+			c.lock.endLocked(lockstep.ErrReleased)
+		}
+		if l.cut == nil {
+			s.freeLocked(c)
+			continue
+		}
+		s.undoLaterLocked(l, c)
+		errs = append(errs, &lockstep.OpError{Op: "release", Lock: c.cfg.Names[0], Err: lockstep.ErrUncertain})
+	}
+	return errors.Join(errs...)
+}
+
+// Cut takes the network away from the Locker, as when a cable is pulled: nothing
+// more is heard from the space and nothing reaches it. Unless [Locker.Heal] comes
+// before, its locks end after the TTL less [lease.Margin] by its own clock, and
+// the space gives them to others after the TTL and [Grace].
+func (l *Locker) Cut() {
+	l.space.mu.Lock()
+	defer l.space.mu.Unlock()
+	if l.cut == nil {
+		l.cut = make(chan struct{})
+		l.space.stopRenewingLocked(l.session)
+	}
+}
+
+// Heal gives the network back after [Locker.Cut]. The Locker hears what it missed.
+// It does nothing when the Locker is not cut off.
+func (l *Locker) Heal() {
+	s := l.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.cut == nil {
+		return
+	}
+	s.lapseLocked(l.session)
+	if l.session.expired {
+		s.giveUpLocked(l.session, lockstep.SessionExpired)
+	}
+	close(l.cut)
+	l.cut = nil
+	l.session.renewAgain()
+	for _, c := range l.undo {
+		s.freeLocked(c)
+	}
+	l.undo = nil
+	s.rehouseLocked(l)
+	for _, c := range slices.Clone(l.session.claims) {
+		s.tellLocked(c)
+	}
+	s.changedLocked(l.missed)
+	l.missed = nil
+}
+
+// Expire ends the Locker's session in the space at once, as when the space has
+// missed its renewals. Its locks are lost with [lockstep.SessionExpired], and
+// what waits goes to the end of its queue in a new session. A Locker that is cut
+// off hears of it when it is healed, or loses its locks when the lease ends.
+func (l *Locker) Expire() {
+	l.space.mu.Lock()
+	defer l.space.mu.Unlock()
+	l.space.expireLocked(l.session)
+}

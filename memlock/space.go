@@ -1,0 +1,209 @@
+package memlock
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// Grace is how much longer than the TTL the space keeps the locks of a Locker
+// that is cut off, so that its holders know first.
+const Grace = 500 * time.Millisecond
+
+// An Option adjusts a [Space].
+type Option interface{ apply(*Space) }
+
+type optionFunc func(*Space)
+
+func (f optionFunc) apply(s *Space) { f(s) }
+
+// WithTTL sets the TTL of the leases. Default: [lockstep.DefaultTTL]. It may be
+// shorter than real backends allow, down to what [lease.Check] allows, which is a
+// little over 300 ms.
+func WithTTL(ttl time.Duration) Option {
+	return optionFunc(func(s *Space) { s.ttl = ttl })
+}
+
+// A Space is the names for which its Lockers contend. It is safe for concurrent
+// use.
+type Space struct {
+	ttl time.Duration
+
+	mu       sync.Mutex // guards what follows, and all claims, sessions and Lockers of the space
+	table    table
+	sessions int // how many there were
+	watches  map[string][]chan struct{}
+	detached map[lockstep.Handle]*claim
+}
+
+// NewSpace makes an empty space. It panics when [lease.Check] refuses the TTL.
+func NewSpace(opts ...Option) *Space {
+	s := &Space{
+		ttl:      lockstep.DefaultTTL,
+		table:    newTable(),
+		watches:  map[string][]chan struct{}{},
+		detached: map[lockstep.Handle]*claim{},
+	}
+	for _, o := range opts {
+		o.apply(s)
+	}
+	if err := lease.Check(s.ttl); err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// Locker returns a new Locker in the space. It contends with the others like
+// another process.
+func (s *Space) Locker() *Locker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &Locker{space: s, closed: make(chan struct{})}
+	l.session = s.openLocked(l)
+	return l
+}
+
+// Revoke takes the named lock away from all who hold it, as an operator does, and
+// returns how many those were. They are told at once that by did it, unless they
+// are cut off. Others get the lock when they have called Release, or after TTL +
+// Grace.
+func (s *Space) Revoke(name, by string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, c := range s.holdersLocked(name) {
+		loss := &lockstep.LossError{Reason: lockstep.Revoked, By: by}
+		switch {
+		case c.state == closing:
+			continue
+		case c.lock == nil: // nobody acts on it yet
+			s.takeLocked(c, loss)
+		default:
+			s.closeLocked(c, loss, s.ttl+Grace)
+		}
+		n++
+	}
+	return n
+}
+
+// Delete makes the space forget all claims of the name, as a store does that
+// evicts or is tampered with. Holders are told [lockstep.RecordMissing], waiters
+// go to the end of the queue. Tokens go on rising.
+func (s *Space) Delete(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.holdersLocked(name) {
+		s.takeLocked(c, &lockstep.LossError{Reason: lockstep.RecordMissing})
+	}
+	if q := s.table.queues[name]; q != nil {
+		for _, c := range slices.Clone(q.waiters) {
+			s.removeLocked(c)
+			s.enterLocked(c)
+			s.settleLocked(c.cfg.Names...)
+		}
+	}
+}
+
+func (s *Space) holdersLocked(name string) []*claim {
+	if q := s.table.queues[name]; q != nil {
+		return slices.Clone(q.holders)
+	}
+	return nil
+}
+
+// closeLocked takes a granted claim away from its holder but leaves it in the way
+// of others for d. Releasing a revoked one ends that sooner.
+func (s *Space) closeLocked(c *claim, loss *lockstep.LossError, d time.Duration) {
+	c.state, c.loss = closing, loss
+	c.ending = time.AfterFunc(d, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.freeLocked(c)
+	})
+	s.tellLocked(c)
+	s.changedLocked(c.cfg.Names)
+}
+
+// takeLocked takes a granted claim away from its holder and frees its names at once.
+func (s *Space) takeLocked(c *claim, loss *lockstep.LossError) {
+	c.loss = loss
+	if c.lock == nil { // it was granted while its Locker is cut off
+		c.session.locker.unhouse(c)
+	}
+	s.freeLocked(c)
+	s.tellLocked(c)
+}
+
+// freeLocked takes the claim out of the table and grants what it was in the way of.
+func (s *Space) freeLocked(c *claim) {
+	s.removeLocked(c)
+	s.settleLocked(c.cfg.Names...)
+}
+
+// removeLocked takes the claim out of the table. A claim that was granted never
+// comes back; one that waited may be entered again.
+func (s *Space) removeLocked(c *claim) {
+	if c.ending != nil {
+		c.ending.Stop()
+	}
+	s.table.remove(c)
+	c.session.drop(c)
+	delete(s.detached, c.handle)
+	if c.lock != nil && !c.lock.isFreed {
+		c.lock.isFreed = true
+		close(c.lock.freed)
+	}
+}
+
+// enterLocked puts the claim at the end of its queues or notes why it cannot be there.
+func (s *Space) enterLocked(c *claim) {
+	if c.err = s.table.add(c, time.Now()); c.err == nil {
+		c.session.keep(c)
+	} else {
+		s.tellLocked(c)
+	}
+}
+
+// settleLocked grants what can be granted after a change of the names.
+func (s *Space) settleLocked(names ...string) {
+	s.changedLocked(names)
+	for _, c := range s.table.settle(time.Now(), names...) {
+		s.tellLocked(c)
+		s.changedLocked(c.cfg.Names)
+	}
+}
+
+// changedLocked wakes those who watch the names.
+func (s *Space) changedLocked(names []string) {
+	for _, name := range names {
+		for _, wake := range s.watches[name] {
+			select {
+			case wake <- struct{}{}:
+			default: // it is awake already and will see this change too
+			}
+		}
+	}
+}
+
+func public(claims []*claim) []lockstep.Claim {
+	var list []lockstep.Claim
+	for _, c := range claims {
+		list = append(list, lockstep.Claim{
+			Owner:    c.session.id,
+			Token:    c.token,
+			Since:    c.since,
+			Metadata: maps.Clone(c.cfg.Metadata),
+		})
+	}
+	return list
+}
+
+func (s *Space) openLocked(l *Locker) *session {
+	s.sessions++
+	return &session{id: fmt.Sprintf("memory-%d", s.sessions), locker: l}
+}
