@@ -32,7 +32,7 @@ const (
 
 	// MaxFrameRequests bounds the requests of one frame, so that a frame of tiny
 	// requests does not keep the replica busy for long.
-	MaxFrameRequests = 4096
+	MaxFrameRequests = 16_384
 
 	// MaxNonceBytes bounds the nonce of a claim. It is a random number in text, for
 	// which 64 bytes are plenty.

@@ -17,7 +17,7 @@ import (
 // afterwards.
 func FromClient(stream replica.StreamID, received replica.Time, r *pb.ClientRequest, rnd io.Reader) (replica.Request, *pb.Error) {
 	out := replica.Request{Stream: stream, Tag: r.GetTag(), Received: received}
-	if err := checkSize(r); err != nil {
+	if err := CheckSize(r); err != nil {
 		return out, err
 	}
 	if open, ok := r.GetBody().(*pb.ClientRequest_Open); ok {
@@ -36,12 +36,18 @@ func FromClient(stream replica.StreamID, received replica.Time, r *pb.ClientRequ
 	return out, err
 }
 
-// checkSize bounds the encoded size of a request.
-func checkSize(m proto.Message) *pb.Error {
+// CheckSize bounds the encoded size of one request, of a stream or of a unary call.
+func CheckSize(m proto.Message) *pb.Error {
 	if n := proto.Size(m); n > MaxRequestBytes {
 		return broken(pb.Reason_REASON_QUOTA_EXCEEDED, "request", "is %d bytes long, the limit is %d", n, MaxRequestBytes)
 	}
 	return nil
+}
+
+// TooBig is the error of a frame or message above the bounds of this package.
+func TooBig() *pb.Error {
+	return broken(pb.Reason_REASON_QUOTA_EXCEEDED, "message", "is too big: the limit is %d bytes for a frame, %d requests in it, and %d bytes for each",
+		MaxFrameBytes, MaxFrameRequests, MaxRequestBytes)
 }
 
 func streamOpen(o *pb.StreamOpen, rnd io.Reader) (replica.Body, *pb.Error) {

@@ -103,9 +103,10 @@ func FromCancel(r *pb.CancelRequest) (replica.Request, *pb.Error) {
 	return req, err
 }
 
-// FromRevoke ends one grant, a session, or the grants of all holders of a name.
-func FromRevoke(r *pb.RevokeRequest) (replica.Request, *pb.Error) {
-	if err := checkText("by", r.GetBy(), MaxByBytes); err != nil {
+// FromRevoke ends one grant, a session, or the grants of all holders of a name. by is who
+// revokes: r.By, or what the caller knows of him if that is empty.
+func FromRevoke(r *pb.RevokeRequest, by string) (replica.Request, *pb.Error) {
+	if err := checkText("by", by, MaxByBytes); err != nil {
 		return replica.Request{}, err
 	}
 	if r.GetReason() == "" {
@@ -114,7 +115,7 @@ func FromRevoke(r *pb.RevokeRequest) (replica.Request, *pb.Error) {
 	if err := checkText("reason", r.GetReason(), MaxReasonBytes); err != nil {
 		return replica.Request{}, err
 	}
-	body := replica.Revoke{Command: machine.Revoke{By: r.GetBy(), Reason: r.GetReason(), Now: r.GetNow()}}
+	body := replica.Revoke{Command: machine.Revoke{By: by, Reason: r.GetReason(), Now: r.GetNow()}}
 	if err := revokeTarget(&body, r); err != nil {
 		return replica.Request{}, err
 	}

@@ -1,0 +1,152 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockstep-dev/lockstep/server/service"
+)
+
+// A ClusterConfig is what NewCluster needs. DataDir has no default.
+type ClusterConfig struct {
+	// Nodes is how many there are, 1 to 9. They are called n1, n2 and so on. Default: 3.
+	Nodes int
+	// DataDir holds a directory for each node, with its name.
+	DataDir string
+	// Port is the first port: node i listens for clients on Port + 10 (i - 1), for peers on the next one and for
+	// HTTP on the one after that, all on 127.0.0.1. Zero picks free ports; such a cluster
+	// cannot be started again from its directories, since the addresses of peers are its identity.
+	Port int
+	// OnReady, if set, is called once, when every node is ready, with the addresses for clients in the order of the nodes.
+	OnReady func(endpoints []string)
+	// Version and Logger are those of each node.
+	Version string
+	Logger  *slog.Logger
+}
+
+// portsPerNode is the distance of the ports of two nodes of a Cluster.
+const portsPerNode = 10
+
+// A Cluster is several nodes in one process, for development and tests. Each has its own directory and
+// ports, and they talk over the network like nodes on machines of their own; but a crash of
+// the process is one of them all.
+type Cluster struct{ cfg ClusterConfig }
+
+// NewCluster checks the configuration. It opens and starts nothing. An error is a [*ConfigError].
+func NewCluster(cfg ClusterConfig) (*Cluster, error) {
+	if cfg.Nodes == 0 {
+		cfg.Nodes = 3
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	last := cfg.Port + portsPerNode*(cfg.Nodes-1) + 2
+	switch {
+	case cfg.Nodes < 1 || cfg.Nodes > MaxNodes:
+		return nil, wrong("Nodes", "is %d, must be 1 to %d", cfg.Nodes, MaxNodes)
+	case cfg.DataDir == "":
+		return nil, wrong("DataDir", "must not be empty")
+	case cfg.Port < 0 || last > 65535:
+		return nil, wrong("Port", "is %d, and the last port %d: must be 0 to 65535", cfg.Port, last)
+	}
+	return &Cluster{cfg: cfg}, nil
+}
+
+// Run runs all nodes until ctx is done or one of them cannot go on. It returns nil after ctx.
+func (c *Cluster) Run(ctx context.Context) error {
+	servers, endpoints, err := c.assemble()
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range servers {
+		g.Go(func() error { return s.Run(ctx) })
+	}
+	g.Go(func() error {
+		if waitReady(ctx, servers) && c.cfg.OnReady != nil {
+			c.cfg.OnReady(endpoints)
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// assemble binds all ports first: the nodes must know each other's.
+func (c *Cluster) assemble() (servers []*Server, endpoints []string, err error) {
+	ports := make([]Listeners, c.cfg.Nodes)
+	defer func() {
+		if err != nil {
+			for _, p := range ports {
+				p.close()
+			}
+		}
+	}()
+	members := map[string]string{}
+	for i := range ports {
+		if ports[i], err = c.listen(i); err != nil {
+			return nil, nil, err
+		}
+		members[nameOf(i)] = ports[i].Peer.Addr().String()
+		endpoints = append(endpoints, ports[i].Client.Addr().String())
+	}
+	for i := range ports {
+		s, err := New(Config{
+			Name:           nameOf(i),
+			DataDir:        filepath.Join(c.cfg.DataDir, nameOf(i)),
+			Listeners:      ports[i],
+			InitialCluster: members,
+			Version:        c.cfg.Version,
+			Logger:         c.cfg.Logger.With("node", nameOf(i)),
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		servers = append(servers, s)
+	}
+	return servers, endpoints, nil
+}
+
+func nameOf(i int) string { return "n" + strconv.Itoa(i+1) }
+
+// listen binds the ports of node i.
+func (c *Cluster) listen(i int) (ls Listeners, err error) {
+	for j, slot := range []*net.Listener{&ls.Client, &ls.Peer, &ls.HTTP} {
+		p := 0
+		if c.cfg.Port != 0 {
+			p = c.cfg.Port + portsPerNode*i + j
+		}
+		if *slot, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p))); err != nil {
+			ls.close()
+			return Listeners{}, fmt.Errorf("server: node %s: %w", nameOf(i), err)
+		}
+	}
+	return ls, nil
+}
+
+// waitReady returns true when all servers are ready, false when ctx is done before.
+func waitReady(ctx context.Context, servers []*Server) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ready := true
+		for _, s := range servers {
+			st := s.Status()
+			ready = ready && service.Ready(st) && st.LeaderClientAddress != ""
+		}
+		if ready {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}

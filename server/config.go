@@ -1,0 +1,250 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// The ports that a node has by default.
+const (
+	DefaultListen     = "127.0.0.1:7400"
+	DefaultPeerListen = "127.0.0.1:7401"
+	DefaultHTTPListen = "127.0.0.1:7402"
+)
+
+// MaxNodes bounds the initial cluster. Each further node makes every write wait for
+// more of them; five bear the loss of two.
+const MaxNodes = 9
+
+// DefaultStopTimeout is the default of Config.StopTimeout.
+const DefaultStopTimeout = 5 * time.Second
+
+// A Config is what New needs. Name and DataDir have no default.
+type Config struct {
+	// Name is this node's name in the cluster: 1 to 63 letters, digits, ".", "_" and "-".
+	Name string
+
+	// DataDir holds the log and the snapshots. It is made with mode 0700 if it is missing. Two
+	// processes cannot use one directory.
+	DataDir string
+
+	// Listen, PeerListen and HTTPListen are the addresses, host:port, for clients, for
+	// peers and for HTTP. Port 0 picks a free one. Defaults: DefaultListen and so on.
+	Listen, PeerListen, HTTPListen string
+
+	// Listeners, those that are not nil, are used instead of binding those addresses. Run closes them.
+	Listeners Listeners
+
+	// AdvertiseClient is where clients reach this node, host:port. Default: the address that
+	// Listen was bound to, which must not be a wildcard then.
+	AdvertiseClient string
+
+	// AdvertisePeer is where peers reach this node, host:port. It must be what InitialCluster says of
+	// Name. Default: that.
+	AdvertisePeer string
+
+	// InitialCluster are all nodes that the cluster starts with, name -> peer address, the same on
+	// each of them: 1 to 9, this node among them. Default: this node alone, at the address that PeerListen was bound to.
+	InitialCluster map[string]string
+
+	// ClusterSecret is shared by the nodes of the cluster; a peer without it is refused. Empty: every
+	// peer that knows the cluster's id is let in.
+	ClusterSecret string
+
+	// Insecure allows addresses beside loopback ones, although whoever reaches a port may use all of it.
+	Insecure bool
+
+	// HTTPHosts are host names, without port, that requests over HTTP may be meant for. IP addresses, "localhost"
+	// and the hosts of Listen, HTTPListen and AdvertiseClient are allowed in any case. Other names are
+	// refused, so that a web page cannot have its own name resolve to this port and read it.
+	HTTPHosts []string
+
+	// StopTimeout bounds the hand-over of leadership on the way down. Default: 5 s.
+	// Clients then get 2 s more, and files are closed.
+	StopTimeout time.Duration
+
+	// Version is the version of the binary, for Status.
+	Version string
+
+	// Logger receives the log. Default: discard.
+	Logger *slog.Logger
+}
+
+// Listeners are the three ports of a node.
+type Listeners struct{ Client, Peer, HTTP net.Listener }
+
+// A ConfigError says which field of a Config breaks which rule.
+type ConfigError struct {
+	Field string // such as "PeerListen"
+	Rule  string
+}
+
+func (e *ConfigError) Error() string { return "server: " + e.Field + ": " + e.Rule }
+
+func wrong(field, format string, args ...any) error {
+	return &ConfigError{Field: field, Rule: fmt.Sprintf(format, args...)}
+}
+
+func (c Config) withDefaults() Config {
+	fallback(&c.Listen, DefaultListen)
+	fallback(&c.PeerListen, DefaultPeerListen)
+	fallback(&c.HTTPListen, DefaultHTTPListen)
+	fallback(&c.AdvertisePeer, c.InitialCluster[c.Name])
+	if c.StopTimeout == 0 {
+		c.StopTimeout = DefaultStopTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func fallback(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`)
+
+const nodeNameRule = `%q must have 1 to 63 letters, digits, ".", "_" or "-"`
+
+func (c Config) validate() error {
+	switch {
+	case !nodeName.MatchString(c.Name):
+		return wrong("Name", nodeNameRule, c.Name)
+	case c.DataDir == "":
+		return wrong("DataDir", "must not be empty")
+	case c.StopTimeout < 0:
+		return wrong("StopTimeout", "is %v, must not be negative", c.StopTimeout)
+	}
+	if err := c.checkListen(); err != nil {
+		return err
+	}
+	if err := c.checkAdvertised(); err != nil {
+		return err
+	}
+	return c.checkCluster()
+}
+
+func (c Config) checkListen() error {
+	seen := map[string]string{}
+	for _, l := range c.ports() {
+		address := l.address
+		if l.listener != nil {
+			address = l.listener.Addr().String()
+		}
+		host, port, err := splitAddress(address)
+		if err != nil {
+			return wrong(l.field, "%v", err)
+		}
+		if !c.Insecure && !isLoopback(host) {
+			return wrong(l.field, "%q is not a loopback address, and there are no rights yet: whoever reaches the port may use all of it; Insecure allows it", address)
+		}
+		if other, ok := seen[address]; ok && port != 0 {
+			return wrong(l.field, "%q is the address of %s too", address, other)
+		}
+		seen[address] = l.field
+	}
+	return nil
+}
+
+// A port is one of the three listening addresses.
+type port struct {
+	field, address string
+	listener       net.Listener
+}
+
+func (c Config) ports() [3]port {
+	return [3]port{
+		{"Listen", c.Listen, c.Listeners.Client},
+		{"PeerListen", c.PeerListen, c.Listeners.Peer},
+		{"HTTPListen", c.HTTPListen, c.Listeners.HTTP},
+	}
+}
+
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q must be host:port", address)
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q must have a port from 0 to 65535", address)
+	}
+	return host, int(n), nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// isWildcard reports whether host means all addresses of the machine, so that nobody can dial it.
+func isWildcard(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// checkReachable checks an address that others are told to dial.
+func checkReachable(field, address string) error {
+	host, port, err := splitAddress(address)
+	switch {
+	case err != nil:
+		return wrong(field, "%v", err)
+	case isWildcard(host):
+		return wrong(field, "%q has no host that others could dial", address)
+	case port == 0:
+		return wrong(field, "%q must not have port 0", address)
+	}
+	return nil
+}
+
+func (c Config) checkAdvertised() error {
+	if c.AdvertiseClient != "" {
+		return checkReachable("AdvertiseClient", c.AdvertiseClient)
+	}
+	listen := c.ports()[0]
+	if listen.listener != nil {
+		return nil // its address is known, and looked at by Run
+	}
+	if host, _, _ := splitAddress(listen.address); isWildcard(host) {
+		return wrong("AdvertiseClient", "must be given, because Listen %q is a wildcard", listen.address)
+	}
+	return nil
+}
+
+func (c Config) checkCluster() error {
+	if len(c.InitialCluster) == 0 {
+		return nil
+	}
+	if len(c.InitialCluster) > MaxNodes {
+		return wrong("InitialCluster", "has %d nodes, the limit is %d", len(c.InitialCluster), MaxNodes)
+	}
+	own, ok := c.InitialCluster[c.Name]
+	if !ok {
+		return wrong("InitialCluster", "does not have this node, %q", c.Name)
+	}
+	if c.AdvertisePeer != own {
+		return wrong("AdvertisePeer", "is %q, but InitialCluster says that %s is at %q", c.AdvertisePeer, c.Name, own)
+	}
+	byAddress := map[string]string{}
+	for name, address := range c.InitialCluster {
+		if !nodeName.MatchString(name) {
+			return wrong("InitialCluster", nodeNameRule, name)
+		}
+		if err := checkReachable("InitialCluster", address); err != nil {
+			return err
+		}
+		if other, ok := byAddress[address]; ok {
+			return wrong("InitialCluster", "%s and %s have the same address %q", min(name, other), max(name, other), address)
+		}
+		byAddress[address] = name
+	}
+	return nil
+}

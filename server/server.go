@@ -1,0 +1,201 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/service"
+)
+
+// A Server is one node of a cluster. Make it with New, run it once with Run.
+type Server struct {
+	cfg   Config
+	tally *tally
+
+	mu struct {
+		sync.Mutex
+		node      *node.Node // nil before Run has bound the ports
+		addresses Addresses
+	}
+}
+
+// Addresses are what the ports of a node were bound to, and empty before that.
+type Addresses struct{ Client, Peer, HTTP string }
+
+// New checks the configuration. It opens and starts nothing. An error is a [*ConfigError].
+func New(cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Server{cfg: cfg, tally: &tally{}}, nil
+}
+
+// Addresses tells what the ports were bound to. It may be called from any goroutine.
+func (s *Server) Addresses() Addresses {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.addresses
+}
+
+// Status tells how the node is; its zero value before Run has bound the ports. It may be
+// called from any goroutine.
+func (s *Server) Status() node.Status {
+	s.mu.Lock()
+	n := s.mu.node
+	s.mu.Unlock()
+	if n == nil {
+		return node.Status{}
+	}
+	return n.Status()
+}
+
+// Run binds the ports, opens the data directory and serves until ctx is done or the node cannot go on.
+// After ctx it hands leadership over, sends the clients away, stops, and returns nil.
+func (s *Server) Run(ctx context.Context) error {
+	ports, err := s.listen()
+	if err != nil {
+		return err
+	}
+	// From here on the parts own the listeners; each closes its own even if another cannot be made.
+	defer ports.close()
+	p, err := s.assemble(ports)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.mu.node, s.mu.addresses = p.node, ports.addresses()
+	s.mu.Unlock()
+	s.cfg.Logger.Info("listening", "node", s.cfg.Name, "client", ports.Client.Addr(), "peer", ports.Peer.Addr(), "http", ports.HTTP.Addr())
+	return p.run(ctx)
+}
+
+// listen binds the ports that were not given.
+func (s *Server) listen() (Listeners, error) {
+	ls := s.cfg.Listeners
+	for i, slot := range []*net.Listener{&ls.Client, &ls.Peer, &ls.HTTP} {
+		if *slot != nil {
+			continue
+		}
+		p := s.cfg.ports()[i]
+		l, err := net.Listen("tcp", p.address)
+		if err != nil {
+			ls.close()
+			return Listeners{}, fmt.Errorf("server: %s: %w", p.field, err)
+		}
+		*slot = l
+	}
+	return ls, nil
+}
+
+// close closes all listeners; closing one twice does no harm.
+func (l Listeners) close() {
+	for _, one := range []net.Listener{l.Client, l.Peer, l.HTTP} {
+		if one != nil {
+			_ = one.Close() // nothing was written to it that could be lost
+		}
+	}
+}
+
+func (l Listeners) addresses() Addresses {
+	return Addresses{Client: l.Client.Addr().String(), Peer: l.Peer.Addr().String(), HTTP: l.HTTP.Addr().String()}
+}
+
+// parts are what a running server is made of.
+type parts struct {
+	cfg     Config
+	node    *node.Node
+	service *service.Service
+	web     *web
+}
+
+func (s *Server) assemble(ports Listeners) (*parts, error) {
+	cfg := s.cfg
+	fallback(&cfg.AdvertiseClient, ports.Client.Addr().String())
+	fallback(&cfg.AdvertisePeer, ports.Peer.Addr().String())
+	if err := checkReachable("AdvertiseClient", cfg.AdvertiseClient); err != nil {
+		return nil, err
+	}
+	if len(cfg.InitialCluster) == 0 {
+		cfg.InitialCluster = map[string]string{cfg.Name: cfg.AdvertisePeer}
+		if err := cfg.checkCluster(); err != nil {
+			return nil, err
+		}
+	}
+	n, err := node.New(node.Config{
+		Name:          cfg.Name,
+		DataDir:       cfg.DataDir,
+		Members:       cfg.InitialCluster,
+		ClientAddress: cfg.AdvertiseClient,
+		Listener:      ports.Peer,
+		Secret:        []byte(cfg.ClusterSecret),
+		Events:        s.tally.count,
+		Logger:        cfg.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	svc, err := service.New(service.Config{Node: n, Listener: ports.Client, Version: cfg.Version, Logger: cfg.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return &parts{cfg: cfg, node: n, service: svc, web: newWeb(cfg, ports.HTTP, n, s.tally)}, nil
+}
+
+// run runs the parts. They do not end with ctx but one after the other: the clients keep their
+// leader until it has handed over, and the node serves until they have gone.
+func (p *parts) run(ctx context.Context) error {
+	g, alive := errgroup.WithContext(context.WithoutCancel(ctx))
+	nodeCtx, stopNode := context.WithCancel(alive)
+	frontCtx, stopFront := context.WithCancel(alive)
+	defer stopNode()
+	defer stopFront()
+
+	var front sync.WaitGroup
+	serve := func(part func(context.Context) error) {
+		front.Add(1)
+		g.Go(func() error {
+			defer front.Done()
+			return part(frontCtx)
+		})
+	}
+	serve(p.service.Run)
+	serve(p.web.run)
+	g.Go(func() error {
+		if err := p.node.Run(nodeCtx); err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		select {
+		case <-alive.Done(): // a part failed, and the others have been told
+			return nil
+		case <-ctx.Done():
+		}
+		p.handOver(alive)
+		stopFront()
+		front.Wait()
+		stopNode()
+		return nil
+	})
+	return g.Wait()
+}
+
+// handOver gives leadership away, so that the others need not first miss us.
+func (p *parts) handOver(ctx context.Context) {
+	if len(p.cfg.InitialCluster) == 1 {
+		return // nobody is there to take it
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.StopTimeout)
+	defer cancel()
+	if err := p.node.HandOver(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		p.cfg.Logger.Warn("leadership was not handed over; the others elect a leader when they miss this one", "error", err)
+	}
+}

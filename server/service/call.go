@@ -1,0 +1,103 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/status"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// maxCallReplies bounds what waits for one unary call: its answer and the changes of one claim,
+// of which there are two at most.
+const maxCallReplies = 64
+
+// A call is one unary call as the replica sees it: a stream of one request.
+type call struct {
+	svc  *Service
+	id   replica.StreamID
+	box  *outbox
+	rest []replica.Reply // taken from the box, not looked at yet
+}
+
+// start submits the one request of a call, which the caller ends by close. The
+// parameters are the outcome of a check of form, so that handlers stay short.
+func (s *Service) start(req replica.Request, e *pb.Error) (*call, error) {
+	if e != nil {
+		return nil, protocol.Err(e)
+	}
+	c := &call{svc: s, box: newOutbox(maxCallReplies)}
+	c.id = s.cfg.Node.Connect(c.box.deliver)
+	if err := c.submit(req); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *call) submit(req replica.Request) error {
+	req.Stream, req.Received = c.id, c.svc.cfg.Node.Now()
+	switch err := c.svc.cfg.Node.Submit([]replica.Request{req}); {
+	case err == nil:
+		return nil
+	case errors.Is(err, node.ErrOverloaded):
+		return protocol.Err(overloaded())
+	default:
+		return protocol.Err(goingDown())
+	}
+}
+
+// close ends the replica's stream; a queued claim of it is cancelled.
+func (c *call) close() { c.svc.cfg.Node.Disconnect(c.id) }
+
+// next waits for the next answer. Refusals are errors.
+func (c *call) next(ctx context.Context) (replica.Answer, error) {
+	for len(c.rest) == 0 {
+		select {
+		case <-c.box.wake:
+			c.rest, _, _ = c.box.take()
+		case <-c.svc.stopping:
+			return nil, protocol.Err(goingDown())
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	answer := c.rest[0].Answer
+	c.rest = c.rest[1:]
+	if r, ok := answer.(replica.Refused); ok {
+		return nil, c.svc.refused(r)
+	}
+	return answer, nil
+}
+
+// refused is the error of a unary call that the replica refused.
+func (s *Service) refused(r replica.Refused) error {
+	if r.Reason == replica.NotLeader {
+		return s.notLeader()
+	}
+	return protocol.Err(protocol.FromRefused(r))
+}
+
+// ask makes a call that has one answer, of type A.
+func ask[A replica.Answer](ctx context.Context, s *Service, req replica.Request, e *pb.Error) (A, error) {
+	var none A
+	c, err := s.start(req, e)
+	if err != nil {
+		return none, err
+	}
+	defer c.close()
+	answer, err := c.next(ctx)
+	if err != nil {
+		return none, err
+	}
+	a, ok := answer.(A)
+	if !ok {
+		panic(fmt.Sprintf("service: %T was answered %T, want %T", req.Body, answer, none))
+	}
+	return a, nil
+}

@@ -1,0 +1,35 @@
+// Package service serves the gRPC API of a node: it turns what clients send into requests
+// of the node's replica, and the replica's replies into answers.
+//
+// It decides nothing about locks. The form of requests is checked by package protocol
+// before the node sees them; everything else is answered by the replica.
+//
+// # Streams
+//
+// A stream of Session has two goroutines. The reader notes when the bytes of a frame were
+// read, translates the whole frame and submits it at once; the writer sends all
+// replies that have queued since its last frame in one. A stream ends with
+//
+//   - NOT_LEADER and the leader's address, as soon as this node does not lead;
+//   - UNAVAILABLE when the node is going down;
+//   - INVALID_ARGUMENT or QUOTA_EXCEEDED when a frame is malformed or too big;
+//   - OVERLOADED when the client does not read what it is sent.
+//
+// A client that closes its direction ends the stream; answers still under way are lost.
+//
+// # Unary calls
+//
+// A unary call is a stream of the replica that lives as long as the call. A call of Acquire that ends
+// before its claim is granted cancels the claim. A grant whose answer was lost is
+// kept until its session ends; a retry with the same seq or nonce finds it, and a claim
+// without either is cancelled when the service notices that its caller has gone.
+//
+// # Health
+//
+// The standard health service answers SERVING while this node knows a leader, and, if it is
+// the leader itself, has a quorum and has applied an entry of its term. It looks every 200 ms.
+//
+// # What it does not do
+//
+// A panic is not recovered: it means that an invariant is broken, and the process ends.
+package service

@@ -1,0 +1,50 @@
+package service
+
+import (
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// A limitedListener closes connections above a limit at once, so that they cannot use up the
+// process's file descriptors, which the log and the peers need too.
+type limitedListener struct {
+	net.Listener
+	limit   int64
+	open    atomic.Int64
+	trouble *quiet
+}
+
+func newLimitedListener(l net.Listener, limit int, trouble *quiet) *limitedListener {
+	return &limitedListener{Listener: l, limit: int64(limit), trouble: trouble}
+}
+
+// Accept returns the next connection within the limit.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= l.limit {
+			return &countedConn{Conn: c, listener: l}, nil
+		}
+		l.open.Add(-1)
+		l.trouble.warn("too many connections, one was closed", slog.Int64("limit", l.limit), slog.String("from", c.RemoteAddr().String()))
+		_ = c.Close() // it was never used: nothing can be lost
+	}
+}
+
+// A countedConn gives its place back when it is closed.
+type countedConn struct {
+	net.Conn
+	listener *limitedListener
+	once     sync.Once
+}
+
+// Close closes the connection.
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.listener.open.Add(-1) })
+	return c.Conn.Close()
+}

@@ -1,0 +1,69 @@
+package service
+
+import (
+	"sync"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// An outbox holds what waits to be sent to one client. The node's loop and the reader
+// of the stream put into it, the writer takes.
+type outbox struct {
+	limit int
+	wake  chan struct{} // holds one token while there is something to take
+
+	mu struct {
+		sync.Mutex
+		replies []replica.Reply
+		spare   []replica.Reply   // the slice taken before last, to be filled again
+		events  []*pb.ServerEvent // refusals that the node never saw
+		full    bool              // more than limit waited: the client is too slow; nothing is added any more
+	}
+}
+
+func newOutbox(limit int) *outbox {
+	return &outbox{limit: limit, wake: make(chan struct{}, 1)}
+}
+
+// deliver adds replies. It is called on the node's loop and does not block.
+func (o *outbox) deliver(replies []replica.Reply) {
+	o.mu.Lock()
+	if o.hasRoomLocked(len(replies)) {
+		o.mu.replies = append(o.mu.replies, replies...)
+	}
+	o.mu.Unlock()
+	o.signal()
+}
+
+// refuse adds the answer to a request that the node never saw.
+func (o *outbox) refuse(e *pb.ServerEvent) {
+	o.mu.Lock()
+	if o.hasRoomLocked(1) {
+		o.mu.events = append(o.mu.events, e)
+	}
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outbox) hasRoomLocked(n int) bool {
+	o.mu.full = o.mu.full || len(o.mu.replies)+len(o.mu.events)+n > o.limit
+	return !o.mu.full
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default: // the writer has not looked yet; it will see this too
+	}
+}
+
+// take empties the outbox. The replies are the caller's until it takes again. full means that some
+// were dropped: the stream cannot go on.
+func (o *outbox) take() (replies []replica.Reply, events []*pb.ServerEvent, full bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	replies, events = o.mu.replies, o.mu.events
+	o.mu.replies, o.mu.spare, o.mu.events = o.mu.spare[:0], replies, nil
+	return replies, events, o.mu.full
+}

@@ -1,0 +1,31 @@
+package service
+
+import (
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// notLeader is the error that sends a client to the leader. The address is missing while there is none,
+// or while this node still believes that it is the leader itself.
+func (s *Service) notLeader() error { return protocol.Err(notLeader(s.cfg.Node.Status())) }
+
+func notLeader(st node.Status) *pb.Error {
+	e := protocol.FromRefused(replica.Refused{Reason: replica.NotLeader})
+	if st.Leader == 0 || st.Leader == st.ID {
+		e.Message += ", and knows none that does"
+		return e
+	}
+	e.Message += ": " + st.LeaderName + " does"
+	e.LeaderAddress = st.LeaderClientAddress
+	return e
+}
+
+func overloaded() *pb.Error {
+	return protocol.FromRefused(replica.Refused{Reason: replica.Overloaded})
+}
+
+func goingDown() *pb.Error {
+	return &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "this node is going down: ask another"}
+}

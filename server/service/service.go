@@ -1,0 +1,203 @@
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// A Node is what the service needs of [node.Node], whose methods say more. All are safe for concurrent use.
+type Node interface {
+	Connect(deliver func([]replica.Reply)) replica.StreamID
+	Disconnect(replica.StreamID)
+	Submit([]replica.Request) error
+	Now() replica.Time
+	Status() node.Status
+}
+
+// A Config is what New needs.
+type Config struct {
+	// Node answers the requests. Required.
+	Node Node
+	// Listener is where clients connect. Required. Run closes it.
+	Listener net.Listener
+	// Credentials secure the connections. Default: plain TCP.
+	Credentials credentials.TransportCredentials
+	// Limits bound what clients may use. Zero fields have defaults.
+	Limits Limits
+	// Version is what Status calls the version of the binary.
+	Version string
+	// Rand yields the secrets of sessions. Default: [crypto/rand.Reader].
+	Rand io.Reader
+	// Logger receives the log. Default: discard.
+	Logger *slog.Logger
+}
+
+// Limits bound what clients may use of a node.
+type Limits struct {
+	// Connections at one time; one more is closed at once. Default: 65,536.
+	Connections int
+	// StreamsPerConnection bounds the streams and calls of one connection at one
+	// time; more wait on the client's side. Default: 4,096.
+	StreamsPerConnection uint32
+	// RequestsPerSecond bounds one stream, with bursts of as many. Above it new
+	// claims and sessions are answered OVERLOADED, and the stream is read more slowly. Default: 100,000.
+	RequestsPerSecond int
+	// QueuedReplies bounds what waits to be sent on one stream. A client that reads so slowly
+	// that there are more is dropped. Default: 65,536, some 16 MiB.
+	QueuedReplies int
+	// Drain is how long calls have to end when the service stops. Default: 2 s.
+	Drain time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	fallback(&l.Connections, 65_536)
+	fallback(&l.StreamsPerConnection, 4_096)
+	fallback(&l.RequestsPerSecond, 100_000)
+	fallback(&l.QueuedReplies, 65_536)
+	fallback(&l.Drain, 2*time.Second)
+	return l
+}
+
+func fallback[T comparable](field *T, value T) {
+	if *field == *new(T) {
+		*field = value
+	}
+}
+
+func (c Config) withDefaults() Config {
+	c.Limits = c.Limits.withDefaults()
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch l := c.Limits; {
+	case c.Node == nil:
+		return errors.New("service: Config.Node is missing")
+	case c.Listener == nil:
+		return errors.New("service: Config.Listener is missing")
+	case l.Connections < 0 || l.RequestsPerSecond < 0 || l.QueuedReplies < 0 || l.Drain < 0:
+		return fmt.Errorf("service: Config.Limits must not be negative: %+v", l)
+	}
+	return nil
+}
+
+// Keepalive on the level of the connection. A peer that is gone without a word is noticed within
+// pingAfter + pingTimeout of silence; its sessions live or die by their TTL in any case.
+const (
+	pingAfter   = 10 * time.Second
+	pingTimeout = 5 * time.Second
+	// minClientPing is how often a client may ping, with or without a stream; one that
+	// pings more often is disconnected.
+	minClientPing = time.Second
+	// handshakeTimeout bounds the time from the connection to its first settings, TLS included.
+	handshakeTimeout = 10 * time.Second
+)
+
+// A Service is the gRPC server of one node. Make it with New, run it once with Run.
+type Service struct {
+	pb.UnimplementedLockServiceServer
+	pb.UnimplementedAdminServiceServer
+
+	cfg     Config
+	log     *slog.Logger
+	trouble *quiet // for what clients can cause at will
+	grpc    *grpc.Server
+	health  *health.Server
+
+	// stopping is closed when the service begins to drain: every stream and waiting call
+	// ends then.
+	stopping chan struct{}
+	readers  sync.WaitGroup // of streams: each ends soon after its stream
+}
+
+// New makes a service. It starts nothing.
+func New(cfg Config) (*Service, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Service{
+		cfg:      cfg,
+		log:      cfg.Logger,
+		trouble:  newQuiet(cfg.Logger),
+		health:   health.NewServer(),
+		stopping: make(chan struct{}),
+	}
+	s.grpc = grpc.NewServer(options(cfg)...)
+	s.grpc.RegisterService(checked(pb.LockService_ServiceDesc), s)
+	s.grpc.RegisterService(checked(pb.AdminService_ServiceDesc), s)
+	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.setHealth(false)
+	return s, nil
+}
+
+func options(cfg Config) []grpc.ServerOption {
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(protocol.MaxFrameBytes),
+		grpc.MaxConcurrentStreams(cfg.Limits.StreamsPerConnection),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true),
+		// 50,000 connections, most of them idle: a buffer of 32 KiB for writing each, which is the
+		// default, would be 1.6 GiB.
+		grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(8 << 10),
+	}
+	if cfg.Credentials != nil {
+		opts = append(opts, grpc.Creds(cfg.Credentials))
+	}
+	return opts
+}
+
+// Run serves until ctx is done or the listener fails. It then ends all streams and waiting calls with
+// UNAVAILABLE, gives the others Limits.Drain to finish, and returns when the last handler has
+// returned. It returns nil after ctx. A Service runs once.
+func (s *Service) Run(ctx context.Context) error {
+	served := make(chan error, 1)
+	go func() {
+		served <- s.grpc.Serve(newLimitedListener(s.cfg.Listener, s.cfg.Limits.Connections, s.trouble))
+	}()
+	err := s.followHealth(ctx, served)
+	s.drain()
+	if err != nil {
+		return fmt.Errorf("service: %w", err)
+	}
+	return nil
+}
+
+// drain ends everything. It takes Limits.Drain at most, and what handlers need to notice.
+func (s *Service) drain() {
+	s.health.Shutdown()
+	close(s.stopping)
+	impatient := time.AfterFunc(s.cfg.Limits.Drain, s.grpc.Stop)
+	defer impatient.Stop()
+	s.grpc.GracefulStop()
+	s.readers.Wait()
+}

@@ -1,0 +1,218 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// A stream is one call of Session.
+type stream struct {
+	svc  *Service
+	grpc pb.LockService_SessionServer
+	id   replica.StreamID
+	box  *outbox
+	// ended gets the one reason why the reader stopped; nil when the client closed its direction.
+	ended chan error
+}
+
+// Session serves one stream until it ends; see the package comment for how it may.
+func (s *Service) Session(g pb.LockService_SessionServer) error {
+	if s.cfg.Node.Status().Role != node.Leader {
+		return s.notLeader()
+	}
+	st := &stream{svc: s, grpc: g, box: newOutbox(s.cfg.Limits.QueuedReplies), ended: make(chan error, 1)}
+	st.id = s.cfg.Node.Connect(st.box.deliver)
+	defer s.cfg.Node.Disconnect(st.id)
+	s.readers.Go(func() { st.ended <- st.read() })
+	err := st.write()
+	if err != nil && !isDisconnect(err) {
+		s.trouble.warn("a stream was ended", slog.String("client", remote(g.Context())), slog.Any("error", err))
+	}
+	return err
+}
+
+func remote(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// write sends what the outbox gets until the stream has to end, and returns the reason.
+func (st *stream) write() error {
+	for {
+		select {
+		case <-st.box.wake:
+			if err := st.flush(); err != nil {
+				return err
+			}
+		case err := <-st.ended:
+			return err
+		case <-st.svc.stopping:
+			if err := st.flush(); err != nil {
+				return err
+			}
+			return protocol.Err(goingDown())
+		case <-st.grpc.Context().Done():
+			return st.grpc.Context().Err()
+		}
+	}
+}
+
+// maxSentBytes is about the size of the largest frame that we send. Clients accept 4 MiB by
+// default, and one event has at most 200 KiB, those of 16 holders with 16 names each.
+const maxSentBytes = 512 << 10
+
+// flush sends everything that waits, in as few frames as possible.
+func (st *stream) flush() error {
+	replies, events, full := st.box.take()
+	frame, size := &pb.ServerFrame{Events: events}, 0
+	for _, r := range replies {
+		if refused, ok := r.Answer.(replica.Refused); ok && refused.Reason == replica.NotLeader {
+			if err := st.send(frame); err != nil {
+				return err
+			}
+			return st.svc.notLeader()
+		}
+		e := protocol.ToClient(r)
+		frame.Events = append(frame.Events, e)
+		if size += proto.Size(e); size >= maxSentBytes {
+			if err := st.send(frame); err != nil {
+				return err
+			}
+			frame, size = &pb.ServerFrame{}, 0
+		}
+	}
+	if full {
+		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_OVERLOADED, Message: "the client does not read what it is sent"})
+	}
+	return st.send(frame)
+}
+
+func (st *stream) send(f *pb.ServerFrame) error {
+	if len(f.GetEvents()) == 0 {
+		return nil
+	}
+	return st.grpc.Send(f)
+}
+
+// read takes frames until the client or the stream ends.
+func (st *stream) read() error {
+	rate := newMeter(st.svc.cfg.Limits.RequestsPerSecond)
+	for {
+		frame, err := st.grpc.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return decodeError(err)
+		}
+		received := st.svc.cfg.Node.Now()
+		if n := len(frame.GetRequests()); n > protocol.MaxFrameRequests {
+			return protocol.Err(protocol.TooBig())
+		}
+		pause := rate.take(time.Now(), len(frame.GetRequests()))
+		if err := st.submit(st.translate(frame, received, pause > 0)); err != nil {
+			return err
+		}
+		if !st.sleep(pause) {
+			return nil
+		}
+	}
+}
+
+// translate checks the requests of a frame and answers those that are refused already. Above the
+// rate of the stream those are all that take something new; renewing and giving back is
+// always let through.
+func (st *stream) translate(f *pb.ClientFrame, received replica.Time, tooFast bool) []replica.Request {
+	reqs := make([]replica.Request, 0, len(f.GetRequests()))
+	for _, r := range f.GetRequests() {
+		req, e := protocol.FromClient(st.id, received, r, st.svc.cfg.Rand)
+		if e == nil && tooFast && takes(req) {
+			e = overloaded()
+		}
+		if e != nil {
+			st.refuse(r.GetTag(), r.GetSession(), e)
+			continue
+		}
+		reqs = append(reqs, req)
+	}
+	return reqs
+}
+
+// takes reports whether a request takes something that was free.
+func takes(r replica.Request) bool {
+	switch r.Body.(type) {
+	case replica.Open, replica.Acquire:
+		return true
+	}
+	return false
+}
+
+func (st *stream) refuse(tag uint64, session string, e *pb.Error) {
+	if len(session) > 2*len(replica.Request{}.Session) {
+		session = "" // not an id: there is no need to repeat it
+	}
+	st.box.refuse(&pb.ServerEvent{Tag: tag, Session: session, Body: &pb.ServerEvent_Error{Error: e}})
+}
+
+// submit hands requests to the node. While the node has no room those that take something are refused, and the
+// others wait here, and with them what the client sends next.
+func (st *stream) submit(reqs []replica.Request) error {
+	for wait := time.Millisecond; len(reqs) > 0; wait = min(2*wait, 50*time.Millisecond) {
+		err := st.svc.cfg.Node.Submit(reqs)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, node.ErrOverloaded):
+			return protocol.Err(goingDown())
+		}
+		reqs = st.refuseTaking(reqs)
+		if !st.sleep(wait) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (st *stream) refuseTaking(reqs []replica.Request) []replica.Request {
+	kept := reqs[:0]
+	for _, r := range reqs {
+		if !takes(r) {
+			kept = append(kept, r)
+			continue
+		}
+		session := ""
+		if r.Session != (replica.Request{}.Session) {
+			session = r.Session.String()
+		}
+		st.refuse(r.Tag, session, overloaded())
+	}
+	return kept
+}
+
+// sleep waits for d and reports false if the stream ended meanwhile.
+func (st *stream) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-st.grpc.Context().Done(): // also when the handler has returned
+		return false
+	}
+}

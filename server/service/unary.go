@@ -1,0 +1,139 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// OpenSession makes a session that no stream is bound to.
+func (s *Service) OpenSession(ctx context.Context, r *pb.OpenSessionRequest) (*pb.OpenSessionResponse, error) {
+	req, e := protocol.FromOpenSession(r, s.cfg.Rand)
+	a, err := ask[replica.Opened](ctx, s, req, e)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.ToOpenSession(a), nil
+}
+
+// KeepAlive renews the lease of a session.
+func (s *Service) KeepAlive(ctx context.Context, r *pb.KeepAliveRequest) (*pb.KeepAliveResponse, error) {
+	req, e := protocol.FromKeepAlive(r)
+	a, err := ask[replica.Kept](ctx, s, req, e)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.ToKeepAlive(a), nil
+}
+
+// CloseSession ends a session with all its claims.
+func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
+	req, e := protocol.FromCloseSession(r)
+	if _, err := ask[replica.Closed](ctx, s, req, e); err != nil {
+		return nil, err
+	}
+	return &pb.CloseSessionResponse{}, nil
+}
+
+// Acquire waits until its claim is granted or over, or the call ends.
+func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
+	req, e := protocol.FromAcquire(r)
+	c, err := s.start(req, e)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	for {
+		claim, err := c.nextClaim(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if claim.State == machine.Granted && ctx.Err() != nil && r.GetSeq() == 0 && r.GetNonce() == "" {
+			c.undo(req, claim.Seq)
+		}
+		if resp, e := protocol.ToAcquire(claim); e != nil {
+			return nil, protocol.Err(e)
+		} else if resp != nil {
+			return resp, nil
+		}
+	}
+}
+
+// nextClaim waits for the next state of the claim that the call follows.
+func (c *call) nextClaim(ctx context.Context) (machine.ClaimStatus, error) {
+	answer, err := c.next(ctx)
+	if err != nil {
+		return machine.ClaimStatus{}, err
+	}
+	switch a := answer.(type) {
+	case replica.Claimed:
+		return a.Claim, nil
+	case replica.Changed:
+		return a.Claim, nil
+	case replica.Ended:
+		return machine.ClaimStatus{}, protocol.Err(protocol.FromEnded(a))
+	default:
+		panic(fmt.Sprintf("service: an Acquire was answered %T", answer))
+	}
+}
+
+// undo cancels a claim that nobody will hear of: its caller has gone, and cannot ask for it again
+// because it knows neither a number nor a nonce of it. If it fails, the claim ends with its session.
+func (c *call) undo(acquire replica.Request, seq uint64) {
+	acquire.Body = replica.Cancel{Claim: machine.Cancel{Session: acquire.Session, Seq: seq}}
+	_ = c.submit(acquire)
+}
+
+// Release ends a grant.
+func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
+	req, e := protocol.FromRelease(r)
+	a, err := ask[replica.Claimed](ctx, s, req, e)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ReleaseResponse{Claim: protocol.ToClaim(a.Claim)}, nil
+}
+
+// Cancel ends a claim, queued or granted.
+func (s *Service) Cancel(ctx context.Context, r *pb.CancelRequest) (*pb.CancelResponse, error) {
+	req, e := protocol.FromCancel(r)
+	a, err := ask[replica.Claimed](ctx, s, req, e)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CancelResponse{Claim: protocol.ToClaim(a.Claim)}, nil
+}
+
+// GetLock reads one lock.
+func (s *Service) GetLock(ctx context.Context, r *pb.GetLockRequest) (*pb.GetLockResponse, error) {
+	req, e := protocol.FromGetLock(r)
+	a, err := ask[replica.LockRead](ctx, s, req, e)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.ToGetLock(a), nil
+}
+
+// ListLocks reads one page of the locks in use.
+func (s *Service) ListLocks(ctx context.Context, r *pb.ListLocksRequest) (*pb.ListLocksResponse, error) {
+	req, e := protocol.FromListLocks(r)
+	a, err := ask[replica.LocksRead](ctx, s, req, e)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.ToListLocks(a), nil
+}
+
+// History reads what happened to one lock.
+func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.HistoryResponse, error) {
+	req, e := protocol.FromHistory(r)
+	a, err := ask[replica.HistoryRead](ctx, s, req, e)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.ToHistory(a), nil
+}

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/service"
+)
+
+const (
+	// A request over HTTP has this long to send its head; all of them are small.
+	webHeadTimeout = 5 * time.Second
+	// webIdleTimeout closes connections that nobody uses.
+	webIdleTimeout = time.Minute
+	// webStopTimeout bounds how long requests under way delay the end.
+	webStopTimeout = time.Second
+	// slowDisk is how long a write may take before the node counts as not ready.
+	slowDisk = time.Second
+)
+
+// A statusReader is what the web needs of a node.
+type statusReader interface{ Status() node.Status }
+
+// web is the HTTP port.
+type web struct {
+	listener net.Listener
+	http     *http.Server
+}
+
+func newWeb(cfg Config, l net.Listener, n statusReader, t *tally) *web {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", live(n))
+	mux.HandleFunc("GET /readyz", ready(n))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(n, t), promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return &web{listener: l, http: &http.Server{
+		Handler:           onlyFor(ownHosts(cfg), mux),
+		ReadHeaderTimeout: webHeadTimeout,
+		IdleTimeout:       webIdleTimeout,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+	}}
+}
+
+// run serves until ctx is done. It closes the listener.
+func (w *web) run(ctx context.Context) error {
+	served := make(chan error, 1)
+	go func() { served <- w.http.Serve(w.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("server: HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), webStopTimeout)
+	defer cancel()
+	if err := w.http.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		_ = w.http.Close() // what is still under way is a profile or a scrape
+	}
+	<-served
+	return nil
+}
+
+// live answers 200 as long as the node's loop turns, whatever its role: a node that is cut off from
+// the others is not helped by a restart.
+func live(n statusReader) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		n.Status()
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+// ready answers 200 while the node can serve its clients or tell them who does, else 503 and the reasons.
+func ready(n statusReader) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		problems := problems(n.Status())
+		if len(problems) > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, strings.Join(problems, "\n"))
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+// problems says why a node is not ready.
+func problems(st node.Status) []string {
+	var out []string
+	switch {
+	case st.Role == node.Starting:
+		out = append(out, "starting: the data directory is being read")
+	case st.Leader == 0:
+		out = append(out, "no leader is known: too few nodes reach each other")
+	case !service.Ready(st):
+		out = append(out, "this node leads, but has no quorum or has not caught up yet")
+	}
+	if st.DiskBusy > slowDisk {
+		out = append(out, fmt.Sprintf("the disk has not answered a write for %v", st.DiskBusy.Round(time.Millisecond)))
+	}
+	return out
+}
+
+// ownHosts are the host names that this port answers to, beside IP addresses.
+func ownHosts(cfg Config) []string {
+	hosts := append([]string{"localhost"}, cfg.HTTPHosts...)
+	for _, address := range []string{cfg.Listen, cfg.HTTPListen, cfg.AdvertiseClient} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// onlyFor refuses requests that are meant for another host. A web page whose name resolves to this
+// machine could otherwise read the port from its visitor's browser; it cannot do so with an IP
+// address in its place.
+func onlyFor(hosts []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		if err != nil && !slices.ContainsFunc(hosts, func(own string) bool { return strings.EqualFold(own, host) }) {
+			http.Error(w, "this port does not answer to that host name; see HTTPHosts", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
