@@ -14,7 +14,8 @@ const modulePath = "github.com/lockstep-dev/lockstep"
 // lower rows only, and those of its own row that are written behind it in mayImport.
 var layers = [][]string{
 	{".", "api", "api/lockstep/v1", "internal/house"},
-	{"lease", "memlock", "fence"},
+	{"lease", "fence"},
+	{"memlock"},
 	{"locktest", "fencetest", "election", "client/session"},
 	{"client"},
 	{"server/machine", "server/expiry", "server/storage"},
