@@ -26,7 +26,9 @@ const (
 	Lost
 	QuotaExceeded
 	NotReady   // no token floor yet
-	OutOfRange // seq beyond the window
+	OutOfRange // seq beyond the window, or a value beyond its bounds
+	Malformed  // breaks a rule that is checked before proposing
+	Void       // Expire, EndWait or EndDelay of another term than its entry's
 )
 
 // A Result answers one command.
@@ -138,6 +140,7 @@ type Session struct {
 	TTL            Millis
 	ClientNumbered bool
 	Change         uint64
+	Weight         uint32 // names of its claims: what ending it costs
 }
 
 // Counts are sizes for status and metrics.

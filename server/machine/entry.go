@@ -1,0 +1,318 @@
+package machine
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// entryVersion is the first byte of an encoded entry.
+const entryVersion = 1
+
+// MaxCommands bounds the commands of one entry: a session's id has 16 bits for the
+// place in the entry.
+const MaxCommands = 1 << 16
+
+// The numbers of the kinds of commands on disk. They are never used again for another kind.
+const (
+	kindOpenSession = iota + 1
+	kindCloseSession
+	kindAcquire
+	kindCancel
+	kindRelease
+	kindExpire
+	kindEndWait
+	kindEndDelay
+	kindRevoke
+	kindSetTokenFloor
+	kindSetLimits
+	kindCheckHash
+)
+
+// AppendEntry appends the encoding of e to dst. It panics on a command of an
+// unknown type and on more than [MaxCommands].
+func AppendEntry(dst []byte, e *Entry) []byte {
+	if len(e.Commands) > MaxCommands {
+		panic(fmt.Sprintf("machine: %d commands in one entry, the limit is %d", len(e.Commands), MaxCommands))
+	}
+	dst = append(dst, entryVersion)
+	dst = binary.AppendUvarint(dst, e.Header.Proposer)
+	dst = binary.AppendUvarint(dst, e.Header.Batch)
+	dst = binary.AppendUvarint(dst, uint64(e.Header.Wall))
+	dst = binary.AppendUvarint(dst, uint64(len(e.Commands)))
+	for _, c := range e.Commands {
+		dst = appendCommand(dst, c)
+	}
+	return dst
+}
+
+// EncodedSize is the number of bytes that c adds to an entry.
+func EncodedSize(c Command) int {
+	var scratch [1024]byte // most commands fit, and then nothing is allocated
+	return len(appendCommand(scratch[:0], c))
+}
+
+// appendCommand appends length, kind and fields. The length is two or more bytes
+// behind its place until the fields are known, so they are moved if it needs more.
+func appendCommand(dst []byte, c Command) []byte {
+	start := len(dst)
+	dst = append(dst, 0)
+	dst = appendBody(dst, c)
+	size := len(dst) - start - 1
+	if size < 0x80 {
+		dst[start] = byte(size)
+		return dst
+	}
+	var prefix [binary.MaxVarintLen64]byte
+	n := binary.PutUvarint(prefix[:], uint64(size))
+	dst = append(dst, prefix[:n-1]...)
+	copy(dst[start+n:], dst[start+1:start+1+size])
+	copy(dst[start:], prefix[:n])
+	return dst
+}
+
+func appendBody(dst []byte, c Command) []byte {
+	switch c := c.(type) {
+	case OpenSession:
+		return appendOpenSession(append(dst, kindOpenSession), &c)
+	case CloseSession:
+		return append(append(dst, kindCloseSession), c.Session[:]...)
+	case Acquire:
+		return appendAcquire(append(dst, kindAcquire), &c)
+	case Cancel:
+		dst = appendClaimID(append(dst, kindCancel), ClaimID{c.Session, c.Seq})
+		dst = binary.AppendUvarint(dst, c.Floor)
+		return binary.AppendUvarint(dst, c.Seen)
+	case Release:
+		dst = appendClaimID(append(dst, kindRelease), ClaimID{c.Session, c.Seq})
+		return binary.AppendUvarint(dst, uint64(c.Token))
+	case Expire:
+		dst = binary.AppendUvarint(append(dst, kindExpire), c.Term)
+		dst = binary.AppendUvarint(dst, uint64(len(c.Sessions)))
+		for _, id := range c.Sessions {
+			dst = append(dst, id[:]...)
+		}
+		return dst
+	case EndWait:
+		return appendClaims(binary.AppendUvarint(append(dst, kindEndWait), c.Term), c.Claims)
+	case EndDelay:
+		return appendClaims(binary.AppendUvarint(append(dst, kindEndDelay), c.Term), c.Claims)
+	case Revoke:
+		dst = appendClaimID(append(dst, kindRevoke), c.Claim)
+		dst = binary.AppendUvarint(dst, uint64(c.Token))
+		dst = appendText(appendText(dst, c.By), c.Reason)
+		return appendBool(dst, c.Now)
+	case SetTokenFloor:
+		return binary.AppendUvarint(append(dst, kindSetTokenFloor), uint64(c.Floor))
+	case SetLimits:
+		return appendLimits(append(dst, kindSetLimits), &c.Limits)
+	case CheckHash:
+		dst = binary.AppendUvarint(append(dst, kindCheckHash), c.Index)
+		return binary.AppendUvarint(dst, c.Hash)
+	default:
+		panic(fmt.Sprintf("machine: cannot encode command %T", c))
+	}
+}
+
+func appendOpenSession(dst []byte, c *OpenSession) []byte {
+	dst = binary.AppendUvarint(dst, uint64(c.TTL))
+	dst = append(dst, c.Random[:]...)
+	dst = append(dst, c.Secret[:]...)
+	dst = appendBool(dst, c.ClientNumbered)
+	return appendLabels(dst, c.Metadata)
+}
+
+func appendAcquire(dst []byte, c *Acquire) []byte {
+	dst = appendClaimID(dst, ClaimID{c.Session, c.Seq})
+	dst = appendText(dst, c.Nonce)
+	dst = binary.AppendUvarint(dst, c.Floor)
+	dst = binary.AppendUvarint(dst, c.Seen)
+	return appendSpec(dst, &c.Spec)
+}
+
+func appendSpec(dst []byte, s *Spec) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s.Names)))
+	for _, name := range s.Names {
+		dst = appendText(dst, name)
+	}
+	dst = append(dst, byte(s.Mode))
+	dst = binary.AppendUvarint(dst, uint64(s.Weight))
+	dst = binary.AppendUvarint(dst, uint64(s.Capacity))
+	dst = appendBool(dst, s.HasWait)
+	dst = binary.AppendUvarint(dst, uint64(s.Wait))
+	dst = binary.AppendUvarint(dst, uint64(s.LockDelay))
+	return appendLabels(dst, s.Metadata)
+}
+
+func appendClaims(dst []byte, ids []ClaimID) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(ids)))
+	for _, id := range ids {
+		dst = appendClaimID(dst, id)
+	}
+	return dst
+}
+
+func appendLimits(dst []byte, l *Limits) []byte {
+	for _, v := range l.fields() {
+		dst = binary.AppendUvarint(dst, uint64(*v.value))
+	}
+	return dst
+}
+
+// DecodeEntry reads what AppendEntry wrote. An error means that the bytes are damaged
+// or come from a newer build: the node must stop, since skipping the entry would fork the
+// replicas. Nothing in the entry shares memory with b.
+func DecodeEntry(b []byte) (Entry, error) {
+	if len(b) == 0 {
+		return Entry{}, fmt.Errorf("machine: decode entry: %w", errTruncated)
+	}
+	if b[0] != entryVersion {
+		return Entry{}, fmt.Errorf("machine: entry has format %d, this build knows %d", b[0], entryVersion)
+	}
+	var e Entry
+	b = b[1:]
+	var fields [4]uint64
+	for i := range fields {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			return Entry{}, fmt.Errorf("machine: decode entry: %w", errTruncated)
+		}
+		fields[i], b = v, b[n:]
+	}
+	e.Header = Header{Proposer: fields[0], Batch: fields[1], Wall: WallMillis(fields[2])}
+	count := fields[3]
+	if count > MaxCommands || count > uint64(len(b)/2) { // a command has at least length and kind
+		return Entry{}, fmt.Errorf("machine: decode entry: %d commands in %d bytes", count, len(b))
+	}
+	e.Commands = make([]Command, 0, count)
+	for range count {
+		size, n := binary.Uvarint(b)
+		if n <= 0 || size > uint64(len(b)-n) {
+			return Entry{}, fmt.Errorf("machine: decode command %d: %w", len(e.Commands), errTruncated)
+		}
+		// One string for a command: its names and labels share it, and nothing else
+		// keeps it alive.
+		c, err := decodeCommand(string(b[n : n+int(size)]))
+		if err != nil {
+			return Entry{}, fmt.Errorf("machine: decode command %d: %w", len(e.Commands), err)
+		}
+		e.Commands = append(e.Commands, c)
+		b = b[n+int(size):]
+	}
+	if len(b) != 0 {
+		return Entry{}, fmt.Errorf("machine: decode entry: %d bytes too many", len(b))
+	}
+	return e, nil
+}
+
+func decodeCommand(s string) (Command, error) {
+	d := &decoder{s: s}
+	kind := d.byte()
+	c, err := decodeBody(d, kind)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.end(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func decodeBody(d *decoder, kind byte) (Command, error) {
+	switch kind {
+	case kindOpenSession:
+		return decodeOpenSession(d), nil
+	case kindCloseSession:
+		return CloseSession{d.bytes16()}, nil
+	case kindAcquire:
+		return decodeAcquire(d), nil
+	case kindCancel:
+		return Cancel{d.bytes16(), d.uint(), d.uint(), d.uint()}, nil
+	case kindRelease:
+		return Release{d.bytes16(), d.uint(), Token(d.uint())}, nil
+	case kindExpire:
+		return decodeExpire(d), nil
+	case kindEndWait:
+		return EndWait{d.uint(), decodeClaims(d)}, nil
+	case kindEndDelay:
+		return EndDelay{d.uint(), decodeClaims(d)}, nil
+	case kindRevoke:
+		return Revoke{d.claimID(), Token(d.uint()), d.text(), d.text(), d.bool()}, nil
+	case kindSetTokenFloor:
+		return SetTokenFloor{Token(d.uint())}, nil
+	case kindSetLimits:
+		return SetLimits{decodeLimits(d)}, nil
+	case kindCheckHash:
+		return CheckHash{d.uint(), d.uint()}, nil
+	default:
+		return nil, fmt.Errorf("command of kind %d is unknown to this build", kind)
+	}
+}
+
+func decodeOpenSession(d *decoder) OpenSession {
+	c := OpenSession{TTL: Millis(d.uint())}
+	copy(c.Random[:], d.raw(8))
+	c.Secret = d.bytes16()
+	c.ClientNumbered = d.bool()
+	c.Metadata = d.labels()
+	return c
+}
+
+func decodeAcquire(d *decoder) Acquire {
+	return Acquire{
+		Session: d.bytes16(),
+		Seq:     d.uint(),
+		Nonce:   d.text(),
+		Floor:   d.uint(),
+		Seen:    d.uint(),
+		Spec:    decodeSpec(d),
+	}
+}
+
+func decodeSpec(d *decoder) Spec {
+	var s Spec
+	if n := d.count(1); n > 0 {
+		s.Names = make([]string, n)
+		for i := range s.Names {
+			s.Names[i] = d.text()
+		}
+	}
+	s.Mode = Mode(d.byte())
+	s.Weight = d.uint32()
+	s.Capacity = d.uint32()
+	s.HasWait = d.bool()
+	s.Wait = Millis(d.uint())
+	s.LockDelay = Millis(d.uint())
+	s.Metadata = d.labels()
+	return s
+}
+
+func decodeExpire(d *decoder) Expire {
+	c := Expire{Term: d.uint()}
+	if n := d.count(16); n > 0 {
+		c.Sessions = make([]SessionID, n)
+		for i := range c.Sessions {
+			c.Sessions[i] = d.bytes16()
+		}
+	}
+	return c
+}
+
+func decodeClaims(d *decoder) []ClaimID {
+	n := d.count(17)
+	if n == 0 {
+		return nil
+	}
+	ids := make([]ClaimID, n)
+	for i := range ids {
+		ids[i] = d.claimID()
+	}
+	return ids
+}
+
+func decodeLimits(d *decoder) Limits {
+	var l Limits
+	for _, f := range l.fields() {
+		*f.value = d.uint32()
+	}
+	return l
+}

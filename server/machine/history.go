@@ -1,0 +1,157 @@
+package machine
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// A ring is a history bounded in bytes. Its records live in segments to which bytes
+// are only ever appended, so a snapshot takes the slices as they are; when the ring
+// is full its oldest segment goes.
+type ring struct {
+	limit    int
+	size     int
+	dropped  uint64 // number of the last event that is gone
+	segments []segment
+}
+
+type segment struct {
+	bytes []byte
+	last  uint64 // number of its last event
+}
+
+// maxSegment is the size of a segment of a large ring. A ring has 16 or more, so that at most
+// a sixteenth of the history goes at once.
+const maxSegment = 256 << 10
+
+func (r *ring) segmentSize() int { return min(maxSegment, r.limit/16) }
+
+// add appends an encoded event.
+func (r *ring) add(record []byte, number uint64) {
+	last := len(r.segments) - 1
+	if last < 0 || len(r.segments[last].bytes)+len(record) > r.segmentSize() {
+		r.segments = append(r.segments, segment{})
+		last++
+	}
+	s := &r.segments[last]
+	s.bytes = append(s.bytes, record...)
+	s.last = number
+	r.size += len(record)
+	r.trim()
+}
+
+// resize changes the bound.
+func (r *ring) resize(limit int) {
+	r.limit = limit
+	r.trim()
+}
+
+func (r *ring) trim() {
+	drop := 0
+	for r.size > r.limit && drop < len(r.segments) {
+		r.size -= len(r.segments[drop].bytes)
+		r.dropped = r.segments[drop].last
+		drop++
+	}
+	r.segments = slices.Delete(r.segments, 0, drop)
+}
+
+// newest appends to list the newest events of the name, newest first, up to limit in
+// all, and only those before the event number until.
+func (r *ring) newest(list []Event, name string, limit int, until uint64) []Event {
+	hash := uint32(hashText(0, name))
+	var places []int // of the records in one segment
+	for i := len(r.segments) - 1; i >= 0 && len(list) < limit; i-- {
+		b := r.segments[i].bytes
+		places = places[:0]
+		for at := 0; at < len(b); {
+			size, n := binary.Uvarint(b[at:])
+			if binary.LittleEndian.Uint32(b[at+n:]) == hash {
+				places = append(places, at)
+			}
+			at += n + int(size)
+		}
+		for j := len(places) - 1; j >= 0 && len(list) < limit; j-- {
+			e, err := decodeRecord(b[places[j]:])
+			if err != nil {
+				panic("machine: history: " + err.Error()) // checked when it was restored
+			}
+			if e.Name == name && e.Number < until {
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}
+
+// record adds an event for each name of the claim to the history and the output.
+func (m *Machine) record(kind EventKind, c *claim, by, reason string) {
+	for i := range c.links {
+		n := c.links[i].name
+		m.events++
+		m.scratch = appendRecord(m.scratch[:0], m.events, kind, n, c, m.wall, by, reason)
+		m.hash = hashBytes(m.hash, m.scratch)
+		m.history.add(m.scratch, m.events)
+		if kind == EventExpired || kind == EventRevoked {
+			m.abnormal.add(m.scratch, m.events)
+		}
+		m.out.Events = append(m.out.Events, Event{
+			Number: m.events, Kind: kind, Name: n.text, Claim: c.id(), Token: c.token, Mode: c.spec.Mode,
+			Wall: m.wall, Metadata: mergeLabels(c.session.metadata, c.spec.Metadata), By: by, Reason: reason,
+		})
+	}
+}
+
+// appendRecord appends size, hash of the name, and fields. The hash lets a search
+// skip the records of other names without reading them.
+func appendRecord(b []byte, number uint64, kind EventKind, n *name, c *claim, wall WallMillis, by, reason string) []byte {
+	const room = 2 // most records are longer than 127 bytes and shorter than 16 KiB
+	b = append(b, make([]byte, room)...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(n.hash))
+	b = binary.AppendUvarint(b, number)
+	b = append(b, byte(kind), byte(c.spec.Mode))
+	b = appendText(b, n.text)
+	b = appendClaimID(b, c.id())
+	b = binary.AppendUvarint(b, uint64(c.token))
+	b = binary.AppendUvarint(b, uint64(wall))
+	b = appendText(b, by)
+	b = appendText(b, reason)
+	b = appendLabels(b, c.session.metadata)
+	b = appendLabels(b, c.spec.Metadata)
+	size := len(b) - room
+	if size >= 1<<14 {
+		var prefix [binary.MaxVarintLen64]byte
+		return slices.Replace(b, 0, room, prefix[:binary.PutUvarint(prefix[:], uint64(size))]...)
+	}
+	b[0], b[1] = byte(size)|0x80, byte(size>>7) // a size below 128 takes two bytes as well
+	return b
+}
+
+// decodeRecord reads the record at the start of b.
+func decodeRecord(b []byte) (Event, error) {
+	size, n := binary.Uvarint(b)
+	if n <= 0 || size > uint64(len(b)-n) || size < 4 {
+		return Event{}, errTruncated
+	}
+	d := &decoder{s: string(b[n+4 : n+int(size)])}
+	e := Event{Number: d.uint(), Kind: EventKind(d.byte()), Mode: Mode(d.byte()), Name: d.text(), Claim: d.claimID()}
+	e.Token = Token(d.uint())
+	e.Wall = WallMillis(d.uint())
+	e.By, e.Reason = d.text(), d.text()
+	under := d.labels()
+	e.Metadata = mergeLabels(under, d.labels())
+	return e, d.end()
+}
+
+// History returns the newest events of a name, at most limit, oldest first. Complete is false
+// when older ones were left out or may have been dropped. Expiries and revocations
+// stay longer than the rest. It reads the whole history of all names at worst,
+// which takes milliseconds.
+func (m *Machine) History(name string, limit int) (events []Event, complete bool) {
+	events = m.history.newest(nil, name, limit+1, ^uint64(0))
+	events = m.abnormal.newest(events, name, limit+1, m.history.dropped+1)
+	complete = m.history.dropped == 0 && len(events) <= limit
+	events = events[:min(len(events), limit)]
+	slices.Reverse(events)
+	return events, complete
+}

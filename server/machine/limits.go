@@ -1,0 +1,141 @@
+package machine
+
+import "fmt"
+
+// FeatureLevel is the newest level that this build can apply.
+const FeatureLevel = 1
+
+// MaxToken is the largest token: JSON numbers are exact up to here.
+const MaxToken Token = 1<<53 - 1
+
+// A limitField is one of the Limits with its bounds.
+type limitField struct {
+	value    *uint32
+	name     string
+	min, max uint32
+}
+
+// fields lists the limits in the order in which they are encoded.
+func (l *Limits) fields() [8]limitField {
+	return [...]limitField{
+		{&l.FeatureLevel, "feature level", 1, 1<<32 - 1},
+		{&l.Sessions, "sessions", 1, 10_000_000},
+		{&l.WaitersPerName, "waiters of a name", 1, 1_000_000},
+		{&l.ClaimsPerSession, "claims of a session times their names", MaxNames, 1_000_000},
+		{&l.RequestWindow, "requests ahead of the floor", 1, 1_000_000},
+		{&l.RememberedClaims, "remembered claims", 1, 10_000},
+		{&l.HistoryBytes, "bytes of history", 64 << 10, 1 << 30},
+		{&l.AbnormalBytes, "bytes of abnormal history", 64 << 10, 1 << 30},
+	}
+}
+
+// broken names the first limit out of its bounds, or is empty.
+func (l *Limits) broken() string {
+	for _, f := range l.fields() {
+		if *f.value < f.min || *f.value > f.max {
+			return fmt.Sprintf("%s: %d to %d", f.name, f.min, f.max)
+		}
+	}
+	return ""
+}
+
+func (m *Machine) changeLimits(c *SetLimits) Result {
+	l := c.Limits
+	if l.FeatureLevel > FeatureLevel {
+		panic(fmt.Sprintf("machine: entry %d has feature level %d, this build knows %d", m.index, l.FeatureLevel, FeatureLevel))
+	}
+	if broken := l.broken(); broken != "" {
+		return Result{Code: OutOfRange, Limit: broken}
+	}
+	if l.FeatureLevel < m.limits.FeatureLevel {
+		return Result{Code: OutOfRange, Limit: fmt.Sprintf("feature level: at least %d", m.limits.FeatureLevel)}
+	}
+	m.setLimits(l)
+	return Result{}
+}
+
+func (m *Machine) setLimits(l Limits) {
+	m.limits = l
+	m.history.resize(int(l.HistoryBytes))
+	m.abnormal.resize(int(l.AbnormalBytes))
+}
+
+// ready reports whether a token can be given.
+func (m *Machine) ready() bool { return m.nextToken != 0 && m.nextToken <= MaxToken }
+
+func (m *Machine) setTokenFloor(c *SetTokenFloor) Result {
+	if c.Floor > MaxToken {
+		return Result{Code: OutOfRange, Limit: fmt.Sprintf("token floor: at most %d", MaxToken)}
+	}
+	m.nextToken = max(m.nextToken+1, c.Floor)
+	return Result{}
+}
+
+// Limits returns the limits in force.
+func (m *Machine) Limits() Limits { return m.limits }
+
+// Check tells before a command is proposed that it would be refused: the refusal, and
+// false. Otherwise it returns true, and the command may still be refused when it is applied.
+// It refuses for what no command on its way can mend, and for full queues and tables.
+func (m *Machine) Check(c Command) (Result, bool) {
+	r := Result{}
+	switch c := c.(type) {
+	case OpenSession:
+		if uint32(m.counts.Sessions) >= m.limits.Sessions {
+			r = m.refused(QuotaExceeded, "sessions", m.limits.Sessions)
+		}
+	case Acquire:
+		r = m.checkAcquire(&c)
+	case Cancel:
+		r = m.checkOwner(c.Session)
+		if s := m.session(c.Session); s != nil && s.numbered {
+			r = m.checkWindow(s, c.Seq, c.Floor)
+		}
+	case Release:
+		r = m.checkOwner(c.Session)
+	}
+	return r, r.Code == OK
+}
+
+// checkOwner refuses a session that has ended, but for one that can still confirm.
+func (m *Machine) checkOwner(id SessionID) Result {
+	if m.session(id) == nil && m.leaving(id) == nil {
+		return Result{Code: m.SessionEnd(id)}
+	}
+	return Result{}
+}
+
+// checkWindow refuses a number too far ahead. A number that is known is never that.
+func (m *Machine) checkWindow(s *session, seq, floor uint64) Result {
+	if s.outside(seq, max(s.floor, floor), m.limits.RequestWindow) == OutOfRange {
+		return m.refused(OutOfRange, "requests ahead of the floor", m.limits.RequestWindow)
+	}
+	return Result{}
+}
+
+func (m *Machine) checkAcquire(a *Acquire) Result {
+	s := m.session(a.Session)
+	if s == nil {
+		return Result{Code: m.SessionEnd(a.Session)}
+	}
+	if !a.wellFormed(s) {
+		return Result{Code: Malformed}
+	}
+	if s.numbered {
+		if s.find(a.Seq) != nil || s.outcome(a.Seq) != nil {
+			return Result{}
+		}
+		if r := m.checkWindow(s, a.Seq, a.Floor); r.Code != OK {
+			return r
+		}
+	} else if s.nonces[a.Nonce] != 0 {
+		return Result{}
+	}
+	for _, text := range a.Spec.Names {
+		n := m.find(text, hashText(0, text))
+		if n != nil && !a.Spec.Try() && n.waiters.n >= int(m.limits.WaitersPerName) {
+			return m.refused(QuotaExceeded, "waiters of a name", m.limits.WaitersPerName)
+		}
+	}
+	return Result{}
+}

@@ -1,0 +1,141 @@
+package machine
+
+import (
+	"fmt"
+
+	"github.com/google/btree"
+)
+
+// A Machine is the lock table of one group. Use New or Restore. One goroutine at a
+// time may use it.
+type Machine struct {
+	index     uint64 // of the last entry applied
+	hash      uint64
+	nextToken Token // 0 until the first floor
+	limits    Limits
+	grants    uint64 // number of the last grant
+	events    uint64 // number of the last event
+	endings   uint64 // number of the last session that ended
+
+	shards   [shardCount]shard
+	names    [shardCount]table[string, *name] // made of the claims: not in a snapshot
+	order    *btree.BTreeG[*name]             // the names in byte order
+	lately   fifo                             // the ended sessions that are remembered, oldest first
+	history  ring
+	abnormal ring
+	counts   Counts // the sizes only
+
+	// What one call of Apply works with.
+	at      Position
+	wall    WallMillis
+	out     Output
+	work    []*name // whose queues settle has to try
+	touched []*name // changed by the entry
+	scratch []byte
+
+	recent  [recentHashes]indexHash // for CheckHash, by index
+	capture *Capture
+}
+
+// A shard is one part of the session table.
+type shard struct {
+	live    table[SessionID, *session]
+	leaving table[SessionID, *session] // ended, with closing claims
+	ended   table[SessionID, endedSession]
+}
+
+// recentHashes is how many entries back CheckHash can look. A proposal is applied
+// a few entries after the one that it names.
+const recentHashes = 1024
+
+type indexHash struct{ index, hash uint64 }
+
+// orderDegree is that of the tree of names, as its authors measured best for pointers.
+const orderDegree = 32
+
+// New returns the machine of a new group, with [DefaultLimits]. It grants nothing before
+// the first [SetTokenFloor].
+func New() *Machine {
+	m := &Machine{
+		order: btree.NewG(orderDegree, func(a, b *name) bool { return a.text < b.text }),
+	}
+	m.setLimits(DefaultLimits())
+	return m
+}
+
+// Apply carries out the commands of the entry at index, which was proposed in term. Indexes
+// rise; entries without commands may be left out. Apply panics on a command or a
+// feature level that this build doesn't know, and on a hash that differs: going on
+// would fork the replicas.
+func (m *Machine) Apply(index, term uint64, e *Entry) Output {
+	if index <= m.index {
+		panic(fmt.Sprintf("machine: entry %d applied after entry %d", index, m.index))
+	}
+	m.index = index
+	m.wall = e.Header.Wall
+	clear(m.touched)
+	m.touched = m.touched[:0]
+	m.out = Output{Results: make([]Result, 0, len(e.Commands))}
+	for n, c := range e.Commands {
+		m.at = Position{index, uint32(n)}
+		m.out.Results = append(m.out.Results, m.command(term, c))
+	}
+	out := m.out
+	m.out = Output{}
+	m.hash = hashOutput(m.hash, index, &out)
+	m.recent[index%recentHashes] = indexHash{index, m.hash}
+	return out
+}
+
+func (m *Machine) command(term uint64, c Command) Result {
+	switch c := c.(type) {
+	case OpenSession:
+		return m.openSession(&c)
+	case CloseSession:
+		return m.closeSession(&c)
+	case Acquire:
+		return m.acquire(&c)
+	case Cancel:
+		return m.cancel(&c)
+	case Release:
+		return m.release(&c)
+	case Expire:
+		return m.expire(term, &c)
+	case EndWait:
+		return m.endWait(term, &c)
+	case EndDelay:
+		return m.endDelay(term, &c)
+	case Revoke:
+		return m.revoke(&c)
+	case SetTokenFloor:
+		return m.setTokenFloor(&c)
+	case SetLimits:
+		return m.changeLimits(&c)
+	case CheckHash:
+		return m.checkHash(&c)
+	default:
+		panic(fmt.Sprintf("machine: unknown command %T at %d", c, m.index))
+	}
+}
+
+// checkHash compares with the hash after the entry that the command names. One that is too
+// old, or before the snapshot that this machine came from, cannot be checked.
+func (m *Machine) checkHash(c *CheckHash) Result {
+	known := m.recent[c.Index%recentHashes]
+	if known.index == c.Index && c.Index != 0 && known.hash != c.Hash {
+		panic(fmt.Sprintf("machine: this replica has diverged: at entry %d its hash is %016x, the leader's %016x",
+			c.Index, known.hash, c.Hash))
+	}
+	return Result{}
+}
+
+func (m *Machine) timer(kind TimerKind, id ClaimID, span Millis) {
+	m.out.Timers = append(m.out.Timers, Timer{kind, id, span})
+}
+
+// Index is that of the last entry applied, 0 before the first.
+func (m *Machine) Index() uint64 { return m.index }
+
+// Hash is the running hash over all that the machine ever gave. Machines with the
+// same index and another hash have diverged.
+func (m *Machine) Hash() uint64 { return m.hash }

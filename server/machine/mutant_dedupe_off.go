@@ -1,0 +1,5 @@
+//go:build !mutant_dedupe
+
+package machine
+
+const mutantDedupe = false

@@ -1,0 +1,5 @@
+//go:build !mutant_forget
+
+package machine
+
+const mutantForget = false

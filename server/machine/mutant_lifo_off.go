@@ -1,0 +1,5 @@
+//go:build !mutant_lifo
+
+package machine
+
+const mutantLIFO = false

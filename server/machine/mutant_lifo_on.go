@@ -1,0 +1,7 @@
+//go:build mutant_lifo
+
+package machine
+
+// mutantLIFO is a planted bug that the simulator must find: the machine
+// grants the last waiter of a queue first instead of the first.
+const mutantLIFO = true

@@ -1,0 +1,5 @@
+//go:build !mutant_token
+
+package machine
+
+const mutantToken = false

@@ -1,0 +1,184 @@
+package machine
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Lock returns the public state of a name, with at most so many waiters. A name
+// that nobody holds or waits for has the zero mode and empty lists.
+func (m *Machine) Lock(text string, waiters int) Lock {
+	n := m.find(text, hashText(0, text))
+	if n == nil {
+		return Lock{Name: text, NextToken: m.nextToken}
+	}
+	return m.lock(n, waiters)
+}
+
+func (m *Machine) lock(n *name, waiters int) Lock {
+	l := Lock{Name: n.text, Capacity: n.capacity, Waiting: n.waiters.n, NextToken: m.nextToken}
+	l.Holders = holders(&n.holders, n.holders.n)
+	l.Waiters = holders(&n.waiters.list, waiters)
+	if len(l.Holders) > 0 {
+		l.Mode = l.Holders[0].Mode
+	} else {
+		l.Mode = n.waiters.head.claim.spec.Mode
+	}
+	return l
+}
+
+func holders(l *list, limit int) []Holder {
+	limit = min(limit, l.n)
+	if limit <= 0 {
+		return nil
+	}
+	all := make([]Holder, 0, limit)
+	for k := l.head; k != nil && len(all) < limit; k = k.next {
+		all = append(all, k.claim.holder())
+	}
+	return all
+}
+
+// listedWaiters is how many waiters of each name Locks shows.
+const listedWaiters = 1
+
+// Locks returns the names with this prefix behind the name after, in byte order, at
+// most limit of them, with one waiter each. More tells that there are others behind.
+func (m *Machine) Locks(prefix, after string, limit int) (locks []Lock, more bool) {
+	m.order.AscendGreaterOrEqual(&name{text: max(prefix, after)}, func(n *name) bool {
+		if n.text == after {
+			return true
+		}
+		if !strings.HasPrefix(n.text, prefix) {
+			return false
+		}
+		if len(locks) >= limit {
+			more = true
+			return false
+		}
+		locks = append(locks, m.lock(n, listedWaiters))
+		return true
+	})
+	return locks, more
+}
+
+// Session returns a live session.
+func (m *Machine) Session(id SessionID) (Session, bool) {
+	if s := m.session(id); s != nil {
+		return s.public(), true
+	}
+	return Session{}, false
+}
+
+// Leaving returns a session that has ended but has closing claims, whose owner may
+// still confirm with Release, Cancel and CloseSession.
+func (m *Machine) Leaving(id SessionID) (Session, bool) {
+	if s := m.leaving(id); s != nil {
+		return s.public(), true
+	}
+	return Session{}, false
+}
+
+func (s *session) public() Session {
+	return Session{
+		ID: s.id, Secret: s.secret, TTL: s.ttl, ClientNumbered: s.numbered, Change: s.change, Weight: s.weight,
+	}
+}
+
+// SessionEnd tells why a session that is not live ended: SessionExpired or SessionRevoked
+// while that is remembered, else SessionUnknown, also when its owner closed it.
+func (m *Machine) SessionEnd(id SessionID) Code {
+	if e := m.shards[shardOf(id)].ended.m[id]; e.code != OK {
+		return e.code
+	}
+	return SessionUnknown
+}
+
+// SessionEnding is SessionEnd with who revoked the session, and why.
+func (m *Machine) SessionEnding(id SessionID) (code Code, by, reason string) {
+	e := m.shards[shardOf(id)].ended.m[id]
+	return m.SessionEnd(id), e.by, e.reason
+}
+
+// Claim returns the present state of a claim of a live session, ended ones while they are
+// remembered.
+func (m *Machine) Claim(id ClaimID) (ClaimStatus, bool) {
+	s := m.session(id.Session)
+	if s == nil {
+		return ClaimStatus{}, false
+	}
+	if c := s.find(id.Seq); c != nil {
+		return c.status(), true
+	}
+	if o := s.outcome(id.Seq); o != nil && o.code == OK {
+		return o.status(), true
+	}
+	return ClaimStatus{}, false
+}
+
+// ChangedSince returns the claims of a live session with a change that their owner did not
+// cause after the number seen, in the order of these changes.
+func (m *Machine) ChangedSince(id SessionID, seen uint64) []ClaimStatus {
+	s := m.session(id)
+	if s == nil || s.change <= seen {
+		return nil
+	}
+	var list []ClaimStatus
+	for _, c := range s.claims {
+		if c.change > seen {
+			list = append(list, c.status())
+		}
+	}
+	for i := range s.outcomes {
+		if o := &s.outcomes[i]; o.change > seen {
+			list = append(list, o.status())
+		}
+	}
+	slices.SortFunc(list, func(a, b ClaimStatus) int { return cmp.Compare(a.Change, b.Change) })
+	return list
+}
+
+// Timers returns all timers that run now, for a new leader: sessions, waits and
+// delays, each with its full span.
+func (m *Machine) Timers() []Timer {
+	timers := make([]Timer, 0, m.counts.Sessions)
+	for i := range m.shards {
+		for _, s := range sortedSessions(&m.shards[i].live) {
+			timers = append(timers, Timer{SessionStarted, ClaimID{Session: s.id}, s.ttl})
+			for _, c := range s.claims {
+				if !c.granted && c.spec.HasWait {
+					timers = append(timers, Timer{WaitStarted, c.id(), c.spec.Wait})
+				}
+			}
+			timers = appendDelays(timers, s)
+		}
+		for _, s := range sortedSessions(&m.shards[i].leaving) {
+			timers = appendDelays(timers, s)
+		}
+	}
+	return timers
+}
+
+func appendDelays(timers []Timer, s *session) []Timer {
+	for _, c := range s.closing {
+		timers = append(timers, Timer{DelayStarted, c.id(), c.delay})
+	}
+	return timers
+}
+
+func sortedSessions(t *table[SessionID, *session]) []*session {
+	return slices.SortedFunc(maps.Values(t.m), func(a, b *session) int { return compareIDs(a.id, b.id) })
+}
+
+func compareIDs(a, b SessionID) int { return bytes.Compare(a[:], b[:]) }
+
+// Counts returns the sizes of the state.
+func (m *Machine) Counts() Counts {
+	c := m.counts
+	c.NextToken = m.nextToken
+	c.Events = m.events
+	return c
+}

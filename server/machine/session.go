@@ -1,0 +1,372 @@
+package machine
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A session owns claims. It is live, or it has ended and only its closing claims remain.
+type session struct {
+	id       SessionID
+	secret   Secret
+	ttl      Millis
+	numbered bool // by its client
+	ended    Code // OK while it lives
+	change   uint64
+	floor    uint64 // client-numbered: the lowest seq whose answer the client needs
+	seen     uint64 // client-numbered: the last change that a logged command covers
+	last     uint64 // machine-numbered: the last seq given
+	weight   uint32 // names of the claims, live and remembered
+	metadata []Label
+
+	claims   []*claim  // live ones, in order of seq
+	closing  []*claim  // in order of seq
+	outcomes []outcome // client-numbered: in order of seq; machine-numbered: in order of ending
+	nonces   map[string]uint64
+}
+
+func bySeq(c *claim, seq uint64) int { return cmp.Compare(c.seq, seq) }
+
+func outcomeBySeq(o outcome, seq uint64) int { return cmp.Compare(o.seq, seq) }
+
+// find returns the live claim of this number, or nil.
+func (s *session) find(seq uint64) *claim { return findClaim(s.claims, seq) }
+
+// findClosing returns the closing claim of this number, or nil.
+func (s *session) findClosing(seq uint64) *claim { return findClaim(s.closing, seq) }
+
+func findClaim(list []*claim, seq uint64) *claim {
+	if i, ok := slices.BinarySearchFunc(list, seq, bySeq); ok {
+		return list[i]
+	}
+	return nil
+}
+
+func insertClaim(list []*claim, c *claim) []*claim {
+	if n := len(list); n == 0 || list[n-1].seq < c.seq {
+		return append(list, c)
+	}
+	i, _ := slices.BinarySearchFunc(list, c.seq, bySeq)
+	return slices.Insert(list, i, c)
+}
+
+func removeClaim(list []*claim, c *claim) []*claim {
+	i, _ := slices.BinarySearchFunc(list, c.seq, bySeq)
+	return slices.Delete(list, i, i+1)
+}
+
+// outcome returns what is remembered of the claim that is over, or nil.
+func (s *session) outcome(seq uint64) *outcome {
+	i, ok := s.outcomeAt(seq)
+	if !ok {
+		return nil
+	}
+	return &s.outcomes[i]
+}
+
+func (s *session) outcomeAt(seq uint64) (int, bool) {
+	if s.numbered {
+		return slices.BinarySearchFunc(s.outcomes, seq, outcomeBySeq)
+	}
+	i := slices.IndexFunc(s.outcomes, func(o outcome) bool { return o.seq == seq })
+	return i, i >= 0
+}
+
+// add takes in a new live claim.
+func (s *session) add(c *claim) {
+	s.claims = insertClaim(s.claims, c)
+	s.weight += uint32(len(c.links))
+	s.rememberNonce(c.nonce, c.seq)
+}
+
+func (s *session) rememberNonce(nonce string, seq uint64) {
+	if nonce == "" || s.numbered {
+		return
+	}
+	if s.nonces == nil {
+		s.nonces = make(map[string]uint64)
+	}
+	s.nonces[nonce] = seq
+}
+
+// remember keeps the outcome of a claim that is over. Its names are counted in
+// s.weight already, and stay there until it is forgotten.
+func (s *session) remember(o outcome, limits *Limits) {
+	s.rememberNonce(o.nonce, o.seq)
+	if !s.numbered {
+		s.outcomes = append(s.outcomes, o)
+		for uint32(len(s.outcomes)) > limits.RememberedClaims {
+			s.forget(0, 1)
+		}
+		return
+	}
+	i, _ := s.outcomeAt(o.seq)
+	s.outcomes = slices.Insert(s.outcomes, i, o)
+	if o.seq < s.floor {
+		s.prune()
+	}
+}
+
+// forget drops the outcomes from i up to j.
+func (s *session) forget(i, j int) {
+	for k := i; k < j; k++ {
+		o := &s.outcomes[k]
+		s.weight -= uint32(o.names)
+		if o.nonce != "" {
+			delete(s.nonces, o.nonce)
+		}
+	}
+	s.outcomes = slices.Delete(s.outcomes, i, j)
+}
+
+// hear takes note of what the client knows. Neither number falls.
+func (s *session) hear(floor, seen uint64) {
+	seen = min(seen, s.change) // a change to come cannot be known
+	if !s.numbered || floor <= s.floor && seen <= s.seen {
+		return
+	}
+	s.floor, s.seen = max(s.floor, floor), max(s.seen, seen)
+	s.prune()
+}
+
+// prune forgets the outcomes that the client will not ask for again. The floor alone does
+// not tell: a client that lets go of a number may still believe in the grant, until it
+// has reached the change that ended it.
+func (s *session) prune() {
+	below, _ := slices.BinarySearchFunc(s.outcomes, s.floor, outcomeBySeq)
+	for i := below - 1; i >= 0; i-- {
+		j := i + 1
+		for i >= 0 && s.forgettable(&s.outcomes[i]) {
+			i--
+		}
+		s.forget(i+1, j)
+	}
+}
+
+func (s *session) forgettable(o *outcome) bool {
+	return mutantForget || !o.byService() || o.change <= s.seen
+}
+
+// outside tells whether a number that is not known is one that was forgotten, or too
+// far ahead of the floor.
+func (s *session) outside(seq, floor uint64, window uint32) Code {
+	switch {
+	case seq < floor:
+		return StaleRequest
+	case seq-floor >= uint64(window):
+		return OutOfRange
+	default:
+		return OK
+	}
+}
+
+// settled turns a live claim into what is remembered of it. The claim is in no list of its
+// names any more, or is about to become a closing one.
+func (m *Machine) settled(c *claim, state State, by, reason string) {
+	s := c.session
+	o := outcome{
+		seq: c.seq, state: state, names: uint8(len(c.links)), token: c.token,
+		change: c.change, print: c.print, nonce: c.nonce, by: by, reason: reason,
+	}
+	if o.byService() {
+		s.change++
+		o.change = s.change
+		m.out.Changes = append(m.out.Changes, Change{
+			Session: s.id, Number: s.change, Claim: o.status(), By: by, Reason: reason,
+		})
+	}
+	s.claims = removeClaim(s.claims, c)
+	s.remember(o, &m.limits)
+}
+
+// session returns the live session, or nil.
+func (m *Machine) session(id SessionID) *session {
+	return m.shards[shardOf(id)].live.m[id]
+}
+
+// leaving returns the session that has ended but for its closing claims, or nil.
+func (m *Machine) leaving(id SessionID) *session {
+	return m.shards[shardOf(id)].leaving.m[id]
+}
+
+func (m *Machine) openSession(c *OpenSession) Result {
+	if c.TTL == 0 {
+		return Result{Code: Malformed}
+	}
+	if uint32(m.counts.Sessions) >= m.limits.Sessions {
+		return m.refused(QuotaExceeded, "sessions", m.limits.Sessions)
+	}
+	s := &session{id: m.sessionID(c), secret: c.Secret, ttl: c.TTL, numbered: c.ClientNumbered, metadata: c.Metadata}
+	m.changing(s.id)
+	m.shards[shardOf(s.id)].live.put(s.id, s)
+	m.counts.Sessions++
+	m.timer(SessionStarted, ClaimID{Session: s.id}, s.ttl)
+	return Result{Session: s.id}
+}
+
+// sessionID makes an id that is unique by the place of the command in the log, and not
+// to be guessed by its random part.
+func (m *Machine) sessionID(c *OpenSession) SessionID {
+	var id SessionID
+	place := m.at.Index<<16 | uint64(m.at.N)
+	for i := range 8 {
+		id[i] = byte(place >> (56 - 8*i))
+	}
+	copy(id[8:], c.Random[:])
+	return id
+}
+
+// An ending is how sessions end.
+type ending struct {
+	code       Code // OK for a close
+	by, reason string
+	now        bool // with SessionRevoked: free at once
+}
+
+func (e ending) ofWaiter() EventKind {
+	switch e.code {
+	case SessionExpired:
+		return EventExpired
+	case SessionRevoked:
+		return EventRevoked
+	default:
+		return EventCancelled
+	}
+}
+
+func (e ending) ofHolder() EventKind {
+	if e.code == OK {
+		return EventReleased
+	}
+	return e.ofWaiter()
+}
+
+// delay is how long the claim's names stay closed after the end.
+func (e ending) delay(c *claim) Millis {
+	switch {
+	case e.code == SessionExpired:
+		return c.spec.LockDelay
+	case e.code == SessionRevoked && !e.now:
+		return revokeDelay(c)
+	default:
+		return 0
+	}
+}
+
+// endSessions ends sessions whole. First the waiting claims of all of them go, so that no
+// release grants anything to a session that is about to end; then the grants; then the queues are tried.
+func (m *Machine) endSessions(sessions []*session, how ending) (claims int) {
+	for _, s := range sessions {
+		m.changing(s.id)
+		claims += len(s.claims)
+		for _, c := range s.claims {
+			if !c.granted {
+				m.unqueue(c)
+				m.record(how.ofWaiter(), c, how.by, how.reason)
+			}
+		}
+	}
+	for _, s := range sessions {
+		for _, c := range s.claims {
+			if c.granted {
+				m.endHolder(c, how)
+			}
+		}
+		s.claims = nil
+		m.endSession(s, how)
+	}
+	m.settle()
+	return claims
+}
+
+func (m *Machine) endHolder(c *claim, how ending) {
+	m.record(how.ofHolder(), c, how.by, how.reason)
+	if delay := how.delay(c); delay > 0 {
+		m.close(c, delay)
+		return
+	}
+	m.free(c)
+}
+
+// endSession ends a session that has no live claim any more. Its closing claims stay,
+// unless it is the owner that ends it: then it knows that they are over.
+func (m *Machine) endSession(s *session, how ending) {
+	shard := &m.shards[shardOf(s.id)]
+	shard.live.remove(s.id)
+	m.counts.Sessions--
+	m.timer(SessionEnded, ClaimID{Session: s.id}, 0)
+	if how.code == OK || how.now {
+		m.confirmAll(s)
+	}
+	s.ended, s.outcomes, s.nonces, s.weight = how.code, nil, nil, 0
+	if len(s.closing) > 0 {
+		shard.leaving.put(s.id, s)
+	}
+	m.rememberSession(s.id, how)
+	if how.code != OK {
+		s.change++
+		m.out.Changes = append(m.out.Changes, Change{
+			Session: s.id, Number: s.change, Ended: how.code, By: how.by, Reason: how.reason,
+		})
+	}
+}
+
+func (m *Machine) closeSession(c *CloseSession) Result {
+	if s := m.session(c.Session); s != nil {
+		m.endSessions([]*session{s}, ending{})
+		return Result{}
+	}
+	if s := m.leaving(c.Session); s != nil {
+		m.changing(s.id)
+		m.confirmAll(s)
+		m.settle()
+		return Result{}
+	}
+	if e, ok := m.shards[shardOf(c.Session)].ended.m[c.Session]; ok {
+		return Result{Code: e.code}
+	}
+	return Result{Code: SessionUnknown}
+}
+
+// rememberedSessions bounds how many ended sessions are remembered: at 100 sessions a
+// second that ended like that for eleven minutes, in about 4 MiB.
+const rememberedSessions = 65_536
+
+// An endedSession is what is remembered of a session, the last ones only.
+type endedSession struct {
+	code   Code // OK when its owner closed it
+	number uint64
+	by     string
+	reason string
+}
+
+func (m *Machine) rememberSession(id SessionID, how ending) {
+	m.endings++
+	m.shards[shardOf(id)].ended.put(id, endedSession{how.code, m.endings, how.by, how.reason})
+	m.lately.push(id)
+	for m.lately.len() > rememberedSessions {
+		oldest := m.lately.pop()
+		m.changing(oldest)
+		m.shards[shardOf(oldest)].ended.remove(oldest)
+	}
+}
+
+// A fifo is a queue of session ids that gives its memory back as it moves on.
+type fifo struct {
+	ids  []SessionID
+	head int
+}
+
+func (f *fifo) len() int { return len(f.ids) - f.head }
+
+func (f *fifo) push(id SessionID) { f.ids = append(f.ids, id) }
+
+func (f *fifo) pop() SessionID {
+	id := f.ids[f.head]
+	f.head++
+	if f.head > len(f.ids)/2 {
+		f.ids = append(f.ids[:0], f.ids[f.head:]...)
+		f.head = 0
+	}
+	return id
+}
