@@ -1,14 +1,26 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/sync/errgroup"
+)
+
+var (
+	// ErrRefused is matched by the error of a handshake that the peer refused.
+	ErrRefused = errors.New("refused by the peer")
+	// ErrNotAdmitted is the refusal of the peer's Admit. It matches ErrRefused too.
+	ErrNotAdmitted = fmt.Errorf("not admitted: %w", ErrRefused)
 )
 
 // An Identity is what a node tells of itself in the handshake.
@@ -33,13 +45,16 @@ type Handler interface {
 	// Admit decides on a peer whose cluster and secret are right. The text of its error
 	// is told to the peer.
 	Admit(id Identity) error
-	// Receive takes messages of one peer in the order sent. The slice is the callee's.
-	Receive(msgs []*raftpb.Message)
+	// Receive takes messages of one peer, in the order sent but for votes and heartbeats, which may
+	// overtake. The slice is the callee's.
+	Receive(group uint32, msgs []*raftpb.Message)
+	// Rejected tells that a peer's Admit has refused us.
+	Rejected(node uint64, err error)
 	// Unreachable tells that messages to the peer were dropped, once per burst.
 	Unreachable(node uint64)
 	// ReceiveSnapshot reads the content of the snapshot that msg (a MsgSnap) announces. nil says that
 	// it is durable. The sender is told the error's text.
-	ReceiveSnapshot(ctx context.Context, msg *raftpb.Message, content io.Reader) error
+	ReceiveSnapshot(ctx context.Context, group uint32, msg *raftpb.Message, content io.Reader) error
 }
 
 // A Config is what New needs.
@@ -58,14 +73,118 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// A Transport connects one node with its peers. New makes it, Run runs it once.
+type Transport struct {
+	cfg   Config
+	log   *slog.Logger
+	peers map[uint64]*peer
+	order []*peer // by node id
+
+	incoming chan struct{} // a place for each accepted connection
+
+	mu struct {
+		sync.Mutex
+		streams   map[uint64]*conn // the accepted stream of each peer
+		receiving bool             // a snapshot is being received
+		noise     time.Time        // when a stranger was logged last
+	}
+}
+
+// New checks the configuration. It opens nothing.
+func New(cfg Config) (*Transport, error) {
+	if cfg.Self.Node == 0 || cfg.Self.ClusterID == "" || cfg.Handler == nil || cfg.Listener == nil {
+		return nil, errors.New("transport: identity, handler or listener is missing")
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = dialTCP
+	}
+	if cfg.SnapshotBytesPerSecond <= 0 {
+		cfg.SnapshotBytesPerSecond = 64 << 20
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	t := &Transport{
+		cfg:   cfg,
+		log:   cfg.Logger,
+		peers: make(map[uint64]*peer),
+		// Two connections a peer are in use, four more may be on their way out or strangers.
+		incoming: make(chan struct{}, 16+4*len(cfg.Peers)),
+	}
+	t.mu.streams = make(map[uint64]*conn)
+	for _, p := range cfg.Peers {
+		if p.Node == cfg.Self.Node || t.peers[p.Node] != nil {
+			return nil, fmt.Errorf("transport: node %016x is listed twice", p.Node)
+		}
+		t.peers[p.Node] = newPeer(t, p)
+		t.order = append(t.order, t.peers[p.Node])
+	}
+	slices.SortFunc(t.order, func(a, b *peer) int { return cmp.Compare(a.Node, b.Node) })
+	return t, nil
+}
+
+// dialTCP is the default of Config.Dial.
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: time.Second, KeepAlive: 5 * time.Second}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// Run accepts and dials until ctx is done, or the listener fails. It closes the listener, and returns after
+// all its goroutines have ended.
+func (t *Transport) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return t.accept(ctx) })
+	for _, p := range t.order {
+		g.Go(func() error { p.run(ctx); return nil })
+	}
+	err := g.Wait()
+	if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Send queues messages to their peers and never blocks. Those of one call go out together. What finds no room or no
+// connection is dropped. The messages must not change any more.
+func (t *Transport) Send(group uint32, msgs []*raftpb.Message) {
+	for _, m := range msgs {
+		if p := t.peers[m.GetTo()]; p != nil {
+			p.queue(group, m)
+		}
+	}
+	for _, p := range t.order {
+		p.flush()
+	}
+}
+
+// Ask only shakes hands with a peer. nil means that the peer is there and takes us for what we say;
+// [ErrRefused] that it doesn't; anything else that it could not be asked.
+func (t *Transport) Ask(ctx context.Context, node uint64) error {
+	p := t.peers[node]
+	if p == nil {
+		return fmt.Errorf("transport: no peer %016x", node)
+	}
+	c, err := t.dial(ctx, p.Peer, purposeAsk)
+	if err != nil {
+		return err
+	}
+	p.met(c.peer)
+	return c.Close()
+}
+
 // A PeerStatus is what is known of a peer.
 type PeerStatus struct {
 	Peer
 	ClientAddress string // empty until the first handshake
 	Reachable     bool   // our stream to it is up
-	Since         time.Time
-	Problem       string // why it is not reachable, for people
+	Problem       string // why it is not, for people
 }
 
-// ErrRefused is matched by an error of a handshake that the peer refused.
-var ErrRefused = errors.New("refused by the peer")
+// Peers tells about all peers, by node id.
+func (t *Transport) Peers() []PeerStatus {
+	all := make([]PeerStatus, 0, len(t.order))
+	for _, p := range t.order {
+		all = append(all, p.status())
+	}
+	return all
+}

@@ -1,0 +1,169 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// accept serves the connections that peers make.
+func (t *Transport) accept(ctx context.Context) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer context.AfterFunc(ctx, func() { t.cfg.Listener.Close() })()
+	defer t.cfg.Listener.Close()
+	for {
+		raw, err := t.cfg.Listener.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				raw.Close()
+			}
+			return nil
+		}
+		if e := net.Error(nil); errors.As(err, &e) && !errors.Is(err, net.ErrClosed) {
+			t.log.Warn("accept peer", "err", err) // out of file descriptors, say: it may pass
+			if !sleep(ctx, 100*time.Millisecond) {
+				return nil
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("transport: accept: %w", err)
+		}
+		select {
+		case t.incoming <- struct{}{}:
+			conns.Go(func() {
+				defer func() { <-t.incoming }()
+				t.serve(ctx, raw)
+			})
+		default: // strangers took all places; peers dial again
+			raw.Close()
+		}
+	}
+}
+
+// serve shakes hands and does what the connection is for.
+func (t *Transport) serve(ctx context.Context, raw net.Conn) {
+	defer raw.Close()
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	c := newConn(raw)
+	err := raw.SetDeadline(time.Now().Add(handshakeTimeout))
+	if err == nil {
+		err = t.receive(c)
+	}
+	if err != nil {
+		t.noise(ctx, raw, err)
+		return
+	}
+	if err := raw.SetDeadline(time.Time{}); err != nil {
+		return
+	}
+	t.peers[c.peer.Node].met(c.peer)
+	switch c.purpose {
+	case purposeStream:
+		t.readStream(ctx, c)
+	case purposeSnapshot:
+		t.readSnapshot(ctx, c)
+	}
+}
+
+// noise logs a failed handshake, once in 10 s: strangers may knock often.
+func (t *Transport) noise(ctx context.Context, c net.Conn, err error) {
+	t.mu.Lock()
+	quiet := ctx.Err() != nil || time.Since(t.mu.noise) < 10*time.Second
+	if !quiet {
+		t.mu.noise = time.Now()
+	}
+	t.mu.Unlock()
+	if !quiet {
+		t.log.Warn("peer connection refused", "from", c.RemoteAddr().String(), "err", err)
+	}
+}
+
+// readStream hands over what a peer sends until the stream ends. A new stream of the same peer ends the
+// older one: the peer has given that up.
+func (t *Transport) readStream(ctx context.Context, c *conn) {
+	t.mu.Lock()
+	if old := t.mu.streams[c.peer.Node]; old != nil {
+		old.Close()
+	}
+	t.mu.streams[c.peer.Node] = c
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.mu.streams[c.peer.Node] == c {
+			delete(t.mu.streams, c.peer.Node)
+		}
+	}()
+	err := t.readMessages(c)
+	if ctx.Err() == nil {
+		t.log.Debug("stream of peer ended", "peer", c.peer.Name, "err", err)
+	}
+}
+
+// batchLimit bounds the messages handed over at once.
+const batchLimit = 256
+
+// readMessages reads a frame, then all that are there already: one hand-over for each write of the peer.
+func (t *Transport) readMessages(c *conn) error {
+	var extended time.Time
+	for {
+		// A deadline costs a timer: it is moved once in a while, not for each read.
+		if now := time.Now(); now.Sub(extended) > pingEvery/2 {
+			extended = now
+			if err := c.SetReadDeadline(now.Add(readTimeout)); err != nil {
+				return err
+			}
+		}
+		var batch []*raftpb.Message
+		var group uint32
+		for first := true; first || len(batch) < batchLimit && c.frames.ready(); first = false {
+			kind, payload, err := c.frames.next(frameLimit)
+			if err != nil {
+				return err
+			}
+			if kind == framePing {
+				continue
+			}
+			g, m, err := t.decode(kind, frameMessage, payload, c.peer.Node)
+			if err != nil {
+				return err
+			}
+			if g != group && len(batch) > 0 {
+				t.cfg.Handler.Receive(group, batch)
+				batch = nil
+			}
+			batch, group = append(batch, m), g
+		}
+		if len(batch) > 0 {
+			t.cfg.Handler.Receive(group, batch)
+		}
+	}
+}
+
+// decode checks what a peer may send: messages from itself, to us, of a kind that travels.
+func (t *Transport) decode(kind, want frameKind, payload []byte, from uint64) (uint32, *raftpb.Message, error) {
+	if kind != want || len(payload) < 4 {
+		return 0, nil, fmt.Errorf("frame of kind %d and %d bytes, want kind %d", kind, len(payload), want)
+	}
+	m := new(raftpb.Message)
+	if err := proto.Unmarshal(payload[4:], m); err != nil {
+		return 0, nil, fmt.Errorf("message: %w", err)
+	}
+	if m.GetFrom() != from || m.GetTo() != t.cfg.Self.Node {
+		return 0, nil, fmt.Errorf("message from %016x to %016x on the stream from %016x", m.GetFrom(), m.GetTo(), from)
+	}
+	if snapshot := m.GetType() == raftpb.MsgSnap; raft.IsLocalMsg(m.GetType()) || snapshot != (want == frameSnapshot) {
+		return 0, nil, fmt.Errorf("message of type %v in a frame of kind %d", m.GetType(), kind)
+	}
+	return binary.BigEndian.Uint32(payload), m, nil
+}

@@ -1,0 +1,236 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// preamble is the first thing on a connection. Whoever sends something else is not a node.
+const preamble = "LOCKSTP1"
+
+// protocolVersion changes when older nodes can't understand us any more.
+const protocolVersion = 1
+
+// handshakeTimeout bounds the whole handshake.
+const handshakeTimeout = 5 * time.Second
+
+// What a connection is for.
+const (
+	purposeStream   = "stream"
+	purposeSnapshot = "snapshot"
+	purposeAsk      = "ask" // the handshake alone
+)
+
+// A hello opens the handshake.
+type hello struct {
+	Version int      `json:"version"`
+	Purpose string   `json:"purpose"`
+	From    Identity `json:"from"`
+	To      uint64   `json:"to,string"`
+	Nonce   []byte   `json:"nonce"`
+}
+
+// A welcome answers it.
+type welcome struct {
+	From  Identity `json:"from"`
+	Nonce []byte   `json:"nonce"`
+}
+
+// A conn is a connection behind its handshake.
+type conn struct {
+	net.Conn
+	frames  *frameReader
+	peer    Identity
+	purpose string
+}
+
+func newConn(c net.Conn) *conn {
+	return &conn{Conn: c, frames: &frameReader{r: bufio.NewReaderSize(c, 64<<10)}}
+}
+
+// mac proves that its sender knows the secret and saw the same handshake. The role keeps one side's
+// proof from being played back as the other's.
+func (t *Transport) mac(role string, hello, welcome []byte) []byte {
+	h := hmac.New(sha256.New, t.cfg.Secret)
+	for _, part := range [][]byte{[]byte(role), hello, welcome} {
+		fmt.Fprintf(h, "%d:", len(part))
+		h.Write(part)
+	}
+	return h.Sum(nil)
+}
+
+func nonce() []byte {
+	b := make([]byte, 32)
+	rand.Read(b) // never fails, see its documentation
+	return b
+}
+
+// expect reads a frame of the handshake.
+func (c *conn) expect(kind frameKind) ([]byte, error) {
+	got, payload, err := c.frames.next(handshakeLimit)
+	if err != nil {
+		return nil, fmt.Errorf("handshake: %w", noEOF(err))
+	}
+	if got == frameRefused {
+		return nil, refusal(payload)
+	}
+	if got != kind {
+		return nil, fmt.Errorf("handshake: frame of kind %d, want %d", got, kind)
+	}
+	return append([]byte(nil), payload...), nil
+}
+
+// dial connects to a peer and shakes hands.
+func (t *Transport) dial(ctx context.Context, p Peer, purpose string) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	raw, err := t.cfg.Dial(ctx, p.Address)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })()
+	c := newConn(raw)
+	if err := t.greet(c, p, purpose); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return c, raw.SetDeadline(time.Time{})
+}
+
+// greet is the dialer's side.
+func (t *Transport) greet(c *conn, p Peer, purpose string) error {
+	greeting, err := json.Marshal(hello{Version: protocolVersion, Purpose: purpose, From: t.cfg.Self, To: p.Node, Nonce: nonce()})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Write(appendFrame([]byte(preamble), frameHello, greeting)); err != nil {
+		return err
+	}
+	answer, err := c.expect(frameWelcome)
+	if err != nil {
+		return err
+	}
+	proof, err := c.expect(frameMAC)
+	if err != nil {
+		return err
+	}
+	if !hmac.Equal(proof, t.mac("acceptor", greeting, answer)) {
+		return t.refuse(c, refusedOther, "the cluster secret differs")
+	}
+	var w welcome
+	if err := json.Unmarshal(answer, &w); err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	if w.From.Node != p.Node {
+		return t.refuse(c, refusedOther, fmt.Sprintf("%s is node %s (%016x), not %s (%016x)", p.Address, w.From.Name, w.From.Node, p.Name, p.Node))
+	}
+	if err := t.cfg.Handler.Admit(w.From); err != nil {
+		return t.refuse(c, refusedAdmit, err.Error())
+	}
+	if _, err := c.Write(appendFrame(nil, frameMAC, t.mac("dialer", greeting, answer))); err != nil {
+		return err
+	}
+	if _, err := c.expect(frameReady); err != nil {
+		return err
+	}
+	c.peer, c.purpose = w.From, purpose
+	return nil
+}
+
+// A refusal on the wire is one byte that says who refused, and a text.
+const (
+	refusedOther = iota
+	refusedAdmit // by Handler.Admit
+)
+
+func appendRefusal(dst []byte, code byte, reason string) []byte {
+	const limit = 1024
+	return appendFrame(dst, frameRefused, append([]byte{code}, reason[:min(len(reason), limit)]...))
+}
+
+// refusal is the error for a refusal that was received.
+func refusal(payload []byte) error {
+	if len(payload) == 0 {
+		return ErrRefused
+	}
+	if payload[0] == refusedAdmit {
+		return fmt.Errorf("%w: %s", ErrNotAdmitted, payload[1:])
+	}
+	return fmt.Errorf("%w: %s", ErrRefused, payload[1:])
+}
+
+// refuse tells the other side why, and gives the same as an error.
+func (t *Transport) refuse(c *conn, code byte, reason string) error {
+	_, err := c.Write(appendRefusal(nil, code, reason))
+	return errors.Join(errors.New(reason), err)
+}
+
+// receive is the acceptor's side.
+func (t *Transport) receive(c *conn) error {
+	var pre [len(preamble)]byte
+	if _, err := io.ReadFull(c.frames.r, pre[:]); err != nil {
+		return fmt.Errorf("handshake: %w", noEOF(err))
+	}
+	if string(pre[:]) != preamble {
+		return fmt.Errorf("not a node of this protocol: it starts with %q", pre)
+	}
+	greeting, err := c.expect(frameHello)
+	if err != nil {
+		return err
+	}
+	var h hello
+	if err := json.Unmarshal(greeting, &h); err != nil {
+		return t.refuse(c, refusedOther, "handshake not understood")
+	}
+	if reason := t.objection(&h); reason != "" {
+		return t.refuse(c, refusedOther, reason)
+	}
+	answer, err := json.Marshal(welcome{From: t.cfg.Self, Nonce: nonce()})
+	if err != nil {
+		return err
+	}
+	out := appendFrame(nil, frameWelcome, answer)
+	if _, err := c.Write(appendFrame(out, frameMAC, t.mac("acceptor", greeting, answer))); err != nil {
+		return err
+	}
+	proof, err := c.expect(frameMAC)
+	if err != nil {
+		return err
+	}
+	if !hmac.Equal(proof, t.mac("dialer", greeting, answer)) {
+		return t.refuse(c, refusedOther, "the cluster secret differs")
+	}
+	if err := t.cfg.Handler.Admit(h.From); err != nil {
+		return t.refuse(c, refusedAdmit, err.Error())
+	}
+	c.peer, c.purpose = h.From, h.Purpose
+	_, err = c.Write(appendFrame(nil, frameReady, nil))
+	return err
+}
+
+// objection says why a greeting is refused before anything is proved, or "".
+func (t *Transport) objection(h *hello) string {
+	self := &t.cfg.Self
+	switch {
+	case h.Version != protocolVersion:
+		return fmt.Sprintf("peer protocol %d is not spoken here, only %d", h.Version, protocolVersion)
+	case h.From.ClusterID != self.ClusterID:
+		return fmt.Sprintf("this is cluster %s, not %.64q: the initial clusters differ", self.ClusterID, h.From.ClusterID)
+	case h.To != self.Node:
+		return fmt.Sprintf("this is node %s (%016x), not %016x: two addresses are mixed up", self.Name, self.Node, h.To)
+	case t.peers[h.From.Node] == nil:
+		return fmt.Sprintf("node %.64q (%016x) is not a member", h.From.Name, h.From.Node)
+	case h.Purpose != purposeStream && h.Purpose != purposeSnapshot && h.Purpose != purposeAsk:
+		return fmt.Sprintf("purpose %.64q is not known", h.Purpose)
+	}
+	return ""
+}

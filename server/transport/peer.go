@@ -1,0 +1,280 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// Bounds and times of a stream that we write.
+const (
+	normalLimit = 1 << 20  // bytes unsent
+	urgentLimit = 64 << 10 // bytes unsent of votes, heartbeats and their answers
+
+	writeTimeout = 3 * time.Second
+	pingEvery    = time.Second
+	readTimeout  = 5 * time.Second // several pings
+
+	redialMin = 50 * time.Millisecond
+	redialMax = time.Second
+)
+
+// A peer is the stream from us to one other node.
+type peer struct {
+	Peer
+	t    *Transport
+	wake chan struct{} // there is something to write
+
+	mu struct {
+		sync.Mutex
+		connected bool
+		urgent    []byte // frames that go first
+		normal    []byte
+		writing   int // bytes of normal frames in the write under way
+		dropping  bool
+		touched   bool // queued since the last flush
+
+		clientAddress string
+		problem       string
+	}
+}
+
+func newPeer(t *Transport, p Peer) *peer {
+	n := &peer{Peer: p, t: t, wake: make(chan struct{}, 1)}
+	n.mu.problem = "not connected yet"
+	return n
+}
+
+// urgent says which messages go first: few, small, and what elections and quorum rounds wait for. Raft bears it
+// that they overtake.
+func urgent(m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
+		raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow:
+		return true
+	}
+	return false
+}
+
+// queue encodes a message behind those that wait. flush makes the writer see it.
+func (p *peer) queue(group uint32, m *raftpb.Message) {
+	if !p.enqueue(group, m) {
+		p.t.cfg.Handler.Unreachable(p.Node)
+	}
+}
+
+// enqueue is false when the message is the first of a burst of dropped ones.
+func (p *peer) enqueue(group uint32, m *raftpb.Message) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	buf, limit := &p.mu.normal, normalLimit-p.mu.writing
+	if urgent(m) {
+		buf, limit = &p.mu.urgent, urgentLimit
+	}
+	if p.mu.connected {
+		if longer := appendMessage(*buf, frameMessage, group, m); len(longer) <= limit || len(*buf)+p.mu.writing == 0 {
+			*buf = longer
+			p.mu.touched = true
+			return true
+		}
+	}
+	first := !p.mu.dropping
+	p.mu.dropping = true
+	return !first
+}
+
+// appendMessage appends a frame with a message. A message has no field that can't be encoded.
+func appendMessage(dst []byte, kind frameKind, group uint32, m *raftpb.Message) []byte {
+	start := len(dst)
+	dst = append(dst, 0, 0, 0, 0, byte(kind))
+	dst = binary.BigEndian.AppendUint32(dst, group)
+	dst, err := proto.MarshalOptions{}.MarshalAppend(dst, m)
+	if err != nil {
+		panic(fmt.Sprintf("transport: encode %v: %v", m.GetType(), err))
+	}
+	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
+	return dst
+}
+
+// flush wakes the writer if something was queued.
+func (p *peer) flush() {
+	p.mu.Lock()
+	touched := p.mu.touched
+	p.mu.touched = false
+	p.mu.Unlock()
+	if touched {
+		select {
+		case p.wake <- struct{}{}:
+		default: // awake already
+		}
+	}
+}
+
+// run keeps the stream up.
+func (p *peer) run(ctx context.Context) {
+	wait := redialMin
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := p.serve(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		p.disconnected(err)
+		if time.Since(began) > redialMax {
+			wait = redialMin // it did hold for a while
+		}
+		// Half of it by lot, so that the nodes don't all come at once.
+		if !sleep(ctx, wait/2+rand.N(wait/2)) {
+			return
+		}
+		wait = min(2*wait, redialMax)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// serve dials and writes until the connection ends.
+func (p *peer) serve(ctx context.Context) error {
+	c, err := p.t.dial(ctx, p.Peer, purposeStream)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	p.connected(c.peer)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	var watcher sync.WaitGroup
+	defer watcher.Wait()
+	defer c.Close()
+	watcher.Go(func() { // the peer sends nothing on this stream: an answer is its end
+		_, err := c.Read(make([]byte, 1))
+		cancel(fmt.Errorf("the peer ended the stream: %w", noEOF(err)))
+	})
+	return errors.Join(p.write(ctx, c), context.Cause(ctx))
+}
+
+// write sends what is queued, everything at once, and a ping when nothing is.
+func (p *peer) write(ctx context.Context, c net.Conn) error {
+	ping := time.NewTicker(pingEvery)
+	defer ping.Stop()
+	var spare [2][]byte
+	var out net.Buffers
+	for {
+		if spare, out = p.take(spare); len(out) > 0 {
+			if err := writeAll(c, out); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.wake:
+		case <-ping.C:
+			if err := writeAll(c, net.Buffers{appendFrame(nil, framePing, nil)}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func writeAll(c net.Conn, out net.Buffers) error {
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	_, err := out.WriteTo(c)
+	return err
+}
+
+// take swaps the queues for the buffers of the last write, which is over.
+func (p *peer) take(spare [2][]byte) ([2][]byte, net.Buffers) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out net.Buffers
+	taken := [2][]byte{p.mu.urgent, p.mu.normal}
+	for _, b := range taken {
+		if len(b) > 0 {
+			out = append(out, b)
+		}
+	}
+	for i := range spare {
+		if cap(spare[i]) > normalLimit/4 {
+			spare[i] = nil // one burst doesn't hold the memory for ever
+		}
+	}
+	p.mu.urgent, p.mu.normal = spare[0][:0], spare[1][:0]
+	p.mu.writing = len(taken[1])
+	if len(out) == 0 {
+		p.mu.dropping = false
+	}
+	return taken, out
+}
+
+func (p *peer) connected(id Identity) {
+	p.met(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.connected, p.mu.dropping, p.mu.problem = true, false, ""
+	p.t.log.Info("peer connected", "peer", p.Name, "address", p.Address)
+}
+
+// met notes what a peer said of itself.
+func (p *peer) met(id Identity) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.clientAddress = id.ClientAddress
+}
+
+// disconnected forgets what is queued. Each reason is logged when it is new.
+func (p *peer) disconnected(err error) {
+	p.mu.Lock()
+	was, before := p.mu.connected, p.mu.problem
+	p.mu.connected = false
+	p.mu.urgent, p.mu.normal, p.mu.writing = nil, nil, 0
+	p.mu.problem = reason(err)
+	p.mu.dropping = p.mu.dropping || was
+	p.mu.Unlock()
+	if was {
+		p.t.cfg.Handler.Unreachable(p.Node)
+	}
+	if before != reason(err) {
+		p.t.log.Warn("peer not connected", "peer", p.Name, "address", p.Address, "err", reason(err))
+	}
+	if errors.Is(err, ErrNotAdmitted) {
+		p.t.cfg.Handler.Rejected(p.Node, err)
+	}
+}
+
+// reason is an error's text without the addresses of the one connection, so that the same problem reads the same.
+func reason(err error) string {
+	if e := new(net.OpError); errors.As(err, &e) {
+		return e.Op + ": " + e.Err.Error()
+	}
+	return err.Error()
+}
+
+func (p *peer) status() PeerStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return PeerStatus{Peer: p.Peer, ClientAddress: p.mu.clientAddress, Reachable: p.mu.connected, Problem: p.mu.problem}
+}
