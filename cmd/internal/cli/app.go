@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+)
+
+// The exit codes. Those of a command under "run" are passed on as they are, or as
+// 128 + n for signal n.
+const (
+	CodeOK          = 0
+	CodeBusy        = 1   // the lock is held by others; "run -E" chooses another
+	CodeUsage       = 64  // the command line or the configuration is wrong
+	CodeUnavailable = 69  // the service cannot be reached, or refuses for now
+	CodeInternal    = 70  // anything else
+	CodeLost        = 121 // the lock was lost while the command ran
+	CodeNotRunnable = 126 // the command cannot be executed
+	CodeNotFound    = 127 // there is no such command
+)
+
+// Set by the linker when a release is built.
+var (
+	version   = ""
+	builtUnix = "" // seconds
+)
+
+// An App is what the commands share: where they write to, and how they reach a
+// lock service. Tests replace its parts.
+type App struct {
+	Out, Err io.Writer
+	// Getenv reads the environment for the flags.
+	Getenv func(string) string
+	// OpenLocker connects to a backend.
+	OpenLocker func(Target) (lockstep.Locker, error)
+}
+
+// NewApp returns the App of a real process.
+func NewApp() *App {
+	return &App{Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, OpenLocker: openLocker}
+}
+
+// Main runs the program with args, its own name first, and returns the exit code.
+func Main(args []string) int {
+	if code, mine := term.Hidden(args); mine {
+		return code
+	}
+	return NewApp().Main(context.Background(), args[1:])
+}
+
+// Main runs one command line, without the program's name, and returns the exit code.
+func (a *App) Main(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return CodeOK
+	}
+	var exit exitError
+	if !errors.As(err, &exit) {
+		exit = classify(err)
+	}
+	if exit.err != nil {
+		a.complain(strings.TrimPrefix(command.CommandPath(), "lockstep "), exit.err)
+	}
+	return exit.code
+}
+
+// complain prints the one line of an error.
+func (a *App) complain(command string, err error) {
+	text := strings.ReplaceAll(err.Error(), "lockstep: ", "")
+	if command != "lockstep" {
+		text = command + ": " + text
+	}
+	fmt.Fprintf(a.Err, "lockstep: %s\n", oneLine(text))
+}
+
+// An exitError ends the program with a code. Without err nothing is printed.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the cause.
+func (e exitError) Unwrap() error { return e.err }
+
+func usageError(format string, args ...any) error {
+	return exitError{CodeUsage, fmt.Errorf(format, args...)}
+}
+
+// codeOf maps the errors of a backend to exit codes.
+var codeOf = []struct {
+	err  error
+	code int
+}{
+	{lockstep.ErrInvalid, CodeUsage},
+	{lockstep.ErrUnsupported, CodeUsage},
+	{lockstep.ErrMode, CodeUsage},
+	{lockstep.ErrBusy, CodeBusy},
+	{lockstep.ErrUnavailable, CodeUnavailable},
+	{lockstep.ErrQuota, CodeUnavailable},
+	{lockstep.ErrUncertain, CodeUnavailable},
+	{context.DeadlineExceeded, CodeUnavailable},
+	{lockstep.ErrLost, CodeLost},
+}
+
+func classify(err error) exitError {
+	for _, c := range codeOf {
+		if errors.Is(err, c.err) {
+			return exitError{c.code, err}
+		}
+	}
+	return exitError{CodeInternal, err}
+}
+
+// Version is the version of this build.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// given are variables that "run" gives to its command. They are no twins of flags:
+// a tool that is called within a run must not take them for its own.
+var given = map[string]bool{"lock": true, "token": true, "session": true}
+
+// twin is the variable that gives a flag its value when the command line does not.
+func twin(flag string) string {
+	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fill gives the flags that the command line left alone their values from the
+// environment and the configuration file.
+func (a *App) fill(cmd *cobra.Command) error {
+	if err := a.fillFromEnvironment(cmd.Flags()); err != nil {
+		return err
+	}
+	path, err := cmd.Flags().GetString("config")
+	if err != nil || path == "" {
+		return nil
+	}
+	return fillFromFile(cmd, path)
+}
+
+func (a *App) fillFromEnvironment(flags *pflag.FlagSet) error {
+	var failed error
+	flags.VisitAll(func(f *pflag.Flag) {
+		value := a.Getenv(twin(f.Name))
+		if f.Changed || value == "" || f.Name == "help" || given[f.Name] || failed != nil {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			failed = usageError("%s: invalid value %q in the environment: %w", twin(f.Name), value, innermost(err))
+		}
+	})
+	return failed
+}
+
+// innermost takes the words of pflag away, which name a flag that nobody gave.
+func innermost(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err
+		}
+		err = next
+	}
+}
+
+// fillFromFile reads one YAML mapping from flags' names to values. One file may
+// serve all commands, so a key must be a flag of any of them.
+func fillFromFile(cmd *cobra.Command, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return usageError("--config: %w", err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return usageError("--config: %s: %w", path, err)
+	}
+	if document.Kind == 0 { // an empty file
+		return nil
+	}
+	top := document.Content[0]
+	if top.Kind != yaml.MappingNode {
+		return usageError("--config: %s:%d: want lines of the form \"flag: value\"", path, top.Line)
+	}
+	known, seen := allFlags(cmd.Root()), map[string]bool{}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
+		name := strings.ReplaceAll(key.Value, "_", "-")
+		switch {
+		case !known[name]:
+			return usageError("--config: %s:%d: unknown key %q", path, key.Line, key.Value)
+		case seen[name]:
+			return usageError("--config: %s:%d: key %q stands there twice", path, key.Line, key.Value)
+		}
+		seen[name] = true
+		if err := setFromNode(cmd.Flags(), name, value); err != nil {
+			return usageError("--config: %s:%d: %s: %w", path, key.Line, key.Value, err)
+		}
+	}
+	return nil
+}
+
+func setFromNode(flags *pflag.FlagSet, name string, node *yaml.Node) error {
+	text, err := flatten(node)
+	if err != nil {
+		return err
+	}
+	if f := flags.Lookup(name); f == nil || f.Changed {
+		return nil
+	}
+	if err := flags.Set(name, text); err != nil {
+		return fmt.Errorf("invalid value %q: %w", text, innermost(err))
+	}
+	return nil
+}
+
+// flatten writes a node as on a command line: a list with commas, a mapping as
+// k=v with commas.
+func flatten(node *yaml.Node) (string, error) {
+	if node.Kind == yaml.ScalarNode {
+		return node.Value, nil
+	}
+	var parts []string
+	for i, child := range node.Content {
+		if child.Kind != yaml.ScalarNode {
+			return "", errors.New("want a value, a list of values or a mapping of values")
+		}
+		if node.Kind == yaml.MappingNode && i%2 == 1 {
+			parts[len(parts)-1] += "=" + child.Value
+			continue
+		}
+		parts = append(parts, child.Value)
+	}
+	return strings.Join(parts, ","), nil
+}
+
+// allFlags are the flags that may stand in a file, of every command.
+func allFlags(root *cobra.Command) map[string]bool {
+	names := map[string]bool{}
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { names[f.Name] = true })
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root)
+	delete(names, "config")
+	delete(names, "help")
+	return names
+}

@@ -1,0 +1,173 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// overseerLook is the longest time between two looks at the lock: timers stand
+// still while the machine is suspended. Reading a lease costs well under a
+// microsecond.
+const overseerLook = 100 * time.Millisecond
+
+// An overseer decides what happens to a command under a lock. It is told the time and
+// what is known of the lock, and returns orders; it does nothing itself.
+//
+// # Invariants
+//
+//  1. Nothing is ordered after KILL.
+//  2. After TERM the end comes whatever the lock does; the deadline moves no more.
+//  3. KILL comes at validUntil at the latest, and at once when the lock is over, unless it
+//     was revoked: the service then waits for the holder.
+type overseer struct {
+	killAfter  time.Duration
+	validUntil time.Duration // the largest one seen, on the clock of package term
+	phase      phase
+	killAt     time.Duration // in phase ending
+	interrupts int
+	loss       error // why the lock is lost; nil while it is not
+}
+
+type phase int
+
+const (
+	running phase = iota
+	ending        // TERM was sent
+	killed        // KILL was sent
+)
+
+// Orders are what is to be done, in the order of the fields.
+type orders struct {
+	signals []unix.Signal
+	kill    bool
+	feed    time.Duration // the watcher's new deadline; zero: it stays
+	say     string        // for the user
+}
+
+func (o *orders) add(more orders) {
+	o.signals = append(o.signals, more.signals...)
+	o.kill = o.kill || more.kill
+	o.feed = max(o.feed, more.feed)
+	if more.say != "" {
+		o.say = more.say
+	}
+}
+
+// errNotRenewed is the loss of a lock whose lease is about to end.
+var errNotRenewed = errors.New("its lease could not be renewed in time")
+
+// look judges the lock: until when it is valid, and in over why it is not, or nil.
+func (o *overseer) look(now, validUntil time.Duration, over error) orders {
+	switch {
+	case o.phase == killed:
+		return orders{}
+	case over != nil:
+		return o.lost(now, over)
+	case o.phase == ending:
+		return o.killIfDue(now)
+	}
+	var out orders
+	if validUntil > o.validUntil {
+		o.validUntil, out.feed = validUntil, validUntil
+	}
+	if now >= o.validUntil {
+		o.loss = errNotRenewed
+		return o.kill()
+	}
+	if o.validUntil-now <= o.killAfter {
+		o.loss = errNotRenewed
+		out.add(o.terminate(o.validUntil))
+	}
+	return out
+}
+
+func (o *overseer) lost(now time.Duration, over error) orders {
+	first := o.loss == nil
+	if first || errors.Is(o.loss, errNotRenewed) {
+		o.loss = over
+	}
+	var loss *lockstep.LossError
+	if !errors.As(over, &loss) || loss.Reason != lockstep.Revoked {
+		return o.kill()
+	}
+	if o.phase == ending {
+		return o.killIfDue(now)
+	}
+	out := o.terminate(min(now+o.killAfter, o.validUntil))
+	out.add(o.killIfDue(now))
+	return out
+}
+
+// terminate asks the command to end. A stopped one has to be continued to hear of it.
+func (o *overseer) terminate(killAt time.Duration) orders {
+	o.phase, o.killAt = ending, killAt
+	return orders{signals: []unix.Signal{unix.SIGTERM, unix.SIGCONT}}
+}
+
+func (o *overseer) killIfDue(now time.Duration) orders {
+	if now < o.killAt {
+		return orders{}
+	}
+	return o.kill()
+}
+
+func (o *overseer) kill() orders {
+	o.phase = killed
+	return orders{kill: true}
+}
+
+// signal judges a signal that was sent to this program.
+func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
+	number, ok := sig.(unix.Signal)
+	if !ok || o.phase == killed {
+		return orders{}
+	}
+	if number == unix.SIGINT {
+		if o.interrupts++; o.interrupts == 2 {
+			return o.hurry(now, "second interrupt: the command is stopped")
+		}
+	}
+	out := orders{signals: []unix.Signal{number}}
+	if number == unix.SIGTERM || number == unix.SIGHUP {
+		out.signals = append(out.signals, unix.SIGCONT)
+	}
+	return out
+}
+
+// hurry ends the command although the lock is held.
+func (o *overseer) hurry(now time.Duration, why string) orders {
+	if o.phase != running {
+		return orders{}
+	}
+	out := o.terminate(min(now+o.killAfter, o.validUntil))
+	out.say = why
+	return out
+}
+
+// wake is when look has to be called next, if nothing else happens before.
+func (o *overseer) wake(now time.Duration) time.Duration {
+	next := now + overseerLook
+	switch o.phase {
+	case running:
+		next = min(next, o.validUntil-o.killAfter)
+	case ending:
+		next = min(next, o.killAt)
+	}
+	return max(0, next-now)
+}
+
+// verdict is the loss in words, or nil.
+func (o *overseer) verdict(name string, token lockstep.Token) error {
+	if o.loss == nil {
+		return nil
+	}
+	return fmt.Errorf("lost %s (token %d): %w; the command was stopped", printable(name), token, o.loss)
+}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// root is the program's command with all the others below it, one file for each.
+func (a *App) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lockstep",
+		Short: "Locks with leases and fencing tokens, for programs on many machines",
+		Long: `Lockstep makes sure that only one process at a time works on a job, a file or a
+leader role. Every lock has a lease, so that a dead holder frees it, and every
+holder a fencing token that is larger than the one before.
+
+Each flag can also be given as LOCKSTEP_<FLAG> in the environment, such as
+LOCKSTEP_ENDPOINTS, or in a YAML file that --config names. The command line comes
+first, then the environment, then the file.`,
+		Example:       "  lockstep dev\n  lockstep run billing/nightly -- ./job",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(`no command given: "lockstep --help" lists them`)
+			}
+			return usageError(`unknown command %q: "lockstep --help" lists them`, args[0])
+		},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.fill(cmd) },
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError(`%w: "%s --help" lists the flags`, err, cmd.CommandPath())
+	})
+	root.PersistentFlags().String("config", "", "YAML `file` with values of flags, as \"flag: value\" lines")
+	root.AddCommand(a.commands()...)
+	return root
+}
+
+// commands are all commands in the order of the help.
+func (a *App) commands() []*cobra.Command {
+	return []*cobra.Command{
+		a.runCommand(),
+		a.versionCommand(),
+	}
+}
+
+// exactly wants the named arguments, no more and no less.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return checkArgs(cmd, args, len(names), names)
+	}
+}
+
+// upTo wants the named arguments or fewer.
+func upTo(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return checkArgs(cmd, args, 0, names)
+	}
+}
+
+func checkArgs(cmd *cobra.Command, args []string, least int, names []string) error {
+	if len(args) < least {
+		return missing(cmd, names[len(args)])
+	}
+	if len(args) > len(names) {
+		return usageError("unexpected argument %q: usage: %s", args[len(names)], cmd.UseLine())
+	}
+	return nil
+}
+
+func missing(cmd *cobra.Command, what string) error {
+	return usageError("%s is missing: usage: %s", what, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+}
+
+// exclusive refuses more than one of the flags that exclude each other.
+func exclusive(cmd *cobra.Command, names ...string) error {
+	var set []string
+	for _, name := range names {
+		if cmd.Flags().Changed(name) && cmd.Flags().Lookup(name).Value.String() != "false" {
+			set = append(set, "--"+name)
+		}
+	}
+	if len(set) > 1 {
+		return exitError{CodeUsage, errors.New(strings.Join(set, " and ") + " exclude each other: give one")}
+	}
+	return nil
+}

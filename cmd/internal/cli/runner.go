@@ -1,0 +1,224 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+)
+
+const (
+	// goodbye bounds the giving back of the lock and the end of the session.
+	goodbye = 5 * time.Second
+	// goodbyeLost is that when the service is probably out of reach.
+	goodbyeLost = 500 * time.Millisecond
+	// signalBuffer is how many signals wait while another is handled. Those that do
+	// not fit are dropped, as the kernel does with a signal that is pending already.
+	signalBuffer = 64
+)
+
+// A runner is one run, from the waiting for the lock to its release.
+type runner struct {
+	app     *App
+	plan    runPlan
+	signals chan os.Signal
+	locker  lockstep.Locker
+	lock    lockstep.Lock
+	hurried chan struct{} // see hurry; nil before
+}
+
+// run waits for the lock, runs the command, and releases the lock. The error carries
+// the exit code; nil is code 0.
+func (a *App) run(ctx context.Context, plan runPlan) error {
+	r := &runner{app: a, plan: plan, signals: make(chan os.Signal, signalBuffer)}
+	term.NotifyEnding(r.signals)
+	defer signal.Stop(r.signals)
+	var err error
+	if r.locker, err = a.OpenLocker(plan.target); err != nil {
+		return err
+	}
+	if r.lock, err = r.acquire(ctx); err != nil {
+		r.leave(goodbye)
+		return r.refusal(err)
+	}
+	h := &holding{runner: r}
+	status, err := h.hold()
+	if h.stuck { // part of the command lives: the service must not believe that we let go
+		return exitError{CodeLost, err}
+	}
+	r.release(h)
+	if err != nil {
+		return err
+	}
+	return exitWith(status)
+}
+
+func exitWith(code int) error {
+	if code == CodeOK {
+		return nil
+	}
+	return exitError{code: code}
+}
+
+type acquired struct {
+	lock lockstep.Lock
+	err  error
+}
+
+// acquire waits for the lock. A signal that asks us to end cancels the request and
+// waits until nothing of it is left; a second one does not wait.
+func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := make(chan acquired, 1)
+	go func() {
+		lock, err := r.locker.Acquire(ctx, r.plan.name, r.plan.options...)
+		result <- acquired{lock, err}
+	}()
+	var first os.Signal
+	for {
+		select {
+		case got := <-result:
+			if first == nil {
+				return got.lock, got.err
+			}
+			if got.lock != nil { // granted in the same moment
+				r.lock = got.lock
+				r.release(nil)
+			}
+			return nil, endedBy(first)
+		case sig := <-r.signals:
+			if !term.Ends(sig) { // meant for a command that does not run yet
+				continue
+			}
+			if first != nil && hurries(sig) {
+				r.hurried = closed()
+				return nil, endedBy(sig)
+			}
+			first = sig
+			cancel()
+		}
+	}
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func endedBy(sig os.Signal) error {
+	number, _ := sig.(syscall.Signal)
+	return exitError{code: 128 + int(number)}
+}
+
+// refusal gives the error of an acquisition its exit code.
+func (r *runner) refusal(err error) error {
+	if !errors.Is(err, lockstep.ErrBusy) {
+		return err
+	}
+	if r.plan.busyCode == CodeOK { // asked for: then it is no error to speak of
+		return nil
+	}
+	return exitError{r.plan.busyCode, err}
+}
+
+// release gives the lock back and ends the session. Of a lock that was revoked this
+// is the consent that the service waits for. A failure costs others at most the
+// rest of the lease, and the command no success: it ran under the lock.
+func (r *runner) release(h *holding) {
+	patience := goodbye
+	if h != nil && h.overseer.loss != nil && !revoked(h.overseer.loss) {
+		patience = goodbyeLost
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- r.lock.Release(ctx) }()
+	select {
+	case err := <-done:
+		if err != nil && !errors.Is(err, lockstep.ErrLost) {
+			r.say("the lock may stay closed for %v, as its release was not confirmed: %v", r.plan.target.TTL, err)
+		}
+		r.leave(patience)
+	case <-r.hurry():
+	}
+}
+
+// leave ends the session, so that nothing of this run stays in a queue.
+func (r *runner) leave(patience time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- r.locker.Close(ctx) }()
+	select {
+	case <-done: // what failed is over with the lease
+	case <-ctx.Done():
+	case <-r.hurry():
+	}
+}
+
+// hurry is closed when somebody interrupts what is left to do after the command. Other
+// signals change nothing: a service manager that sends TERM to run and command alike
+// wants both to end well.
+func (r *runner) hurry() <-chan struct{} {
+	if r.hurried == nil {
+		r.hurried = make(chan struct{})
+		go func() {
+			for !hurries(<-r.signals) {
+			}
+			close(r.hurried)
+		}()
+	}
+	return r.hurried
+}
+
+func hurries(sig os.Signal) bool { return sig == syscall.SIGINT || sig == syscall.SIGQUIT }
+
+func revoked(err error) bool {
+	var loss *lockstep.LossError
+	return errors.As(err, &loss) && loss.Reason == lockstep.Revoked
+}
+
+// say prints a line for the user.
+func (r *runner) say(format string, args ...any) {
+	r.app.complain("run", fmt.Errorf(format, args...))
+}
+
+// environment is ours with the lock's variables. Those of a run around this one
+// are taken out, since programs differ in which of two they see.
+func environment(lock lockstep.Lock) []string {
+	own := map[string]string{
+		"LOCKSTEP_LOCK":    lock.Name(),
+		"LOCKSTEP_TOKEN":   fmt.Sprint(uint64(lock.Token())),
+		"LOCKSTEP_SESSION": owner(lock),
+	}
+	var env []string
+	for _, entry := range os.Environ() {
+		key, _, _ := strings.Cut(entry, "=")
+		if _, ours := own[key]; !ours {
+			env = append(env, entry)
+		}
+	}
+	for _, key := range []string{"LOCKSTEP_LOCK", "LOCKSTEP_TOKEN", "LOCKSTEP_SESSION"} {
+		env = append(env, key+"="+own[key])
+	}
+	return env
+}
+
+// owner is the public id of the session, where the backend has one.
+func owner(lock lockstep.Lock) string {
+	if o, ok := lock.(interface{ Owner() string }); ok {
+		return o.Owner()
+	}
+	return ""
+}

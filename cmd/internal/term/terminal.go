@@ -1,0 +1,85 @@
+//go:build unix
+
+package term
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// A Terminal is the controlling terminal of this process, open as its standard
+// input.
+type Terminal struct {
+	fd    int
+	own   int         // our process group
+	modes *term.State // as they were at the start
+	given bool        // the foreground is a child's, by our doing
+	whole bool        // the standard output is the terminal as well
+}
+
+// OpenTerminal returns the terminal on the standard input. There is none when that
+// is something else, or not the controlling terminal.
+func OpenTerminal() (*Terminal, bool) {
+	fd := int(os.Stdin.Fd())
+	if _, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil {
+		return nil, false
+	}
+	modes, err := term.GetState(fd)
+	if err != nil {
+		return nil, false
+	}
+	return &Terminal{fd: fd, own: unix.Getpgrp(), modes: modes, whole: term.IsTerminal(int(os.Stdout.Fd()))}, true
+}
+
+// IgnoreStops lets this process write to the terminal and hand out its foreground
+// while it is in the background itself. Ignored signals are inherited: call it after the last
+// start of a command, and before Give.
+func IgnoreStops() { signal.Ignore(unix.SIGTTOU) }
+
+// Foreground reports whether our own group is the foreground one.
+func (t *Terminal) Foreground() bool {
+	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	return err == nil && group == t.own
+}
+
+// Whole reports whether the standard output is the terminal too. Otherwise we may
+// be part of a pipeline, whose other end needs the keyboard more than the
+// command does.
+func (t *Terminal) Whole() bool { return t.whole }
+
+// Give makes g the foreground group if ours is, so that its processes may read and
+// get what the keyboard sends.
+func (t *Terminal) Give(g Group) error {
+	if !t.Foreground() {
+		return nil
+	}
+	if err := t.set(int(g)); err != nil {
+		return err
+	}
+	t.given = true
+	return nil
+}
+
+// TakeBack makes our own group the foreground one again if Give had given it away.
+func (t *Terminal) TakeBack() error {
+	if !t.given {
+		return nil
+	}
+	t.given = false
+	return t.set(t.own)
+}
+
+// Restore sets the modes of the terminal to what they were at the start: a command that
+// was killed may have left it raw.
+func (t *Terminal) Restore() error { return term.Restore(t.fd, t.modes) }
+
+func (t *Terminal) set(group int) error {
+	if err := unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group); err != nil {
+		return fmt.Errorf("set the terminal's foreground group: %w", err)
+	}
+	return nil
+}
