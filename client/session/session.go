@@ -139,6 +139,9 @@ func (s *Session) Tick(now time.Duration) {
 	s.flush(now)
 }
 
+// Expire ends the session if its lease is over at now, and reports whether it is over.
+func (s *Session) Expire(now time.Duration) bool { return s.ended(now) }
+
 // Acquire makes a claim and returns its number. It is sent when the session is
 // connected and the window has room. The spec must not be changed any more. After
 // the end of the session the claim is abandoned at once.
@@ -238,6 +241,9 @@ func (s *Session) Holds(now time.Duration, seq uint64) (token uint64, held bool)
 	}
 	return c.token, true
 }
+
+// Sent reports whether the service may know of the claim.
+func (s *Session) Sent(seq uint64) bool { c := s.claims[seq]; return c != nil && c.sends > 0 }
 
 // Attached reports whether the session can send requests now.
 func (s *Session) Attached() bool { return s.link == up }

@@ -1,0 +1,200 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/client/session"
+)
+
+// waitSlack is how much later than the service the client ends a wait. The service
+// times it, but a new leader starts it again.
+const waitSlack = time.Second
+
+// A claim is one call of Acquire and the lock that it led to.
+type claim struct {
+	cfg     lockstep.AcquireConfig
+	spec    *pb.ClaimSpec
+	started time.Duration
+	seq     uint64 // in the client's session; changes with it
+
+	answered chan struct{} // closed when lock or err is set
+	lock     *lock
+	err      error
+	queued   *session.Update // the last word on the queue; nil = none
+}
+
+func newClaim(cfg lockstep.AcquireConfig) *claim {
+	k := &claim{cfg: cfg, answered: make(chan struct{})}
+	k.spec = &pb.ClaimSpec{
+		Names:       cfg.Names,
+		Mode:        pb.Mode(cfg.Mode),
+		Weight:      uint32(cfg.Weight),
+		Capacity:    uint32(cfg.Capacity),
+		LockDelayMs: millis(cfg.LockDelay),
+		Metadata:    cfg.Metadata,
+	}
+	if cfg.HasWait {
+		k.spec.WaitMs = proto.Uint64(millis(cfg.Wait))
+	}
+	return k
+}
+
+// specFor is what to ask for at now, when part of the wait has passed.
+func (k *claim) specFor(now time.Duration) *pb.ClaimSpec {
+	if !k.cfg.HasWait || k.cfg.Wait == 0 {
+		return k.spec
+	}
+	spec := proto.CloneOf(k.spec)
+	left := max(k.started+k.cfg.Wait-now, time.Millisecond) // zero would be a try
+	spec.WaitMs = proto.Uint64(millis(left))
+	return spec
+}
+
+func (k *claim) fail(err error) {
+	k.err = err
+	close(k.answered)
+}
+
+// busy is the error of a claim whose wait ran out here.
+func (k *claim) busy() error {
+	return &lockstep.BusyError{Holders: claimsOf(k.queued.Holders), Position: int(k.queued.Position)}
+}
+
+// Acquire implements [lockstep.Locker]. When no node serves for
+// [Config.UnavailableAfter] it returns [lockstep.ErrUnavailable]. A session that ends while the
+// claim waits is replaced, and the claim goes to the end of the queue.
+func (c *Client) Acquire(ctx context.Context, name string, opts ...lockstep.AcquireOption) (lockstep.Lock, error) {
+	cfg, err := lockstep.ResolveAcquire(c.Capabilities(), name, opts...)
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx)
+	}
+	if err != nil {
+		return nil, &lockstep.OpError{Op: "acquire", Lock: name, Err: err}
+	}
+	k := newClaim(cfg)
+	c.do(func(now time.Duration) {
+		k.started = now
+		c.submitLocked(now, k)
+	})
+	c.await(ctx, k)
+	c.cfg.Observer.Observe(Event{Kind: Acquired, Name: name, Took: c.cfg.Clock.Now() - k.started, Err: k.err})
+	if k.err != nil {
+		return nil, &lockstep.OpError{Op: "acquire", Lock: name, Err: k.err}
+	}
+	return k.lock.handle(), nil
+}
+
+// submitLocked makes the claim in the present session, or in a new one.
+func (c *Client) submitLocked(now time.Duration, k *claim) {
+	if c.mu.closed {
+		k.fail(lockstep.ErrClosed)
+		return
+	}
+	if c.mu.sess != nil && c.mu.sess.Expire(now) { // let the updates of its end come first
+		c.settleLocked()
+	}
+	c.openLocked(now)
+	k.queued = nil
+	k.seq = c.mu.sess.Acquire(now, k.spec)
+	c.mu.claims[k.seq] = k
+}
+
+// await waits until the claim is answered. When the wait of the caller ends first the claim is
+// given up: the session cancels it for as long as it takes.
+func (c *Client) await(ctx context.Context, k *claim) {
+	select { // an answer that is there wins over a context that is done
+	case <-k.answered:
+		return
+	default:
+	}
+	bound, stop := c.boundOf(k)
+	defer stop()
+	for {
+		select {
+		case <-k.answered:
+			return
+		case <-ctx.Done():
+			c.giveUp(k, func() error { return c.endedLocked(ctx) })
+			return
+		case <-bound:
+			if c.waitIsOver(k) {
+				return
+			}
+			bound = time.After(time.Second)
+		}
+	}
+}
+
+// boundOf is when the wait of the caller may be over; never without WithWait.
+func (c *Client) boundOf(k *claim) (<-chan time.Time, func()) {
+	if !k.cfg.HasWait {
+		return nil, func() {}
+	}
+	t := time.NewTimer(k.cfg.Wait + waitSlack)
+	return t.C, func() { t.Stop() }
+}
+
+// waitIsOver gives the claim up if the service, which should have ended its wait, put
+// it into the queue and then did not. One that is not answered at all is for UnavailableAfter.
+func (c *Client) waitIsOver(k *claim) (over bool) {
+	queued, unreachable := false, false
+	c.do(func(now time.Duration) {
+		queued = k.queued != nil
+		after := c.cfg.UnavailableAfter
+		unreachable = after >= 0 && now > k.started+k.cfg.Wait+after
+	})
+	switch {
+	case queued:
+		c.giveUp(k, k.busy)
+	case unreachable:
+		c.giveUp(k, c.unavailableLocked)
+	default:
+		return false
+	}
+	return true
+}
+
+// giveUp ends the claim with the error of why, unless it was answered meanwhile.
+func (c *Client) giveUp(k *claim, why func() error) {
+	c.do(func(now time.Duration) {
+		select {
+		case <-k.answered:
+			return
+		default:
+		}
+		delete(c.mu.claims, k.seq)
+		err := why()
+		if c.mu.sess != nil {
+			c.mu.sess.Cancel(now, k.seq)
+		}
+		k.fail(err)
+	})
+}
+
+// endedLocked is the error of a claim whose context is done; it says so when the service could not be
+// reached.
+func (c *Client) endedLocked(ctx context.Context) error {
+	err := ended(ctx)
+	if c.mu.attached || c.mu.lastErr == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, c.unavailableLocked())
+}
+
+// uncertain is the error of a call that ended before the service had answered.
+func (c *Client) uncertain(ctx context.Context) error {
+	return errors.Join(lockstep.ErrUncertain, ended(ctx))
+}
+
+func millis(d time.Duration) uint64 { return uint64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// namesOf is a copy, since the caller may keep it.
+func namesOf(k *claim) []string { return slices.Clone(k.cfg.Names) }

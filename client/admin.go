@@ -1,0 +1,294 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// statusTimeout bounds the question to one node, and tryTimeout one try of a call before
+// another node is asked: a node that hangs must not keep the caller.
+const (
+	statusTimeout = 2 * time.Second
+	tryTimeout    = 3 * time.Second
+)
+
+// An Admin reads the state of a cluster and does what operators do. It finds the
+// leader, and keeps a connection to each node that it has talked to. It has no
+// session and no goroutines of its own.
+type Admin struct {
+	cfg Config
+	mu  struct {
+		sync.Mutex
+		conns  map[string]*grpc.ClientConn
+		find   *finder
+		leader string // the node that answered last; empty = not known
+		closed bool
+	}
+}
+
+// NewAdmin returns an Admin. It does no I/O. Of cfg it uses Endpoints, Credentials,
+// DialOptions, UnavailableAfter and Clock.
+func NewAdmin(cfg Config) (*Admin, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return newAdmin(cfg), nil
+}
+
+func newAdmin(cfg Config) *Admin {
+	a := &Admin{cfg: cfg}
+	a.mu.conns = make(map[string]*grpc.ClientConn)
+	a.mu.find = newFinder(cfg.Endpoints)
+	return a
+}
+
+// Close closes the connections. It is idempotent.
+func (a *Admin) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.closed = true
+	var errs []error
+	for _, conn := range a.mu.conns {
+		errs = append(errs, conn.Close())
+	}
+	clear(a.mu.conns)
+	return errors.Join(errs...)
+}
+
+// A NodeStatus is what one node says of itself and the cluster.
+type NodeStatus struct {
+	Endpoint string
+	Status   *pb.StatusResponse // nil with Err
+	Err      error              // why the node did not answer
+}
+
+// Status asks every endpoint, at the same time, for at most 2 s. It needs no
+// quorum. The answers are in the order of Config.Endpoints.
+func (a *Admin) Status(ctx context.Context) []NodeStatus {
+	out := make([]NodeStatus, len(a.cfg.Endpoints))
+	var asked sync.WaitGroup
+	for i, e := range a.cfg.Endpoints {
+		asked.Go(func() {
+			out[i] = NodeStatus{Endpoint: e}
+			conn, err := a.conn(e)
+			if err != nil {
+				out[i].Err = err
+				return
+			}
+			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+			defer cancel()
+			out[i].Status, err = pb.NewAdminServiceClient(conn).Status(ctx, &pb.StatusRequest{})
+			if err != nil {
+				out[i].Err = fromCall(err)
+			}
+		})
+	}
+	asked.Wait()
+	return out
+}
+
+// Lock reads one lock, with at most waiters of its waiters; 0 means 100.
+func (a *Admin) Lock(ctx context.Context, name string, waiters uint32) (*pb.Lock, error) {
+	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.GetLockResponse, error) {
+		return pb.NewLockServiceClient(conn).GetLock(ctx, &pb.GetLockRequest{Name: name, WaiterLimit: waiters})
+	})
+	if err != nil {
+		return nil, &lockstep.OpError{Op: "inspect", Lock: name, Err: err}
+	}
+	return r.GetLock(), nil
+}
+
+// Locks reads one page of the locks whose names begin with prefix, in byte order of their names.
+// pageToken is that of the last page, empty for the first; size 0 means 100.
+func (a *Admin) Locks(ctx context.Context, prefix, pageToken string, size uint32) (locks []*pb.Lock, next string, err error) {
+	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.ListLocksResponse, error) {
+		return pb.NewLockServiceClient(conn).ListLocks(ctx, &pb.ListLocksRequest{Prefix: prefix, PageToken: pageToken, PageSize: size})
+	})
+	if err != nil {
+		return nil, "", &lockstep.OpError{Op: "list", Lock: prefix, Err: err}
+	}
+	return r.GetLocks(), r.GetNextPageToken(), nil
+}
+
+// History reads the newest events of a name, at most limit, the oldest first; 0 means
+// 100. It is complete when no older event of the name may have been dropped.
+func (a *Admin) History(ctx context.Context, name string, limit uint32) (events []*pb.Event, complete bool, err error) {
+	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.HistoryResponse, error) {
+		return pb.NewLockServiceClient(conn).History(ctx, &pb.HistoryRequest{Name: name, Limit: limit})
+	})
+	if err != nil {
+		return nil, false, &lockstep.OpError{Op: "history", Lock: name, Err: err}
+	}
+	return r.GetEvents(), r.GetComplete(), nil
+}
+
+// A Revocation says who revokes and why.
+type Revocation struct {
+	By     string // shown to the holder and in the history
+	Reason string // must not be empty
+	// Now hands the lock on without waiting until its holder knows: two may then
+	// hold it at once.
+	Now bool
+}
+
+// RevokeLock ends the present grants of a name and returns how many it ended. It
+// reads the holders first and revokes those grants by their tokens, so that a
+// repeated request never hits a later holder.
+func (a *Admin) RevokeLock(ctx context.Context, name string, r Revocation) (ended int, err error) {
+	l, err := a.Lock(ctx, name, 1)
+	if err != nil {
+		return 0, err
+	}
+	for _, h := range l.GetHolders() {
+		if h.GetClosing() && !r.Now {
+			continue
+		}
+		target := &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: h.GetSession(), Seq: h.GetSeq(), Token: h.GetToken()}}
+		n, err := a.revoke(ctx, &pb.RevokeRequest{Target: target, By: r.By, Reason: r.Reason, Now: r.Now})
+		ended += n
+		if err != nil {
+			return ended, &lockstep.OpError{Op: "revoke", Lock: name, Err: err}
+		}
+	}
+	return ended, nil
+}
+
+// RevokeSession ends a session with all its claims and returns how many it ended.
+func (a *Admin) RevokeSession(ctx context.Context, id string, r Revocation) (ended int, err error) {
+	target := &pb.RevokeRequest_Session{Session: id}
+	n, err := a.revoke(ctx, &pb.RevokeRequest{Target: target, By: r.By, Reason: r.Reason, Now: r.Now})
+	if err != nil {
+		return n, fmt.Errorf("revoke session %s: %w", lockstep.Excerpt(id), err)
+	}
+	return n, nil
+}
+
+func (a *Admin) revoke(ctx context.Context, r *pb.RevokeRequest) (int, error) {
+	resp, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.RevokeResponse, error) {
+		return pb.NewAdminServiceClient(conn).Revoke(ctx, r)
+	})
+	return int(resp.GetRevoked()), err
+}
+
+// Inspect implements [lockstep.Inspector].
+func (c *Client) Inspect(ctx context.Context, name string) (lockstep.State, error) {
+	if err := lockstep.CheckName(name); err != nil {
+		return lockstep.State{}, &lockstep.OpError{Op: "inspect", Lock: name, Err: err}
+	}
+	l, err := c.admin.Lock(ctx, name, 0)
+	if err != nil {
+		return lockstep.State{}, err
+	}
+	return lockstep.State{
+		Name:      name,
+		Holders:   claimsOf(l.GetHolders()),
+		Waiters:   claimsOf(l.GetWaiters()),
+		NextToken: lockstep.Token(l.GetNextToken()),
+	}, nil
+}
+
+// call makes a call that may be made again on the leader: it goes round the nodes, at
+// the word of each, until one answers, for at most Config.UnavailableAfter.
+func call[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.ClientConn) (R, error)) (R, error) {
+	var none R
+	backoff := lease.Backoff{Base: firstPause, Max: longestWait}
+	started := a.cfg.Clock.Now()
+	for {
+		addr, pause, conn, err := a.node()
+		if err != nil {
+			return none, err
+		}
+		if pause {
+			select {
+			case <-ctx.Done():
+			case <-time.After(backoff.Next()):
+			}
+		}
+		try, cancel := context.WithTimeout(ctx, tryTimeout)
+		r, err := f(try, conn)
+		cancel()
+		if err == nil {
+			a.answered(addr)
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			return none, fmt.Errorf("%w: %w", ended(ctx), fromCall(err))
+		}
+		if !a.elsewhere(addr, err) {
+			return none, fromCall(err)
+		}
+		if after := a.cfg.UnavailableAfter; after >= 0 && a.cfg.Clock.Now() > started+after {
+			return none, fromCall(err)
+		}
+	}
+}
+
+// node is the node to ask next.
+func (a *Admin) node() (addr string, pause bool, conn *grpc.ClientConn, err error) {
+	a.mu.Lock()
+	if addr = a.mu.leader; addr == "" {
+		addr, pause = a.mu.find.next()
+	}
+	a.mu.Unlock()
+	conn, err = a.conn(addr)
+	return addr, pause, conn, err
+}
+
+func (a *Admin) conn(addr string) (*grpc.ClientConn, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.closed {
+		return nil, lockstep.ErrClosed
+	}
+	if conn := a.mu.conns[addr]; conn != nil {
+		return conn, nil
+	}
+	if len(a.mu.conns) >= 2*maxEndpoints { // hints may name any number of nodes
+		return nil, fmt.Errorf("%w: the nodes have named too many leaders", lockstep.ErrUnavailable)
+	}
+	conn, err := a.cfg.dial(addr)
+	if err == nil {
+		a.mu.conns[addr] = conn
+	}
+	return conn, err
+}
+
+func (a *Admin) answered(addr string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.leader = addr
+	a.mu.find.found(addr)
+}
+
+// elsewhere notes a failed call, and reports whether another node, or the same one
+// later, may answer it.
+func (a *Admin) elsewhere(addr string, err error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.leader = ""
+	now := a.cfg.Clock.Now()
+	e := wireError(err)
+	switch {
+	case e == nil:
+		a.mu.find.unreachable(now, addr)
+		return status.Code(err) == codes.Unavailable || status.Code(err) == codes.DeadlineExceeded
+	case e.GetReason() == pb.Reason_REASON_NOT_LEADER || e.GetReason() == pb.Reason_REASON_UNAVAILABLE:
+		a.mu.find.leads(now, e.GetLeaderAddress())
+		return true
+	case e.GetReason() == pb.Reason_REASON_OVERLOADED:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+package client
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// DefaultUnavailableAfter is the default of [Config.UnavailableAfter]: several
+// elections long, so that no failover is mistaken for an outage.
+const DefaultUnavailableAfter = 15 * time.Second
+
+// maxEndpoints bounds the list of endpoints; a cluster has 3 or 5 nodes.
+const maxEndpoints = 64
+
+// Config says which cluster to use and how.
+type Config struct {
+	// Endpoints are addresses "host:port" of nodes of one cluster, at least one; all of
+	// them, so that any may fail.
+	Endpoints []string
+
+	// TTL is the lease of the session, 1 s to 300 s: for so long at most a dead client
+	// blocks others. Below 6 s a change of leader may lose locks. Default: 10 s.
+	TTL time.Duration
+
+	// Metadata is shown to others beside every claim of this client. The keys "host" and
+	// "pid" are filled in unless they are given. At most 1 KiB together.
+	Metadata map[string]string
+
+	// UnavailableAfter is how long Acquire tries to reach a cluster that does not serve
+	// before it returns [lockstep.ErrUnavailable]. Default: 15 s. Negative: until its
+	// context is done.
+	UnavailableAfter time.Duration
+
+	// Credentials secure the connections. Default: none; the traffic is plain.
+	Credentials credentials.TransportCredentials
+
+	// DialOptions are added to those of each connection.
+	DialOptions []grpc.DialOption
+
+	// Logger receives changes of the session and of the connection. Default: none.
+	Logger *slog.Logger
+
+	// Observer is told what happens, for metrics. Default: none.
+	Observer Observer
+
+	// Clock measures the lease. Default: [lease.SystemClock].
+	Clock lease.Clock
+}
+
+func (c Config) withDefaults() Config {
+	c.Endpoints = slices.Clone(c.Endpoints)
+	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
+	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, DefaultUnavailableAfter)
+	c.Metadata = withIdentity(c.Metadata)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Observer == nil {
+		c.Observer = noObserver{}
+	}
+	if c.Clock == nil {
+		c.Clock = lease.SystemClock()
+	}
+	return c
+}
+
+// withIdentity adds the host and the process, so that a person can find the holder.
+func withIdentity(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	if out == nil {
+		out = make(map[string]string, 2)
+	}
+	if _, ok := out["host"]; !ok {
+		if host, err := os.Hostname(); err == nil && host != "" {
+			out["host"] = host
+		}
+	}
+	if _, ok := out["pid"]; !ok {
+		out["pid"] = strconv.Itoa(os.Getpid())
+	}
+	return out
+}
+
+func (c Config) validate() error {
+	if len(c.Endpoints) == 0 || len(c.Endpoints) > maxEndpoints {
+		return &lockstep.InvalidError{Field: "endpoints", Value: strconv.Itoa(len(c.Endpoints)), Rule: "must be 1 to 64 addresses"}
+	}
+	for _, e := range c.Endpoints {
+		if err := checkEndpoint(e); err != nil {
+			return err
+		}
+	}
+	if err := lockstep.CheckTTL(c.TTL); err != nil {
+		return err
+	}
+	return lockstep.CheckMetadata(c.Metadata)
+}
+
+func checkEndpoint(e string) error {
+	host, port, err := net.SplitHostPort(e)
+	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 || host == "" {
+		return &lockstep.InvalidError{Field: "endpoint", Value: lockstep.Excerpt(e), Rule: `must be "host:port" with a port from 1 to 65535; an IPv6 address stands in brackets`}
+	}
+	return nil
+}

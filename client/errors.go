@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+// sentinelOf is the table from the reasons of the service to the errors of the
+// contract. BUSY and the reasons that are losses have types of their own.
+var sentinelOf = map[pb.Reason]error{
+	pb.Reason_REASON_NOT_LEADER:       lockstep.ErrUnavailable,
+	pb.Reason_REASON_UNAVAILABLE:      lockstep.ErrUnavailable,
+	pb.Reason_REASON_OVERLOADED:       lockstep.ErrUnavailable,
+	pb.Reason_REASON_QUOTA_EXCEEDED:   lockstep.ErrQuota,
+	pb.Reason_REASON_MODE_MISMATCH:    lockstep.ErrMode,
+	pb.Reason_REASON_INVALID_NAME:     lockstep.ErrInvalid,
+	pb.Reason_REASON_RESERVED_NAME:    lockstep.ErrInvalid,
+	pb.Reason_REASON_INVALID_METADATA: lockstep.ErrInvalid,
+	pb.Reason_REASON_INVALID_ARGUMENT: lockstep.ErrInvalid,
+	pb.Reason_REASON_OUT_OF_RANGE:     lockstep.ErrInvalid,
+	pb.Reason_REASON_REQUEST_REUSED:   lockstep.ErrInvalid,
+	pb.Reason_REASON_UNSUPPORTED:      lockstep.ErrUnsupported,
+}
+
+// fromWire makes an error of the contract from one of the service, with its message.
+func fromWire(e *pb.Error) error {
+	switch e.GetReason() {
+	case pb.Reason_REASON_BUSY:
+		return &lockstep.BusyError{Holders: claimsOf(e.GetHolders()), Position: int(e.GetPosition())}
+	case pb.Reason_REASON_SESSION_EXPIRED:
+		return &lockstep.LossError{Reason: lockstep.SessionExpired, Detail: e.GetMessage()}
+	case pb.Reason_REASON_REVOKED:
+		return &lockstep.LossError{Reason: lockstep.Revoked, Detail: e.GetMessage()}
+	case pb.Reason_REASON_SESSION_UNKNOWN, pb.Reason_REASON_LOST, pb.Reason_REASON_NOT_HELD, pb.Reason_REASON_STALE_REQUEST:
+		return &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: e.GetMessage()}
+	}
+	text := e.GetMessage()
+	if text == "" {
+		text = e.GetReason().String()
+	}
+	if s, ok := sentinelOf[e.GetReason()]; ok {
+		return fmt.Errorf("%w: %s", s, text)
+	}
+	return errors.New("lockstep: the service says: " + text)
+}
+
+// wireError is the service's own error in the one that gRPC returned; nil if there is
+// none.
+func wireError(err error) *pb.Error {
+	s, ok := status.FromError(err)
+	if !ok {
+		return nil
+	}
+	for _, d := range s.Details() {
+		if e, ok := d.(*pb.Error); ok {
+			return e
+		}
+	}
+	return nil
+}
+
+// fromCall makes an error of the contract from the error of a call.
+func fromCall(err error) error {
+	if e := wireError(err); e != nil {
+		return fromWire(e)
+	}
+	return fmt.Errorf("%w: %s", lockstep.ErrUnavailable, status.Convert(err).Message())
+}
+
+// ended is the error of a call whose context is done: errors.Is finds ctx.Err(), and the
+// cause if there is another.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+func claimsOf(holders []*pb.Holder) []lockstep.Claim {
+	claims := make([]lockstep.Claim, 0, len(holders))
+	for _, h := range holders {
+		claims = append(claims, lockstep.Claim{
+			Owner:    h.GetSession(),
+			Token:    lockstep.Token(h.GetToken()),
+			Since:    time.UnixMilli(int64(h.GetSinceUnixMs())),
+			Metadata: h.GetMetadata(),
+		})
+	}
+	return claims
+}

@@ -1,0 +1,81 @@
+package client
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// A finder says which node to try next. It begins anywhere in the list, so that
+// many clients spread; follows what nodes say of the leader; and goes round the list
+// otherwise.
+type finder struct {
+	endpoints []string
+	at        int
+	tried     int // since the last success or pause
+	hint      string
+	hops      int                      // hints followed in a row
+	failed    map[string]time.Duration // when a node could not be reached
+}
+
+// maxHops bounds how many hints are followed in a row: two nodes may each take the
+// other for the leader.
+const maxHops = 3
+
+// hintRest is how long a node that could not be reached is not tried on another's word:
+// followers name a dead leader until they have elected another.
+const hintRest = time.Second
+
+func newFinder(endpoints []string) *finder {
+	return &finder{
+		endpoints: slices.Clone(endpoints),
+		at:        rand.IntN(len(endpoints)),
+		failed:    make(map[string]time.Duration),
+	}
+}
+
+// next is the node to try. Pause says that all have been tried in vain, so that
+// the caller should wait first.
+func (f *finder) next() (addr string, pause bool) {
+	if f.hint != "" {
+		addr, f.hint = f.hint, ""
+		return addr, false
+	}
+	f.at = (f.at + 1) % len(f.endpoints)
+	f.tried++
+	f.hops = 0
+	if f.tried > len(f.endpoints) {
+		f.tried = 1
+		pause = true
+	}
+	return f.endpoints[f.at], pause
+}
+
+// unreachable notes that the node did not answer.
+func (f *finder) unreachable(now time.Duration, addr string) {
+	if len(f.failed) >= 2*maxEndpoints {
+		clear(f.failed) // hints may name any number of nodes
+	}
+	f.failed[addr] = now
+}
+
+// leads notes that a node named another as the leader.
+func (f *finder) leads(now time.Duration, addr string) {
+	if addr == "" || f.hops >= maxHops || checkEndpoint(addr) != nil {
+		return
+	}
+	if at, ok := f.failed[addr]; ok && now < at+hintRest {
+		return
+	}
+	f.hops++
+	f.hint = addr
+}
+
+// found notes that the node serves.
+func (f *finder) found(addr string) {
+	f.tried, f.hops = 0, 0
+	delete(f.failed, addr)
+	if i := slices.Index(f.endpoints, addr); i >= 0 {
+		f.at = i
+	}
+}

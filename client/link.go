@@ -1,0 +1,277 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// The bounds of one frame: well below the service's 1 MiB and 4096 requests.
+const (
+	maxFrameRequests = 512
+	maxFrameBytes    = 512 << 10
+)
+
+// The waits between rounds through the endpoints, and after a connection that served
+// was lost: the latter spreads the clients of a leader that died.
+const (
+	firstPause  = 50 * time.Millisecond
+	longestWait = time.Second
+	spread      = 50 * time.Millisecond
+)
+
+// A link is one connection with its stream. Its queue is guarded by the client's mutex
+// and bounded by the session's window.
+type link struct {
+	addr     string
+	cancel   context.CancelFunc
+	queue    []*pb.ClientRequest
+	wake     chan struct{} // 1 token: the queue is not empty
+	attached bool          // the node served the session
+	reached  bool          // the node answered at all
+	leader   string        // whom it named as the leader
+	err      error         // why it ended
+}
+
+// dialTimeout bounds the set-up of a connection: TTL/10, since several dead nodes may be
+// tried before the lease ends, 500 ms to 2 s.
+func dialTimeout(ttl time.Duration) time.Duration {
+	return min(max(ttl/10, 500*time.Millisecond), 2*time.Second)
+}
+
+// keepConnected is the goroutine that keeps a connection to the leader while a session
+// wants one. It is the reader of that connection too.
+func (c *Client) keepConnected() {
+	f := newFinder(c.cfg.Endpoints)
+	backoff := lease.Backoff{Base: firstPause, Max: longestWait}
+	for c.awaitWanted() {
+		addr, pause := f.next()
+		if pause && !c.sleep(backoff.Next()) {
+			return
+		}
+		l := c.serve(addr)
+		now := c.cfg.Clock.Now()
+		if !l.reached {
+			f.unreachable(now, addr)
+		}
+		f.leads(now, l.leader)
+		if l.attached {
+			f.found(addr)
+			backoff.Reset()
+			c.sleep(time.Duration(jitter() * float64(spread)))
+		}
+	}
+}
+
+// awaitWanted waits until a session wants a connection; false at the end of the client.
+func (c *Client) awaitWanted() bool {
+	for {
+		c.mu.Lock()
+		wanted := c.mu.sess != nil
+		c.mu.Unlock()
+		if wanted {
+			return c.life.Err() == nil
+		}
+		select {
+		case <-c.life.Done():
+			return false
+		case <-c.wakeLink:
+		}
+	}
+}
+
+// sleep waits for d; false at the end of the client.
+func (c *Client) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-c.life.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// serve connects to addr and works there until the connection ends. It returns the
+// link as it was at its end.
+func (c *Client) serve(addr string) *link {
+	ctx, cancel := context.WithCancel(c.life)
+	defer cancel()
+	l := &link{addr: addr, cancel: cancel, wake: make(chan struct{}, 1)}
+	conn, err := c.cfg.dial(addr)
+	if err != nil {
+		c.endLink(l, err)
+		return l
+	}
+	defer conn.Close()
+	stream, err := openStream(ctx, cancel, conn, dialTimeout(c.cfg.TTL))
+	if err != nil {
+		c.endLink(l, err)
+		return l
+	}
+	c.do(func(now time.Duration) {
+		l.reached = true
+		c.mu.link = l
+		c.eventLocked(Event{Kind: Connected, Endpoint: addr})
+		if c.mu.sess != nil {
+			c.mu.sess.Connected(now)
+		}
+	})
+	var writer sync.WaitGroup
+	writer.Go(func() { c.write(ctx, l, stream) })
+	err = c.read(stream)
+	cancel()
+	writer.Wait()
+	c.endLink(l, err)
+	return l
+}
+
+// dial makes a connection, which connects when it is used. Locks do not go through
+// HTTP proxies from the environment.
+func (c Config) dial(addr string) (*grpc.ClientConn, error) {
+	creds := c.Credentials
+	if creds == nil {
+		creds = insecure.NewCredentials()
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		// A peer that has vanished without a word is found when a keepalive of the session stays
+		// without an answer; this is for connections that are idle. 10 s is gRPC's minimum.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+	}
+	return grpc.NewClient(addr, append(options, c.DialOptions...)...)
+}
+
+type sessionStream = grpc.BidiStreamingClient[pb.ClientFrame, pb.ServerFrame]
+
+// openStream opens the stream within limit; the stream itself lives as long as ctx.
+func openStream(ctx context.Context, cancel context.CancelFunc, conn *grpc.ClientConn, limit time.Duration) (sessionStream, error) {
+	late := time.AfterFunc(limit, cancel)
+	stream, err := pb.NewLockServiceClient(conn).Session(ctx)
+	if !late.Stop() {
+		return nil, fmt.Errorf("no connection within %v", limit)
+	}
+	return stream, err
+}
+
+// read hands what arrives to the session until the stream ends.
+func (c *Client) read(stream sessionStream) error {
+	for {
+		frame, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		c.do(func(now time.Duration) {
+			for _, e := range frame.GetEvents() {
+				if c.mu.sess != nil {
+					c.mu.sess.Receive(now, e)
+				}
+			}
+		})
+	}
+}
+
+// write sends what is queued, as much in one frame as fits.
+func (c *Client) write(ctx context.Context, l *link, stream sessionStream) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		}
+		for {
+			requests := c.takeFrame(l)
+			if len(requests) == 0 {
+				break
+			}
+			if stream.Send(&pb.ClientFrame{Requests: requests}) != nil {
+				return // read has the reason
+			}
+		}
+	}
+}
+
+func (c *Client) takeFrame(l *link) []*pb.ClientRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, size := 0, 0
+	for n < len(l.queue) && n < maxFrameRequests {
+		size += proto.Size(l.queue[n])
+		if n > 0 && size > maxFrameBytes {
+			break
+		}
+		n++
+	}
+	frame := l.queue[:n:n]
+	l.queue = l.queue[n:]
+	return frame
+}
+
+// sendLocked queues requests on the present connection.
+func (c *Client) sendLocked(requests []*pb.ClientRequest) {
+	if len(requests) == 0 || c.mu.link == nil {
+		return
+	}
+	c.mu.link.queue = append(c.mu.link.queue, requests...)
+	wake(c.mu.link.wake)
+}
+
+// reconnectLocked leaves a connection that is of no use.
+func (c *Client) reconnectLocked(leader string, err error) {
+	l := c.mu.link
+	if l == nil {
+		return
+	}
+	l.leader, l.err = leader, err
+	l.cancel()
+}
+
+// endLink notes the end of a connection: the sessions on it are told, and what was not sent
+// is dropped.
+func (c *Client) endLink(l *link, err error) {
+	if c.life.Err() != nil {
+		err = nil // our own doing
+	}
+	c.do(func(now time.Duration) {
+		if e := wireError(err); e != nil {
+			l.leader = e.GetLeaderAddress()
+			err = fromWire(e)
+		}
+		if l.err == nil {
+			l.err = err
+		}
+		if l.err != nil {
+			c.mu.lastErr = fmt.Errorf("%s: %w", l.addr, l.err)
+		}
+		if c.mu.link != l {
+			return // it never came up
+		}
+		c.mu.link, l.queue = nil, nil
+		if c.mu.attached {
+			c.mu.attached, c.mu.downSince = false, now
+		}
+		for _, s := range c.mu.revoked {
+			s.Disconnected(now)
+		}
+		c.mu.revoked = nil
+		if c.mu.sess != nil {
+			c.mu.sess.Disconnected(now)
+		}
+		c.eventLocked(Event{Kind: Disconnected, Endpoint: l.addr, Err: l.err})
+	})
+	if l.attached && err != nil && !errors.Is(err, context.Canceled) {
+		c.cfg.Logger.Warn("connection lost", "endpoint", l.addr, "err", l.err)
+	}
+}
