@@ -1,21 +1,197 @@
 package machine
 
-// A Capture walks over the state as it was when it was started, while commands go on.
-type Capture struct{ m *Machine }
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
 
+// A snapshot is snapshotMagic and a row of chunks: the header, one chunk for each shard in
+// order, the segments of the two histories, and the end. A chunk is its kind, the size of
+// its content in 4 bytes, the content, and a checksum (CRC-32C, 4 bytes) over all chunks up to
+// here, so that a chunk which is missing, doubled or moved is found as well. The
+// bytes are a function of the state alone: equal machines have equal snapshots.
+const (
+	snapshotMagic  = "lockstep machine\n"
+	snapshotFormat = 1 // first field of the header
+
+	chunkHeader   = 'H'
+	chunkShard    = 'S'
+	chunkHistory  = 'A'
+	chunkAbnormal = 'B'
+	chunkEnd      = 'E'
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A Capture walks over the state as it was when it was started, while commands go on. A
+// shard is encoded when the walk reaches it or just before its first change,
+// whichever comes first. What is encoded early is kept until the walk gets there; at worst
+// that is the whole snapshot but for the histories, whose segments are shared.
+type Capture struct {
+	m        *Machine // nil when it is over
+	header   []byte
+	early    [shardCount][]byte
+	segments [2][]segment // of the two histories
+	steps    int          // chunks given
+	sum      uint32
+}
+
+// changing must be called before anything of a session changes that is part of a
+// snapshot: the session itself, its claims, the memory of its end.
 func (m *Machine) changing(id SessionID) {
 	if m.capture != nil {
 		m.capture.before(shardOf(id))
 	}
 }
 
-func (c *Capture) before(shard int) {}
+func (c *Capture) before(shard int) {
+	const header = 1
+	if shard+header >= c.steps && c.early[shard] == nil {
+		c.early[shard] = c.m.appendShard(nil, shard)
+	}
+}
 
-// StartCapture starts a snapshot of the present state.
-func (m *Machine) StartCapture() *Capture { panic("unfinished") }
-
-// Next returns the next part of the snapshot.
-func (c *Capture) Next() (chunk []byte, last bool) { panic("unfinished") }
+// StartCapture starts a snapshot of the present state. One capture runs at a time: it
+// panics while another does. It costs little; the walk is done by [Capture.Next].
+func (m *Machine) StartCapture() *Capture {
+	if m.capture != nil {
+		panic("machine: a capture is running already")
+	}
+	c := &Capture{m: m, header: m.appendHeader(nil)}
+	for i, r := range [...]*ring{&m.history, &m.abnormal} {
+		// The copies keep their length while the last segment grows behind it.
+		c.segments[i] = append([]segment(nil), r.segments...)
+	}
+	m.capture = c
+	return c
+}
 
 // AbortCapture ends the capture that runs, if one does.
-func (m *Machine) AbortCapture() { m.capture = nil }
+func (m *Machine) AbortCapture() {
+	if m.capture != nil {
+		m.capture.m = nil
+		m.capture = nil
+	}
+}
+
+// Next returns the next part of the snapshot, and with last that it was the last one. The whole
+// is the parts one behind the other. A part is one shard or 256 KiB of history: calls
+// take milliseconds at most. The caller may keep it. Next panics when the capture
+// is over.
+func (c *Capture) Next() (chunk []byte, last bool) {
+	if c.m == nil {
+		panic("machine: Next of a capture that is over")
+	}
+	step := c.steps
+	c.steps++
+	if step == 0 {
+		return c.frame([]byte(snapshotMagic), chunkHeader, c.header), false
+	}
+	if step -= 1; step < shardCount {
+		content := c.early[step]
+		c.early[step] = nil
+		if content == nil {
+			content = c.m.appendShard(nil, step)
+		}
+		return c.frame(nil, chunkShard, content), false
+	}
+	step -= shardCount
+	for i, kind := range [...]byte{chunkHistory, chunkAbnormal} {
+		if step < len(c.segments[i]) {
+			return c.frame(nil, kind, c.segments[i][step].bytes), false
+		}
+		step -= len(c.segments[i])
+	}
+	c.m.AbortCapture()
+	return c.frame(nil, chunkEnd, nil), true
+}
+
+func (c *Capture) frame(dst []byte, kind byte, content []byte) []byte {
+	start := len(dst)
+	dst = append(dst, kind)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(content)))
+	dst = append(dst, content...)
+	c.sum = crc32.Update(c.sum, castagnoli, dst[start:])
+	return binary.BigEndian.AppendUint32(dst, c.sum)
+}
+
+func (m *Machine) appendHeader(b []byte) []byte {
+	b = binary.AppendUvarint(b, snapshotFormat)
+	b = appendLimits(b, &m.limits) // begins with the feature level
+	for _, v := range [...]uint64{
+		m.index, m.hash, uint64(m.nextToken), m.grants, m.events, m.endings,
+		m.history.dropped, uint64(len(m.history.segments)),
+		m.abnormal.dropped, uint64(len(m.abnormal.segments)),
+	} {
+		b = binary.AppendUvarint(b, v)
+	}
+	return b
+}
+
+// appendShard encodes a shard: live sessions, leaving ones, and ended ones, each in
+// the order of their ids.
+func (m *Machine) appendShard(b []byte, i int) []byte {
+	shard := &m.shards[i]
+	for _, t := range [...]*table[SessionID, *session]{&shard.live, &shard.leaving} {
+		b = binary.AppendUvarint(b, uint64(len(t.m)))
+		for _, s := range sortedSessions(t) {
+			b = appendSession(b, s)
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(shard.ended.m)))
+	for _, id := range sortedIDs(&shard.ended) {
+		e := shard.ended.m[id]
+		b = append(b, id[:]...)
+		b = append(b, byte(e.code))
+		b = binary.AppendUvarint(b, e.number)
+		b = appendText(appendText(b, e.by), e.reason)
+	}
+	return b
+}
+
+func appendSession(b []byte, s *session) []byte {
+	b = append(b, s.id[:]...)
+	b = append(b, s.secret[:]...)
+	b = appendBool(b, s.numbered)
+	b = append(b, byte(s.ended))
+	for _, v := range [...]uint64{uint64(s.ttl), s.change, s.floor, s.seen, s.last} {
+		b = binary.AppendUvarint(b, v)
+	}
+	b = appendLabels(b, s.metadata)
+	for _, list := range [...][]*claim{s.claims, s.closing} {
+		b = binary.AppendUvarint(b, uint64(len(list)))
+		for _, c := range list {
+			b = appendClaim(b, c)
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(s.outcomes)))
+	for i := range s.outcomes {
+		b = appendOutcome(b, &s.outcomes[i])
+	}
+	return b
+}
+
+func appendClaim(b []byte, c *claim) []byte {
+	b = binary.AppendUvarint(b, c.seq)
+	b = appendSpec(b, &c.spec)
+	b = appendText(b, c.nonce)
+	for _, v := range [...]uint64{c.at.Index, uint64(c.at.N), uint64(c.since), c.change} {
+		b = binary.AppendUvarint(b, v)
+	}
+	b = appendBool(b, c.granted)
+	if c.granted {
+		b = binary.AppendUvarint(b, c.order)
+		b = binary.AppendUvarint(b, uint64(c.token))
+		b = binary.AppendUvarint(b, uint64(c.delay))
+	}
+	return b
+}
+
+func appendOutcome(b []byte, o *outcome) []byte {
+	b = binary.AppendUvarint(b, o.seq)
+	b = append(b, byte(o.state), byte(o.code), o.names)
+	for _, v := range [...]uint64{uint64(o.token), o.change, o.print} {
+		b = binary.AppendUvarint(b, v)
+	}
+	return appendText(appendText(appendText(b, o.nonce), o.by), o.reason)
+}

@@ -103,26 +103,30 @@ const maxPermits = 1 << 20
 
 // wellFormed checks what callers check before they propose. An entry that breaks these
 // rules was proposed by a broken node; refusing it is better than stopping the cluster.
-func (a *Acquire) wellFormed(s *session) bool {
-	spec := &a.Spec
-	if len(spec.Names) < 1 || len(spec.Names) > MaxNames || s.numbered == (a.Seq == 0) {
+func (s *Spec) wellFormed() bool {
+	if len(s.Names) < 1 || len(s.Names) > MaxNames {
 		return false
 	}
-	for i, n := range spec.Names {
-		if n == "" || slices.Contains(spec.Names[:i], n) {
+	for i, n := range s.Names {
+		if n == "" || slices.Contains(s.Names[:i], n) {
 			return false
 		}
 	}
-	switch spec.Mode {
+	switch s.Mode {
 	case Exclusive:
-		return spec.Weight == 0 && spec.Capacity == 0
+		return s.Weight == 0 && s.Capacity == 0
 	case Shared:
-		return spec.Weight == 0 && spec.Capacity == 0 && len(spec.Names) == 1
+		return s.Weight == 0 && s.Capacity == 0 && len(s.Names) == 1
 	case Permits:
-		return spec.Weight >= 1 && spec.Weight <= spec.Capacity && spec.Capacity <= maxPermits && len(spec.Names) == 1
+		return s.Weight >= 1 && s.Weight <= s.Capacity && s.Capacity <= maxPermits && len(s.Names) == 1
 	default:
 		return false
 	}
+}
+
+// wellFormed reports whether the claim is numbered by the one who numbers the session's.
+func (a *Acquire) wellFormed(s *session) bool {
+	return a.Spec.wellFormed() && s.numbered == (a.Seq != 0)
 }
 
 func (m *Machine) acquire(a *Acquire) Result {

@@ -1,6 +1,319 @@
 package machine
 
-import "io"
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"slices"
+)
 
-// Restore reads a snapshot.
-func Restore(r io.Reader) (*Machine, error) { panic("unfinished") }
+// ErrSnapshot is what every error of [Restore] is, but for those of its reader.
+var ErrSnapshot = errors.New("machine: damaged snapshot")
+
+// maxChunk bounds the content of a chunk. A shard of a machine at its limits is far smaller.
+const maxChunk = 1 << 30
+
+// Restore reads a snapshot to the end of r. It gives the machine exactly as it was, or an
+// error: a snapshot that is damaged, cut short, followed by other bytes, from a
+// newer build or not a snapshot at all gives no machine. It allocates no more than a few times
+// what r really delivers.
+func Restore(r io.Reader) (*Machine, error) {
+	in := &chunkReader{r: r}
+	m := New()
+	if err := m.restore(in); err != nil {
+		return nil, fmt.Errorf("%w, part %d: %w", ErrSnapshot, in.chunks, err)
+	}
+	return m, nil
+}
+
+func (m *Machine) restore(in *chunkReader) error {
+	header, err := in.start()
+	if err != nil {
+		return err
+	}
+	segments, err := m.readHeader(header)
+	if err != nil {
+		return err
+	}
+	var found finds
+	for i := range m.shards {
+		content, err := in.next(chunkShard)
+		if err != nil {
+			return err
+		}
+		if err := m.readShard(i, content, &found); err != nil {
+			return err
+		}
+	}
+	if err := readRing(&m.history, segments[0], in, chunkHistory); err != nil {
+		return err
+	}
+	if err := readRing(&m.abnormal, segments[1], in, chunkAbnormal); err != nil {
+		return err
+	}
+	if err := in.finish(); err != nil {
+		return err
+	}
+	if err := m.assemble(&found); err != nil {
+		return err
+	}
+	return m.CheckInvariants()
+}
+
+// A chunkReader reads and checks the frames of a snapshot.
+type chunkReader struct {
+	r      io.Reader
+	sum    uint32
+	chunks int
+}
+
+func (in *chunkReader) start() (string, error) {
+	magic := make([]byte, len(snapshotMagic))
+	if _, err := io.ReadFull(in.r, magic); err != nil {
+		return "", fmt.Errorf("no snapshot of a lock table: %w", err)
+	}
+	if string(magic) != snapshotMagic {
+		return "", fmt.Errorf("no snapshot of a lock table: it begins with %q", magic)
+	}
+	return in.next(chunkHeader)
+}
+
+func (in *chunkReader) next(kind byte) (string, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(in.r, head[:]); err != nil {
+		return "", fmt.Errorf("cut short: %w", err)
+	}
+	size := binary.BigEndian.Uint32(head[1:])
+	if head[0] != kind || size > maxChunk {
+		return "", fmt.Errorf("a part of kind %q with %d bytes, want kind %q", head[0], size, kind)
+	}
+	var content bytes.Buffer // grows with what comes, not with what is announced
+	if _, err := io.CopyN(&content, in.r, int64(size)+crc32.Size); err != nil {
+		return "", fmt.Errorf("cut short: %w", err)
+	}
+	b := content.Bytes()
+	in.sum = crc32.Update(crc32.Update(in.sum, castagnoli, head[:]), castagnoli, b[:size])
+	if got := binary.BigEndian.Uint32(b[size:]); got != in.sum {
+		return "", fmt.Errorf("checksum %08x, want %08x", got, in.sum)
+	}
+	in.chunks++
+	return string(b[:size]), nil
+}
+
+func (in *chunkReader) finish() error {
+	if _, err := in.next(chunkEnd); err != nil {
+		return err
+	}
+	var one [1]byte
+	if _, err := io.ReadFull(in.r, one[:]); err != io.EOF {
+		return errors.New("bytes behind its end")
+	}
+	return nil
+}
+
+func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
+	d := &decoder{s: content}
+	if format := d.uint(); format != snapshotFormat {
+		return segments, fmt.Errorf("format %d, this build knows %d", format, snapshotFormat)
+	}
+	limits := decodeLimits(d)
+	m.index, m.hash, m.nextToken = d.uint(), d.uint(), Token(d.uint())
+	m.grants, m.events, m.endings = d.uint(), d.uint(), d.uint()
+	m.history.dropped, segments[0] = d.uint(), d.uint()
+	m.abnormal.dropped, segments[1] = d.uint(), d.uint()
+	if err := d.end(); err != nil {
+		return segments, err
+	}
+	if limits.FeatureLevel > FeatureLevel {
+		return segments, fmt.Errorf("feature level %d, this build knows %d", limits.FeatureLevel, FeatureLevel)
+	}
+	if broken := limits.broken(); broken != "" {
+		return segments, fmt.Errorf("limit %s", broken)
+	}
+	m.setLimits(limits)
+	m.recent[m.index%recentHashes] = indexHash{m.index, m.hash}
+	return segments, nil
+}
+
+// finds is what the shards bring whose order spans all of them.
+type finds struct {
+	queued, granted []*claim // granted and closing
+	ended           []SessionID
+}
+
+func (m *Machine) readShard(i int, content string, found *finds) error {
+	d := &decoder{s: content, clone: true}
+	shard := &m.shards[i]
+	for _, t := range [...]*table[SessionID, *session]{&shard.live, &shard.leaving} {
+		for range d.count(32) {
+			s, err := readSession(d, found)
+			if err != nil {
+				return err
+			}
+			leaving := t == &shard.leaving
+			if shardOf(s.id) != i || t.m[s.id] != nil || leaving != (s.ended != OK) || leaving && len(s.closing) == 0 {
+				return fmt.Errorf("session %v is in the wrong place", s.id)
+			}
+			t.put(s.id, s)
+		}
+	}
+	m.counts.Sessions += len(shard.live.m)
+	for range d.count(20) {
+		var id SessionID = d.bytes16()
+		e := endedSession{code: Code(d.byte()), number: d.uint(), by: d.text(), reason: d.text()}
+		if _, twice := shard.ended.m[id]; twice || shardOf(id) != i {
+			return fmt.Errorf("ended session %v is in the wrong place", id)
+		}
+		shard.ended.put(id, e)
+		found.ended = append(found.ended, id)
+	}
+	return d.end()
+}
+
+func readSession(d *decoder, found *finds) (*session, error) {
+	s := &session{id: d.bytes16(), secret: d.bytes16(), numbered: d.bool(), ended: Code(d.byte())}
+	s.ttl = Millis(d.uint())
+	s.change, s.floor, s.seen, s.last = d.uint(), d.uint(), d.uint(), d.uint()
+	s.metadata = d.labels()
+	for range d.count(10) {
+		c := readClaim(d, s, found)
+		if d.err != nil {
+			return nil, d.err
+		}
+		if n := len(s.claims); n > 0 && s.claims[n-1].seq >= c.seq || c.closing || c.delay != 0 {
+			return nil, fmt.Errorf("claim %d of session %v is in the wrong place", c.seq, s.id)
+		}
+		s.add(c)
+	}
+	for range d.count(10) {
+		c := readClaim(d, s, found)
+		if d.err != nil {
+			return nil, d.err
+		}
+		if n := len(s.closing); n > 0 && s.closing[n-1].seq >= c.seq || !c.granted || c.delay == 0 {
+			return nil, fmt.Errorf("closing claim %d of session %v is in the wrong place", c.seq, s.id)
+		}
+		c.closing = true
+		s.closing = append(s.closing, c)
+	}
+	for range d.count(9) {
+		o := readOutcome(d)
+		if s.numbered && len(s.outcomes) > 0 && s.outcomes[len(s.outcomes)-1].seq >= o.seq {
+			return nil, fmt.Errorf("ended claim %d of session %v is in the wrong place", o.seq, s.id)
+		}
+		s.outcomes = append(s.outcomes, o)
+		s.weight += uint32(o.names)
+		s.rememberNonce(o.nonce, o.seq)
+	}
+	return s, d.err
+}
+
+func readClaim(d *decoder, s *session, found *finds) *claim {
+	c := &claim{session: s, seq: d.uint(), spec: decodeSpec(d), nonce: d.text()}
+	c.at.Index, c.at.N, c.since, c.change = d.uint(), d.uint32(), WallMillis(d.uint()), d.uint()
+	c.granted = d.bool()
+	if c.granted {
+		c.order, c.token, c.delay = d.uint(), Token(d.uint()), Millis(d.uint())
+		found.granted = append(found.granted, c)
+	} else {
+		found.queued = append(found.queued, c)
+	}
+	if d.err == nil && !c.spec.wellFormed() {
+		d.fail(fmt.Errorf("claim %d of session %v asks for what cannot be", c.seq, s.id))
+	}
+	c.print = fingerprint(&c.spec)
+	c.links = c.one[:]
+	if len(c.spec.Names) > 1 && d.err == nil {
+		c.links = make([]link, len(c.spec.Names))
+	}
+	return c
+}
+
+func readOutcome(d *decoder) outcome {
+	return outcome{
+		seq: d.uint(), state: State(d.byte()), code: Code(d.byte()), names: d.byte(),
+		token: Token(d.uint()), change: d.uint(), print: d.uint(),
+		nonce: d.text(), by: d.text(), reason: d.text(),
+	}
+}
+
+// assemble puts the claims into the queues, and among the holders, of their names.
+func (m *Machine) assemble(found *finds) error {
+	slices.SortFunc(found.granted, func(a, b *claim) int { return cmp.Compare(a.order, b.order) })
+	slices.SortFunc(found.queued, func(a, b *claim) int {
+		return cmp.Or(cmp.Compare(a.at.Index, b.at.Index), cmp.Compare(a.at.N, b.at.N))
+	})
+	for _, c := range slices.Concat(found.granted, found.queued) {
+		if err := m.attach(c); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(found.ended, func(a, b SessionID) int {
+		return cmp.Compare(m.shards[shardOf(a)].ended.m[a].number, m.shards[shardOf(b)].ended.m[b].number)
+	})
+	m.lately.ids = found.ended
+	clear(m.touched)
+	m.touched = m.touched[:0]
+	return nil
+}
+
+func (m *Machine) attach(c *claim) error {
+	for i, text := range c.spec.Names {
+		hash := hashText(0, text)
+		n := m.find(text, hash)
+		if n != nil && !n.matches(&c.spec) {
+			return fmt.Errorf("claim %d of session %v does not fit its name", c.seq, c.session.id)
+		}
+		k := &c.links[i]
+		*k = link{name: m.use(n, text, hash, &c.spec), claim: c}
+		if c.granted {
+			k.name.hold(k)
+		} else {
+			k.name.waiters.push(k)
+		}
+	}
+	switch {
+	case c.closing:
+		m.counts.Closing++
+	case c.granted:
+		m.counts.Holders++
+	default:
+		m.counts.Waiters++
+	}
+	return nil
+}
+
+// readRing reads the segments of a history and every record in them.
+func readRing(r *ring, segments uint64, in *chunkReader, kind byte) error {
+	for range segments {
+		content, err := in.next(kind)
+		if err != nil {
+			return err
+		}
+		s := segment{bytes: []byte(content)}
+		for b := s.bytes; len(b) > 0; {
+			e, err := decodeRecord(b)
+			if err != nil {
+				return err
+			}
+			s.last = e.Number
+			size, n := binary.Uvarint(b)
+			b = b[n+int(size):]
+		}
+		r.segments = append(r.segments, s)
+		r.size += len(s.bytes)
+	}
+	if r.size > r.limit {
+		return fmt.Errorf("%d bytes of history, the limit is %d", r.size, r.limit)
+	}
+	return nil
+}
+
+func sortedIDs(t *table[SessionID, endedSession]) []SessionID {
+	return slices.SortedFunc(maps.Keys(t.m), compareIDs)
+}
