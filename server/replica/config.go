@@ -1,0 +1,137 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// Recovered is what the shell found on its disk. Every new node of a cluster starts
+// from the same one: a snapshot with index 1 and term 1 whose ConfState lists all
+// voters, no entries and an empty machine.
+type Recovered struct {
+	HardState *raftpb.HardState // nil: none was written yet
+	Snapshot  *raftpb.SnapshotMetadata
+	Entries   []*raftpb.Entry // after the snapshot, without a gap; older ones are ignored
+	Machine   *machine.Machine
+}
+
+// A Config is what New needs. ID, Recovered and Rand have no default.
+type Config struct {
+	ID    uint64 // of this node; not zero
+	Group uint32 // for the log only
+	Recovered
+
+	// TickEvery is the unit of Raft's timers. Default: 50 ms.
+	TickEvery time.Duration
+	// ElectionTicks without a word of the leader make a follower stand for election, after up to
+	// as many again by lot. Default: 12.
+	ElectionTicks int
+	// HeartbeatTicks lie between two heartbeats of a leader. Default: 2.
+	HeartbeatTicks int
+
+	// Grace is added to every lease, because a client may notice its end that late. Default: 500 ms.
+	Grace time.Duration
+	// RoundEvery is how often at most a quorum round is started for held keepalives alone. Default: 30 ms.
+	RoundEvery time.Duration
+	// RoundIdle is how often at least a round is started while there are sessions. Default: 250 ms.
+	RoundIdle time.Duration
+
+	// BatchCommands, BatchBytes and BatchAge close a batch although an entry is in flight,
+	// if InFlight allows another. Defaults: 512, 256 KiB, 1 ms.
+	BatchCommands int
+	BatchBytes    int
+	BatchAge      time.Duration
+	// InFlight is how many own entries are proposed and not yet applied at a time. Default: 1.
+	InFlight int
+	// QueueCommands bounds the Acquire, Open and Revoke requests that wait for a batch; more are
+	// Overloaded. Other requests have a bound of their own, eight times as high. Default: 8,192.
+	QueueCommands int
+
+	// StallTransfer, StallMute and StallExit are the ages of the oldest write in flight at which a leader
+	// gives leadership away, stops sending, and at which the node has to end. Defaults: 400 ms, 1 s, 10 s.
+	StallTransfer time.Duration
+	StallMute     time.Duration
+	StallExit     time.Duration
+
+	// SnapshotEntries and SnapshotBytes are how much log is applied between two snapshots, and SnapshotTail is
+	// how many bytes of older log stay in memory for followers that lag. Defaults: 100,000, 64 MiB, 16 MiB.
+	SnapshotEntries uint64
+	SnapshotBytes   uint64
+	SnapshotTail    uint64
+	// SnapshotPace is the time between two chunks of a snapshot. Default: 5 ms.
+	SnapshotPace time.Duration
+
+	// CheckEvery is how many entries lie between two checks of the state's hash. Default: 4,096.
+	CheckEvery uint64
+
+	// Limits are those that the first leader of a new cluster logs. Default: machine.DefaultLimits.
+	Limits machine.Limits
+	// Built is when the binary was built. A token floor is refused while the wall clock is before it.
+	Built machine.WallMillis
+	// TokenFloor, if not zero, replaces the first token floor of a new cluster.
+	TokenFloor machine.Token
+
+	// Rand is read once in New: it seeds the jitter of leases and numbers the batches.
+	Rand io.Reader
+	// Logger receives the log, Raft's at level Debug. Default: discard.
+	Logger *slog.Logger
+}
+
+func orDefault[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
+func (c Config) withDefaults() Config {
+	orDefault(&c.TickEvery, 50*time.Millisecond)
+	orDefault(&c.ElectionTicks, 12)
+	orDefault(&c.HeartbeatTicks, 2)
+	orDefault(&c.Grace, 500*time.Millisecond)
+	orDefault(&c.RoundEvery, 30*time.Millisecond)
+	orDefault(&c.RoundIdle, 250*time.Millisecond)
+	orDefault(&c.BatchCommands, 512)
+	orDefault(&c.BatchBytes, 256<<10)
+	orDefault(&c.BatchAge, time.Millisecond)
+	orDefault(&c.InFlight, 1)
+	orDefault(&c.QueueCommands, 8_192)
+	orDefault(&c.StallTransfer, 400*time.Millisecond)
+	orDefault(&c.StallMute, time.Second)
+	orDefault(&c.StallExit, 10*time.Second)
+	orDefault(&c.SnapshotEntries, 100_000)
+	orDefault(&c.SnapshotBytes, 64<<20)
+	orDefault(&c.SnapshotTail, 16<<20)
+	orDefault(&c.SnapshotPace, 5*time.Millisecond)
+	orDefault(&c.CheckEvery, 4_096)
+	orDefault(&c.Limits, machine.DefaultLimits())
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.ID == 0:
+		return errors.New("replica: ID is zero")
+	case c.Rand == nil:
+		return errors.New("replica: Rand is nil")
+	case c.Machine == nil:
+		return errors.New("replica: Recovered.Machine is nil")
+	case c.Snapshot.GetIndex() == 0:
+		return errors.New("replica: Recovered.Snapshot has index 0")
+	case c.ElectionTicks <= c.HeartbeatTicks:
+		return fmt.Errorf("replica: ElectionTicks %d must exceed HeartbeatTicks %d", c.ElectionTicks, c.HeartbeatTicks)
+	case c.InFlight < 1:
+		return fmt.Errorf("replica: InFlight %d is below 1", c.InFlight)
+	}
+	return nil
+}

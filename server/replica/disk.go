@@ -1,0 +1,70 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+)
+
+// diskBusy is the age of the oldest write in flight.
+func (r *Replica) diskBusy() time.Duration {
+	if len(r.writes) == 0 {
+		return 0
+	}
+	return time.Duration(r.now - r.writes[0].since)
+}
+
+// muted reports whether this replica leads with a disk that does not answer.
+func (r *Replica) muted() bool {
+	return r.role == Leader && r.diskBusy() > r.cfg.StallMute
+}
+
+// watchDisk acts on a write that takes too long. With asynchronous writes
+// Raft itself would lead for ever with a dead disk: its heartbeats do not need one.
+func (r *Replica) watchDisk() {
+	busy := r.diskBusy()
+	if busy <= r.cfg.StallTransfer {
+		r.stalled = false
+		return
+	}
+	if r.role == Leader && !r.stalled {
+		r.stalled = true
+		r.log.Warn("disk stalled: giving leadership away", "busy", busy)
+		r.handOver(raft.None)
+	}
+	if busy > r.cfg.StallExit {
+		r.out.Exit = fmt.Sprintf("a write to the log has not finished for %v", busy)
+	}
+}
+
+// handOver starts a transfer of leadership to the member with id to, or to the one with
+// the longest log. Raft forwards a follower's wish to the leader, who may be
+// healthy: only a leader's own is passed on.
+func (r *Replica) handOver(to uint64) {
+	if r.raft.BasicStatus().RaftState != raft.StateLeader {
+		return
+	}
+	if to == raft.None {
+		to = r.successor()
+	}
+	if to != raft.None && to != r.cfg.ID {
+		r.raft.TransferLeader(to)
+	}
+}
+
+// successor is the voter with the longest log of those heard of lately; the lowest id
+// among equals.
+func (r *Replica) successor() (best uint64) {
+	var match uint64
+	r.raft.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+		if id == r.cfg.ID || typ == raft.ProgressTypeLearner || !pr.RecentActive {
+			return
+		}
+		if best == raft.None || pr.Match > match || pr.Match == match && id < best {
+			best, match = id, pr.Match
+		}
+	})
+	return best
+}

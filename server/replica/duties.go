@@ -1,0 +1,101 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+const (
+	// maxEnd bounds what one entry ends: the sum of the names of all claims of its sessions, and the number of
+	// its waits and delays. It is also the most that one session can have.
+	maxEnd = 4_096
+
+	// tokenEpoch is 2025-01-01, from which token floors count.
+	tokenEpoch = 1_735_689_600
+	// tokenAhead lets the next floor, from another clock, be up to an hour behind this one.
+	tokenAhead = 3_600
+	// tokenShift leaves room for 4,194,304 grants in each second between two floors.
+	tokenShift = 22
+)
+
+// tokenFloor is the first token of a cluster, or of one that may have lost history, that begins at the wall time
+// given: later than any that an earlier life of it can have issued. It stays below 2^53 until 2093.
+func tokenFloor(wall machine.WallMillis) machine.Token {
+	return machine.Token((uint64(wall)/1000 - tokenEpoch + tokenAhead) << tokenShift)
+}
+
+// hasDuties reports whether the leader has commands of its own to propose.
+func (r *Replica) hasDuties() bool {
+	l := &r.lead
+	return r.wantsFloor() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
+}
+
+// duties makes the leader's own commands of a batch. They carry its term: the machine ignores those that
+// land in another one.
+func (r *Replica) duties(b *batch) (commands []machine.Command) {
+	l := &r.lead
+	if r.wantsFloor() {
+		l.floorLogged = true
+		floor := r.cfg.TokenFloor
+		if floor == 0 {
+			floor = tokenFloor(r.wall)
+		}
+		r.log.Info("new cluster: first token floor", "floor", uint64(floor))
+		commands = append(commands, machine.SetLimits{Limits: r.cfg.Limits}, machine.SetTokenFloor{Floor: floor})
+	}
+	if b.expire = l.expiring.take(maxEnd, r.sessionWeight); len(b.expire) > 0 {
+		r.log.Info("expiring sessions", "count", len(b.expire), "first", b.expire[0].String())
+		commands = append(commands, machine.Expire{Term: l.term, Sessions: b.expire})
+	}
+	one := func(machine.ClaimID) int { return 1 }
+	if b.waits = l.waitOver.take(maxEnd, one); len(b.waits) > 0 {
+		commands = append(commands, machine.EndWait{Term: l.term, Claims: b.waits})
+	}
+	if b.delays = l.delayOver.take(maxEnd, one); len(b.delays) > 0 {
+		commands = append(commands, machine.EndDelay{Term: l.term, Claims: b.delays})
+	}
+	if r.wantsCheck() {
+		l.nextCheck = r.applied + r.cfg.CheckEvery
+		commands = append(commands, machine.CheckHash{Index: r.machine.Index(), Hash: r.machine.Hash()})
+	}
+	return commands
+}
+
+// wantsFloor reports whether this is the first leader of a new cluster, which has to log the limits and
+// the first token floor. A wall clock that cannot be right would give tokens that an earlier life of
+// the cluster may have issued, so nothing is granted until it is mended.
+func (r *Replica) wantsFloor() bool {
+	if r.lead.floorLogged || r.machine.Counts().NextToken != 0 {
+		r.noFloor = ""
+		return false
+	}
+	if r.cfg.TokenFloor == 0 && (r.wall < r.cfg.Built || r.wall < tokenEpoch*1000) {
+		if r.noFloor == "" {
+			r.noFloor = fmt.Sprintf("the wall clock says %s, which is before this program was built",
+				time.UnixMilli(int64(r.wall)).UTC().Format(time.RFC3339))
+			r.log.Error("no token floor: nothing is granted", "reason", r.noFloor)
+		}
+		return false
+	}
+	r.noFloor = ""
+	return true
+}
+
+// wantsCheck reports whether it is time to compare the replicas' states.
+func (r *Replica) wantsCheck() bool { return r.applied >= r.lead.nextCheck }
+
+// sessionWeight is what ending a session costs: the names of its claims, and itself.
+func (r *Replica) sessionWeight(id machine.SessionID) int {
+	s, _ := r.machine.Session(id)
+	return max(1, int(s.Weight))
+}
+
+// finishDuties takes back what an applied entry was meant to end and did not. It is proposed again.
+func (r *Replica) finishDuties(b *batch) {
+	l := &r.lead
+	l.expiring.release(b.expire)
+	l.waitOver.release(b.waits)
+	l.delayOver.release(b.delays)
+}

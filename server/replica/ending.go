@@ -1,0 +1,79 @@
+package replica
+
+// An ending is the sessions or claims whose time is over and whose end is not applied
+// yet, in the order in which they ran out. The zero value is empty.
+type ending[K comparable] struct {
+	order []K        // with those that are dropped already
+	state map[K]bool // true: proposed in an entry that is in flight
+	idle  int        // how many are not proposed
+}
+
+func (e *ending[K]) len() int { return len(e.state) }
+
+func (e *ending[K]) has(k K) bool {
+	_, ok := e.state[k]
+	return ok
+}
+
+// fresh reports whether there is something to propose.
+func (e *ending[K]) fresh() bool { return e.idle > 0 }
+
+func (e *ending[K]) add(k K) {
+	if e.has(k) {
+		return
+	}
+	if e.state == nil {
+		e.state = make(map[K]bool)
+	}
+	e.state[k] = false
+	e.idle++
+	e.order = append(e.order, k)
+}
+
+func (e *ending[K]) drop(k K) {
+	proposed, ok := e.state[k]
+	if ok && !proposed {
+		e.idle--
+	}
+	delete(e.state, k)
+}
+
+// take marks keys as proposed, in order, as long as the sum of their weights stays within
+// budget; the first is taken whatever it weighs.
+func (e *ending[K]) take(budget int, weight func(K) int) (taken []K) {
+	if e.idle == 0 {
+		return nil
+	}
+	rest := e.order[:0]
+	for _, k := range e.order {
+		proposed, ok := e.state[k]
+		if !ok {
+			continue
+		}
+		rest = append(rest, k)
+		if proposed || budget <= 0 {
+			continue
+		}
+		w := weight(k)
+		if w > budget && len(taken) > 0 {
+			budget = 0 // whole ones only, and in order
+			continue
+		}
+		budget -= w
+		e.state[k] = true
+		e.idle--
+		taken = append(taken, k)
+	}
+	e.order = rest
+	return taken
+}
+
+// release makes keys that an applied entry did not end available again.
+func (e *ending[K]) release(keys []K) {
+	for _, k := range keys {
+		if proposed, ok := e.state[k]; ok && proposed {
+			e.state[k] = false
+			e.idle++
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package replica
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/expiry"
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A leadership is what a replica knows only while it leads, in one term. None of it outlives
+// the term: a deposed leader starts the next one with nothing.
+type leadership struct {
+	term    uint64 // zero: this replica does not lead
+	serving bool   // an entry of this term is applied
+
+	rounds  rounds
+	queue   queue
+	streams map[StreamID]*stream
+	// sessions has those that a stream or a follower is bound to, or that have commands under way.
+	sessions map[machine.SessionID]*binding
+	// parked has the requests that came behind an Attach which waits for its round.
+	parked map[parkKey][]Request
+
+	clock  expiry.Clock
+	leases expiry.Deadlines[machine.SessionID]
+	waits  expiry.Deadlines[machine.ClaimID]
+	delays expiry.Deadlines[machine.ClaimID]
+
+	expiring    ending[machine.SessionID] // lease over
+	waitOver    ending[machine.ClaimID]
+	delayOver   ending[machine.ClaimID]
+	nextCheck   uint64 // applied index from which the next hash is compared
+	floorLogged bool   // SetTokenFloor is under way
+}
+
+func newLeadership(term uint64) leadership {
+	return leadership{
+		term:     term,
+		streams:  make(map[StreamID]*stream),
+		sessions: make(map[machine.SessionID]*binding),
+		parked:   make(map[parkKey][]Request),
+	}
+}
+
+// maxStep is how much time the healthy clock credits in one turn: two periods of the loop.
+func (c *Config) maxStep() time.Duration { return 2 * c.TickEvery }
+
+// promote starts to serve: all entries of earlier terms are applied. Nobody knows when
+// the last leader heard of a client, so every lease, wait and delay starts anew.
+func (r *Replica) promote() {
+	l := &r.lead
+	l.serving = true
+	l.clock = expiry.NewClock(time.Duration(r.now), r.cfg.maxStep())
+	for _, t := range r.machine.Timers() {
+		if t.Kind == machine.SessionStarted {
+			// By lot, so that the clients that are gone do not all end in one burst.
+			ttl := millis(t.Span)
+			l.leases.Set(t.Claim.Session, ttl+r.cfg.Grace+r.rng.jitter(ttl/4))
+		} else {
+			r.timer(t)
+		}
+	}
+	l.rounds.prompt = true
+	l.nextCheck = r.applied + r.cfg.CheckEvery
+	r.log.Info("serving", "term", l.term, "index", r.applied, "sessions", l.leases.Len())
+}
+
+// depose ends the leadership. What was proposed may still be committed by the successor, so every
+// request that waits is refused with NotLeader: its client asks again there.
+func (r *Replica) depose() {
+	l := &r.lead
+	r.log.Info("leading no longer", "term", l.term)
+	l.queue.each(func(p *pending) { r.refusePending(p, NotLeader) })
+	for _, h := range l.rounds.all() {
+		r.refuse(&h.Request, NotLeader)
+	}
+	for _, key := range sortedParkKeys(l.parked) {
+		for _, q := range l.parked[key] {
+			r.refuse(&q, NotLeader)
+		}
+	}
+	if mutantForwarded {
+		r.lead = leadership{streams: l.streams, sessions: l.sessions}
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.streams)) {
+		if s := l.streams[id]; len(s.sessions) > 0 || len(s.follows) > 0 {
+			r.reply(s.id, 0, machine.SessionID{}, Refused{Reason: NotLeader})
+		}
+	}
+	r.lead = leadership{}
+}
+
+// leadOn is a leader's part of a turn: answer what rounds confirmed, end what ran out,
+// start the next round, propose the next entry.
+func (r *Replica) leadOn() {
+	if !r.lead.serving {
+		if mutantForwarded {
+			r.leadForwarded()
+		}
+		return
+	}
+	r.serveConfirmed()
+	r.collectDue()
+	r.startRound()
+	r.propose()
+	r.drain()
+	r.serveConfirmed() // of a cluster of one
+}
+
+// healthy reports whether quorum rounds succeed: one that was started within the last two idle
+// periods is confirmed.
+func (r *Replica) healthy() bool {
+	l := &r.lead
+	return l.rounds.confirmed && time.Duration(r.now-l.rounds.confirmedStart) <= 2*r.cfg.RoundIdle
+}
+
+// collectDue takes the deadlines that have come. It looks no further than the oldest keepalive that waits.
+func (r *Replica) collectDue() {
+	l := &r.lead
+	due := l.clock.Settle(time.Duration(r.oldestKeepAlive()))
+	moveDue(&l.leases, &l.expiring, due)
+	moveDue(&l.waits, &l.waitOver, due)
+	moveDue(&l.delays, &l.delayOver, due)
+}
+
+func (r *Replica) oldestKeepAlive() Time {
+	l := &r.lead
+	oldest := min(r.now, l.rounds.oldest())
+	if r.backlog != 0 {
+		oldest = min(oldest, r.backlog)
+	}
+	return oldest
+}
+
+func moveDue[K comparable](from *expiry.Deadlines[K], to *ending[K], due time.Duration) {
+	for {
+		key, ok := from.Next(due)
+		if !ok {
+			return
+		}
+		to.add(key)
+	}
+}
+
+// timer keeps a timer for the machine.
+func (r *Replica) timer(t machine.Timer) {
+	l := &r.lead
+	session, now, span := t.Claim.Session, l.clock.Now(), millis(t.Span)
+	switch t.Kind {
+	case machine.SessionStarted:
+		l.leases.Set(session, now+span+r.cfg.Grace)
+	case machine.SessionEnded:
+		l.leases.Drop(session)
+		l.expiring.drop(session)
+		r.sessionOver(session)
+	case machine.WaitStarted:
+		l.waits.Set(t.Claim, now+span)
+	case machine.WaitOver:
+		l.waits.Drop(t.Claim)
+		l.waitOver.drop(t.Claim)
+	case machine.DelayStarted:
+		l.delays.Set(t.Claim, now+span+r.cfg.Grace)
+	case machine.DelayOver:
+		l.delays.Drop(t.Claim)
+		l.delayOver.drop(t.Claim)
+		if _, live := r.machine.Session(session); !live {
+			r.sessionOver(session)
+		}
+	}
+}
+
+func millis(m machine.Millis) time.Duration { return time.Duration(m) * time.Millisecond }

@@ -1,0 +1,184 @@
+package replica
+
+import (
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// otherFactor is how many times more Release, Cancel, Close and internal commands may wait than
+// Acquire, Open and Revoke: what frees locks is not refused because of what asks for them.
+const otherFactor = 8
+
+// A pending command waits for its batch, and then for its batch to be applied.
+type pending struct {
+	command machine.Command
+	size    int
+	limited bool // counts against QueueCommands
+	counted bool // in the binding of its session
+
+	// from and what follows say who is to be answered. from is nil for commands that the leader made itself.
+	from    *stream
+	tag     uint64
+	session machine.SessionID
+	follow  bool        // Acquire.Follow
+	attach  bool        // Open.Attach
+	group   *revocation // one of several commands of a Revoke
+}
+
+// A revocation is a Revoke of all holders of a name: one command each, one answer for all.
+type revocation struct {
+	left  int
+	count uint32
+}
+
+// A batch is one entry of this leader on its way through the log.
+type batch struct {
+	number   uint64
+	data     []byte
+	pendings []*pending // of the last commands of the entry
+	own      int        // commands before them, which the leader made for the machine
+
+	expire        []machine.SessionID // what the entry means to end
+	waits, delays []machine.ClaimID
+}
+
+// queue is what waits to be proposed and what is proposed and not applied.
+type queue struct {
+	waiting []*pending
+	bytes   int
+	since   Time     // when the oldest of waiting came
+	limited int      // of waiting
+	next    *batch   // closed, but refused by Raft so far
+	flying  []*batch // proposed, oldest first
+}
+
+// each visits all commands that wait or are under way, oldest first.
+func (q *queue) each(visit func(*pending)) {
+	for _, b := range q.flying {
+		for _, p := range b.pendings {
+			visit(p)
+		}
+	}
+	if q.next != nil {
+		for _, p := range q.next.pendings {
+			visit(p)
+		}
+	}
+	for _, p := range q.waiting {
+		visit(p)
+	}
+}
+
+// admit adds a command. It returns false when too many of its kind wait.
+func (q *queue) admit(p *pending, bound int, now Time) bool {
+	if p.limited {
+		if q.limited >= bound {
+			return false
+		}
+		q.limited++
+	} else if len(q.waiting)-q.limited >= bound*otherFactor {
+		return false
+	}
+	if len(q.waiting) == 0 {
+		q.since = now
+	}
+	p.size = machine.EncodedSize(p.command)
+	q.bytes += p.size
+	q.waiting = append(q.waiting, p)
+	return true
+}
+
+// take removes the commands of the next batch: those first in line, within the bounds, at least one.
+func (q *queue) take(commands, bytes int, now Time) []*pending {
+	n := 0
+	for n < len(q.waiting) && n < commands {
+		size := q.waiting[n].size
+		if n > 0 && size > bytes {
+			break
+		}
+		bytes -= size
+		q.bytes -= size
+		if q.waiting[n].limited {
+			q.limited--
+		}
+		n++
+	}
+	taken := q.waiting[:n:n]
+	q.waiting, q.since = q.waiting[n:], now
+	if len(q.waiting) == 0 {
+		q.waiting = nil // let go of the array
+	}
+	return taken
+}
+
+// nextBatch is when a batch may be closed next, if nothing is applied before.
+func (l *leadership) nextBatch(c *Config) Time {
+	q := &l.queue
+	if len(q.waiting) == 0 || len(q.flying) == 0 || len(q.flying) >= c.InFlight {
+		return never
+	}
+	return q.since + Time(c.BatchAge)
+}
+
+// closes reports whether it is time to close a batch: there is something to propose and nothing in flight, or
+// there is room for another entry and the waiting commands are many, large or old.
+func (r *Replica) closes() bool {
+	q := &r.lead.queue
+	switch {
+	case len(q.flying) >= r.cfg.InFlight:
+		return false
+	case len(q.flying) == 0:
+		return len(q.waiting) > 0 || r.hasDuties()
+	default:
+		return len(q.waiting) >= r.cfg.BatchCommands || q.bytes >= r.cfg.BatchBytes ||
+			len(q.waiting) > 0 && r.now >= q.since+Time(r.cfg.BatchAge)
+	}
+}
+
+// propose closes batches and gives them to Raft. One that Raft does not take, because leadership is
+// being transferred or too much is uncommitted, stays closed and is offered again next turn.
+func (r *Replica) propose() {
+	q := &r.lead.queue
+	for {
+		if q.next == nil {
+			if !r.closes() {
+				return
+			}
+			q.next = r.closeBatch()
+		}
+		if len(q.flying) >= r.cfg.InFlight {
+			return
+		}
+		if err := r.raft.Propose(q.next.data); err != nil {
+			r.log.Debug("proposal not taken", "batch", q.next.number, "err", err)
+			return
+		}
+		q.flying = append(q.flying, q.next)
+		q.next = nil
+	}
+}
+
+func (r *Replica) closeBatch() *batch {
+	r.batch++
+	b := &batch{number: r.batch}
+	e := machine.Entry{Header: machine.Header{Proposer: r.cfg.ID, Batch: b.number, Wall: r.wall}}
+	e.Commands = r.duties(b)
+	b.own = len(e.Commands)
+	b.pendings = r.lead.queue.take(r.cfg.BatchCommands, r.cfg.BatchBytes, r.now)
+	for _, p := range b.pendings {
+		e.Commands = append(e.Commands, p.command)
+	}
+	b.data = machine.AppendEntry(nil, &e)
+	return b
+}
+
+// landed takes the batch of an applied entry out of those in flight. It returns nil for an entry of
+// somebody else, or of an earlier leadership.
+func (q *queue) landed(number uint64) *batch {
+	for i, b := range q.flying {
+		if b.number == number {
+			q.flying = append(q.flying[:i:i], q.flying[i+1:]...)
+			return b
+		}
+	}
+	return nil
+}

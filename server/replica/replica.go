@@ -1,0 +1,250 @@
+package replica
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+const (
+	// maxMessage bounds the entries of one message to a peer: a slow link must not starve the
+	// heartbeats that confirm rounds.
+	maxMessage = 128 << 10
+	// maxPipeline and maxPipelineBytes bound what is sent to a peer before it answers.
+	maxPipeline      = 64
+	maxPipelineBytes = 1 << 20
+	// maxUncommitted bounds the log that a leader without a quorum piles up.
+	maxUncommitted = 8 << 20
+	// maxTicks bounds the ticks of one turn. A process that was paused must read
+	// what its peers sent meanwhile before it decides that they are gone.
+	maxTicks = 2
+)
+
+// A Replica is one member of a group. One goroutine at a time may use it.
+type Replica struct {
+	cfg  Config
+	log  *slog.Logger
+	raft *raft.RawNode
+	disk *raft.MemoryStorage // the log as handed out for writing, without its oldest part
+	rng  rng
+
+	machine   *machine.Machine
+	applied   uint64
+	confState *raftpb.ConfState
+
+	role      Role
+	term      uint64
+	leader    uint64
+	committed uint64
+
+	lead  leadership // zero unless this replica leads
+	batch uint64     // number of the last own entry of this run
+
+	writes   []write // handed out and not reported durable, oldest first
+	stalled  bool    // leadership was given away in the present stall of the disk
+	incoming []SnapshotReceived
+	snaps    snapshots
+
+	now      Time
+	wall     machine.WallMillis
+	lastTick Time
+	started  bool
+	backlog  Time // receive time of the oldest request that the shell keeps; zero when none
+	noFloor  string
+
+	out Output // of the turn under way
+}
+
+// New makes a replica from what was recovered. The error says which part of the configuration is wrong.
+func New(cfg Config) (*Replica, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	r := &Replica{
+		cfg: cfg, log: cfg.Logger.With("group", cfg.Group), disk: raft.NewMemoryStorage(),
+		machine: cfg.Machine, applied: cfg.Snapshot.GetIndex(), confState: cfg.Snapshot.GetConfState(),
+	}
+	var err error
+	if r.rng, err = newRNG(cfg.Rand); err != nil {
+		return nil, err
+	}
+	// Entries of an earlier run of this process may come back: they must not
+	// be taken for batches of this one.
+	r.batch = r.rng.next()
+	if err := r.recoverLog(&cfg.Recovered); err != nil {
+		return nil, err
+	}
+	r.raft, err = raft.NewRawNode(r.raftConfig())
+	if err != nil {
+		return nil, fmt.Errorf("replica: raft: %w", err)
+	}
+	r.snaps.index = r.applied
+	return r, nil
+}
+
+// recoverLog fills the log in memory.
+func (r *Replica) recoverLog(rec *Recovered) error {
+	if err := r.disk.ApplySnapshot(&raftpb.Snapshot{Metadata: rec.Snapshot}); err != nil {
+		return fmt.Errorf("replica: recovered snapshot: %w", err)
+	}
+	entries := rec.Entries
+	for len(entries) > 0 && entries[0].GetIndex() <= rec.Snapshot.GetIndex() {
+		entries = entries[1:]
+	}
+	if len(entries) > 0 && entries[0].GetIndex() != rec.Snapshot.GetIndex()+1 {
+		return fmt.Errorf("replica: recovered log starts at %d, after a snapshot at %d", entries[0].GetIndex(), rec.Snapshot.GetIndex())
+	}
+	if err := r.disk.Append(entries); err != nil {
+		return fmt.Errorf("replica: recovered log: %w", err)
+	}
+	hard := rec.HardState
+	if raft.IsEmptyHardState(hard) {
+		hard = &raftpb.HardState{Term: new(rec.Snapshot.GetTerm()), Vote: new(uint64(0)), Commit: new(rec.Snapshot.GetIndex())}
+	}
+	last, _ := r.disk.LastIndex() // has no error to return
+	// A snapshot can become durable before the note that its last entry is committed.
+	commit := max(hard.GetCommit(), rec.Snapshot.GetIndex())
+	if commit > last {
+		return fmt.Errorf("replica: entry %d was committed, the recovered log ends at %d", commit, last)
+	}
+	r.term, r.committed = hard.GetTerm(), commit
+	return r.disk.SetHardState(&raftpb.HardState{Term: new(r.term), Vote: new(hard.GetVote()), Commit: new(commit)})
+}
+
+func (r *Replica) raftConfig() *raft.Config {
+	return &raft.Config{
+		ID:                        r.cfg.ID,
+		ElectionTick:              r.cfg.ElectionTicks,
+		HeartbeatTick:             r.cfg.HeartbeatTicks,
+		Storage:                   r.disk,
+		Applied:                   r.applied,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             maxMessage,
+		MaxCommittedSizePerReady:  maxPipelineBytes,
+		MaxUncommittedEntriesSize: maxUncommitted,
+		MaxInflightMsgs:           maxPipeline,
+		MaxInflightBytes:          maxPipelineBytes,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		ReadOnlyOption:            raft.ReadOnlySafe,
+		Logger:                    raftLogger{r.log},
+		DisableProposalForwarding: true,
+		StepDownOnRemoval:         true,
+	}
+}
+
+// Step takes in one input. Its effects come out of the next Turn.
+func (r *Replica) Step(in Input) {
+	switch in := in.(type) {
+	case Request:
+		r.request(in)
+	case Message:
+		r.receive(in.Message)
+	case Persisted:
+		r.persisted(in.Appends)
+	case Backlog:
+		r.backlog = in.Oldest
+	case SnapshotWritten:
+		r.snapshotWritten(in.Index)
+	case SnapshotFailed:
+		r.snaps.fail(in.Index)
+	case SnapshotReceived:
+		r.incoming = append(r.incoming, in)
+		r.step(in.Message)
+	case SnapshotSent:
+		status := raft.SnapshotFinish
+		if !in.OK {
+			status = raft.SnapshotFailure
+		}
+		r.raft.ReportSnapshot(in.To, status)
+	case Unreachable:
+		r.raft.ReportUnreachable(in.ID)
+	case HandOver:
+		r.handOver(in.To)
+	case Campaign:
+		if err := r.raft.Campaign(); err != nil {
+			r.log.Debug("campaign refused", "err", err)
+		}
+	default:
+		panic(fmt.Sprintf("replica: unknown input %T", in))
+	}
+}
+
+// receive takes a message of a peer. MsgSnap has to bring its state with it, and a
+// request for a round that a peer forwards is nobody's: each replica confirms
+// its own rounds only.
+func (r *Replica) receive(m *raftpb.Message) {
+	switch m.GetType() {
+	case raftpb.MsgSnap:
+		panic(fmt.Sprintf("replica: MsgSnap %d from %x came as Message", m.GetSnapshot().GetMetadata().GetIndex(), m.GetFrom()))
+	case raftpb.MsgProp:
+		r.log.Debug("forwarded proposal dropped", "from", m.GetFrom())
+	default:
+		r.step(m)
+	}
+}
+
+// step gives Raft a message. Its errors say that the message is of no use any more.
+func (r *Replica) step(m *raftpb.Message) {
+	if err := r.raft.Step(m); err != nil {
+		r.log.Debug("raft message dropped", "type", m.GetType(), "from", m.GetFrom(), "err", err)
+	}
+}
+
+// Turn does what the inputs since the last turn and the time ask for. now must not fall from turn to turn;
+// wall is the wall clock, for display and for the first token floor only.
+func (r *Replica) Turn(now Time, wall machine.WallMillis) Output {
+	r.begin(now, wall)
+	r.drain()
+	r.tick()
+	r.watchDisk()
+	r.drain()
+	r.leadOn()
+	r.captureOn()
+	r.out.Wake = r.wake()
+	r.backlog, r.incoming = 0, nil // Raft has accepted what came, or never will
+	out := r.out
+	r.out = Output{}
+	return out
+}
+
+func (r *Replica) begin(now Time, wall machine.WallMillis) {
+	if now < r.now {
+		panic(fmt.Sprintf("replica: time fell from %v to %v", time.Duration(r.now), time.Duration(now)))
+	}
+	if !r.started {
+		r.started, r.lastTick = true, now
+	}
+	r.now, r.wall = now, wall
+	if r.lead.serving {
+		r.lead.clock.Advance(time.Duration(now), r.healthy())
+	}
+}
+
+// tick gives Raft the ticks that passed, up to a bound; those beyond are dropped.
+func (r *Replica) tick() {
+	every := Time(r.cfg.TickEvery)
+	due := (r.now - r.lastTick) / every
+	r.lastTick += due * every
+	for range min(due, maxTicks) {
+		r.raft.Tick()
+	}
+}
+
+// wake is when the next turn is due if nothing arrives.
+func (r *Replica) wake() Time {
+	wake := r.lastTick + Time(r.cfg.TickEvery)
+	if r.snaps.capture != nil {
+		wake = min(wake, r.snaps.next)
+	}
+	if r.lead.serving {
+		wake = min(wake, r.lead.nextRound(&r.cfg, r.now), r.lead.nextBatch(&r.cfg))
+	}
+	return max(wake, r.now)
+}

@@ -1,0 +1,197 @@
+package replica
+
+import (
+	"encoding/binary"
+	"math"
+
+	"go.etcd.io/raft/v3"
+)
+
+const (
+	// maxOpenRounds bounds the rounds that wait for a quorum. A leader that is cut off
+	// steps down before it has started as many.
+	maxOpenRounds = 16
+	// maxHeldReads bounds the requests other than keepalives that wait for a round.
+	maxHeldReads = 65_536
+	// maxHeldKeepAlives bounds the keepalives: one for each of twice as many sessions as a cluster has.
+	maxHeldKeepAlives = 400_000
+)
+
+// never is later than every time.
+const never Time = math.MaxInt64
+
+// A held request waits for a quorum round that is started after it came.
+type held struct {
+	Request
+	late bool // a keepalive of a session that is due: it waits for the end and holds nothing back
+}
+
+func (h *held) keepAlive() bool {
+	_, ok := h.Body.(KeepAlive)
+	return ok
+}
+
+// A round asks a quorum whether this replica leads. Its context names node, term and number, so that the
+// answer to another replica's round, or to one of another term, is never taken for its own.
+type round struct {
+	number  uint64
+	started Time
+	items   []held
+	oldest  Time   // receive time of its oldest keepalive
+	index   uint64 // once confirmed: items are answered when it is applied
+}
+
+type rounds struct {
+	number uint64 // of the last round started
+
+	waiting       []held // for the next round
+	waitingOldest Time   // valid while anything waits
+	prompt        bool   // something of it should not wait for the usual time
+
+	open  []round // started, oldest first
+	ready []round // confirmed, oldest first
+
+	held, heldKeepAlives int // in all three
+
+	lastStart      Time
+	confirmed      bool // any
+	confirmedStart Time // start of the newest confirmed round
+}
+
+// hold makes a request wait for the next round. It returns false when too many wait.
+func (s *rounds) hold(h held, prompt bool) bool {
+	if h.keepAlive() {
+		if s.heldKeepAlives >= maxHeldKeepAlives {
+			return false
+		}
+		s.heldKeepAlives++
+	} else {
+		if s.held-s.heldKeepAlives >= maxHeldReads {
+			return false
+		}
+	}
+	s.held++
+	if len(s.waiting) == 0 {
+		s.waitingOldest = never
+	}
+	if h.keepAlive() && !h.late {
+		s.waitingOldest = min(s.waitingOldest, h.Received)
+	}
+	s.waiting = append(s.waiting, h)
+	s.prompt = s.prompt || prompt
+	return true
+}
+
+// release forgets the requests of a round.
+func (s *rounds) release(items []held) {
+	s.held -= len(items)
+	for i := range items {
+		if items[i].keepAlive() {
+			s.heldKeepAlives--
+		}
+	}
+}
+
+// all are the requests that wait, oldest first.
+func (s *rounds) all() (items []held) {
+	for _, list := range [][]round{s.ready, s.open} {
+		for _, rd := range list {
+			items = append(items, rd.items...)
+		}
+	}
+	return append(items, s.waiting...)
+}
+
+// oldest is the receive time of the oldest keepalive that waits, never if none does.
+func (s *rounds) oldest() Time {
+	oldest := never
+	for _, list := range [][]round{s.ready, s.open} {
+		for _, rd := range list {
+			oldest = min(oldest, rd.oldest)
+		}
+	}
+	if len(s.waiting) > 0 {
+		oldest = min(oldest, s.waitingOldest)
+	}
+	return oldest
+}
+
+// nextRound is when the next round is due. At once if something prompt waits and no other is
+// open; every RoundEvery for keepalives; every RoundIdle for the health of the clock while there are sessions.
+func (l *leadership) nextRound(c *Config, now Time) Time {
+	s := &l.rounds
+	switch {
+	case len(s.open) >= maxOpenRounds:
+		return never
+	case s.prompt && len(s.open) == 0:
+		return now
+	case len(s.waiting) > 0 || s.prompt:
+		return s.lastStart + Time(c.RoundEvery)
+	case l.leases.Len() > 0 || l.expiring.len() > 0 || l.delays.Len() > 0:
+		return s.lastStart + Time(c.RoundIdle)
+	default:
+		return never
+	}
+}
+
+func (r *Replica) startRound() {
+	l := &r.lead
+	s := &l.rounds
+	if r.now < l.nextRound(&r.cfg, r.now) {
+		return
+	}
+	s.number++
+	rd := round{number: s.number, started: r.now, items: s.waiting, oldest: never}
+	if len(s.waiting) > 0 {
+		rd.oldest = s.waitingOldest
+	}
+	s.waiting, s.prompt, s.lastStart = nil, false, r.now
+	s.open = append(s.open, rd)
+	r.raft.ReadIndex(roundContext(r.cfg.ID, l.term, rd.number))
+}
+
+func roundContext(node, term, number uint64) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 24), node)
+	b = binary.BigEndian.AppendUint64(b, term)
+	return binary.BigEndian.AppendUint64(b, number)
+}
+
+// confirm takes the confirmation of a round. It counts only if this replica started that round as
+// leader and has led the same term since: Raft forwards the rounds of a replica that was deposed
+// meanwhile to the new leader, and hands back what that one confirmed.
+func (r *Replica) confirm(state raft.ReadState) {
+	b := state.RequestCtx
+	if len(b) != 24 {
+		return
+	}
+	node, term, number := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
+	if node != r.cfg.ID || term != r.lead.term || r.role != Leader && !mutantForwarded {
+		r.log.Debug("round of another leadership dropped", "node", node, "term", term, "number", number)
+		return
+	}
+	s := &r.lead.rounds
+	for len(s.open) > 0 && s.open[0].number <= number {
+		rd := s.open[0]
+		s.open = s.open[1:]
+		rd.index = state.Index
+		s.ready = append(s.ready, rd)
+		s.confirmed, s.confirmedStart = true, max(s.confirmedStart, rd.started)
+	}
+}
+
+// serveConfirmed answers the requests of confirmed rounds up to whose index everything is applied.
+func (r *Replica) serveConfirmed() {
+	s := &r.lead.rounds
+	for len(s.ready) > 0 && s.ready[0].index <= r.applied {
+		rd := s.ready[0]
+		s.ready = s.ready[1:]
+		s.release(rd.items)
+		for _, h := range rd.items {
+			if _, ok := r.lead.streams[h.Stream]; ok {
+				r.serve(h.Request, confirmedRound)
+			} else {
+				delete(r.lead.parked, parkKey{h.Stream, h.Session}) // the stream is gone
+			}
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package replica
+
+import (
+	"crypto/subtle"
+	"fmt"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A proof is what an answer may rest on.
+type proof bool
+
+const (
+	// noRound: this replica led when it looked last. It may be wrong about that by now, so nothing may be
+	// said that a live session would take for its end.
+	noRound proof = false
+	// confirmedRound: a quorum confirmed a round that was started after the request came, and what was committed
+	// before is applied.
+	confirmedRound proof = true
+)
+
+// request takes in a request of a client.
+func (r *Replica) request(q Request) {
+	l := &r.lead
+	if _, ok := q.Body.(Gone); ok {
+		r.gone(q.Stream)
+		return
+	}
+	if !l.serving {
+		if mutantForwarded && r.holdForwarded(q) {
+			return
+		}
+		r.refuse(&q, NotLeader)
+		return
+	}
+	l.streamOf(q.Stream)
+	waiting, attaching := l.parked[parkKey{q.Stream, q.Session}]
+	if _, ok := q.Body.(KeepAlive); attaching && !ok {
+		r.park(q, waiting)
+		return
+	}
+	// A keepalive is held for the round of the Attach or a later one, so it needs no parking.
+	r.serve(q, noRound)
+}
+
+// park puts a request behind the Attach of its session.
+func (r *Replica) park(q Request, waiting []Request) {
+	if len(waiting) >= maxParked {
+		r.refuse(&q, Overloaded)
+		return
+	}
+	r.lead.parked[parkKey{q.Stream, q.Session}] = append(waiting, q)
+}
+
+// unpark serves what came behind an Attach.
+func (r *Replica) unpark(key parkKey) {
+	l := &r.lead
+	waiting := l.parked[key]
+	delete(l.parked, key)
+	for _, q := range waiting {
+		r.request(q)
+	}
+}
+
+// serve answers a request, proposes its command, or holds it for a round.
+func (r *Replica) serve(q Request, has proof) {
+	switch b := q.Body.(type) {
+	case Open:
+		r.enqueue(&q, &pending{limited: true, attach: b.Attach, command: machine.OpenSession{
+			TTL: b.TTL, Random: b.Random, Secret: b.Secret, ClientNumbered: b.ClientNumbered, Metadata: b.Metadata,
+		}})
+	case Attach:
+		r.attach(&q, b, has)
+	case KeepAlive:
+		r.keepAlive(&q, b, has)
+	case Acquire:
+		b.Claim.Session = q.Session
+		r.command(&q, &pending{limited: true, command: b.Claim, follow: b.Follow}, has)
+	case Cancel:
+		b.Claim.Session = q.Session
+		r.command(&q, &pending{command: b.Claim}, has)
+	case Release:
+		b.Claim.Session = q.Session
+		r.command(&q, &pending{command: b.Claim}, has)
+	case Close:
+		r.command(&q, &pending{command: machine.CloseSession{Session: q.Session}}, has)
+	case Revoke:
+		r.revoke(&q, b, has)
+	case ReadLock, ReadLocks, ReadHistory:
+		r.read(&q, has)
+	default:
+		panic(fmt.Sprintf("replica: unknown request %T", b))
+	}
+}
+
+// hold lets a request wait for a round.
+func (r *Replica) hold(q *Request) bool {
+	_, keepAlive := q.Body.(KeepAlive)
+	if !r.lead.rounds.hold(held{Request: *q}, !keepAlive) {
+		r.refuse(q, Overloaded)
+		return false
+	}
+	return true
+}
+
+func (r *Replica) read(q *Request, has proof) {
+	if has != confirmedRound {
+		r.hold(q)
+		return
+	}
+	switch b := q.Body.(type) {
+	case ReadLock:
+		r.reply(q.Stream, q.Tag, q.Session, LockRead{r.machine.Lock(b.Name, b.Waiters)})
+	case ReadLocks:
+		locks, more := r.machine.Locks(b.Prefix, b.After, b.Limit)
+		r.reply(q.Stream, q.Tag, q.Session, LocksRead{Locks: locks, More: more})
+	case ReadHistory:
+		events, complete := r.machine.History(b.Name, b.Limit)
+		r.reply(q.Stream, q.Tag, q.Session, HistoryRead{Events: events, Complete: complete})
+	}
+}
+
+// entitled returns the session of a request if the request may speak for it, or why not. Release, Cancel and
+// Close may speak for a session that has ended, as long as that confirms the end of a claim.
+func (r *Replica) entitled(q *Request) (machine.Session, *Refused) {
+	s, ok := r.machine.Session(q.Session)
+	if !ok && confirms(q.Body) {
+		s, ok = r.machine.Leaving(q.Session)
+	}
+	if !ok {
+		return s, &Refused{Reason: RefusedByMachine, Code: r.machine.SessionEnd(q.Session)}
+	}
+	if q.Secret != nil {
+		if !sameSecret(q.Secret, &s.Secret) {
+			return s, &Refused{Reason: RefusedByMachine, Code: machine.SessionUnknown}
+		}
+		return s, nil
+	}
+	if b, ok := r.lead.sessions[q.Session]; !ok || b.stream == nil || b.stream.id != q.Stream {
+		return s, &Refused{Reason: NotAttached}
+	}
+	return s, nil
+}
+
+func confirms(b Body) bool {
+	switch b.(type) {
+	case Release, Cancel, Close:
+		return true
+	default:
+		return false
+	}
+}
+
+func sameSecret(a, b *machine.Secret) bool { return subtle.ConstantTimeCompare(a[:], b[:]) == 1 }
+
+// refuseOrHold refuses a request after a round, or holds it for one.
+func (r *Replica) refuseOrHold(q *Request, why Refused, has proof) {
+	if has == confirmedRound {
+		r.reply(q.Stream, q.Tag, q.Session, why)
+	} else {
+		r.hold(q)
+	}
+}
+
+// attach binds a session to the stream. What the client missed goes first.
+func (r *Replica) attach(q *Request, b Attach, has proof) {
+	key := parkKey{q.Stream, q.Session}
+	if has != confirmedRound {
+		if r.hold(q) {
+			r.lead.parked[key] = nil
+		}
+		return
+	}
+	s, ok := r.machine.Session(q.Session)
+	bound := r.lead.sessions[q.Session]
+	switch {
+	case !ok:
+		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: r.machine.SessionEnd(q.Session)})
+	case !sameSecret(&b.Secret, &s.Secret):
+		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: machine.SessionUnknown})
+	case bound != nil && b.Number <= bound.number:
+		r.refuse(q, OldAttachment)
+	default:
+		r.lead.bind(q.Session, r.lead.streamOf(q.Stream), b.Number)
+		for _, claim := range r.machine.ChangedSince(q.Session, b.Seen) {
+			r.reply(q.Stream, 0, q.Session, Changed{claim})
+		}
+		r.reply(q.Stream, q.Tag, q.Session, Attached{Change: s.Change, TTL: s.TTL, Grace: r.grace()})
+	}
+	r.unpark(key)
+}
+
+func (r *Replica) grace() machine.Millis { return machine.Millis(r.cfg.Grace.Milliseconds()) }
+
+// keepAlive renews a lease, once a round that began after the keepalive came shows that
+// no other leader can have begun to time it meanwhile.
+func (r *Replica) keepAlive(q *Request, b KeepAlive, has proof) {
+	if has != confirmedRound && !mutantRound {
+		r.hold(q)
+		return
+	}
+	s, refused := r.entitled(q)
+	if refused != nil {
+		r.reply(q.Stream, q.Tag, q.Session, *refused)
+		return
+	}
+	l := &r.lead
+	if l.expiring.has(q.Session) {
+		// Its lease is over and its end is proposed. It is told when that is applied.
+		if !l.rounds.hold(held{Request: *q, late: true}, false) {
+			r.refuse(q, Overloaded)
+		}
+		return
+	}
+	l.leases.Set(q.Session, l.clock.Now()+millis(s.TTL)+r.cfg.Grace)
+	kept := Kept{Number: b.Number, Change: s.Change, TTL: s.TTL}
+	if b.Unary {
+		kept.Changes = r.machine.ChangedSince(q.Session, b.Seen)
+	}
+	r.reply(q.Stream, q.Tag, q.Session, kept)
+}
+
+// command proposes a command of a session. One that would certainly be refused is not
+// proposed; that it would is said after a round only, as it may be news of the session's end.
+func (r *Replica) command(q *Request, p *pending, has proof) {
+	if _, refused := r.entitled(q); refused != nil {
+		r.refuseOrHold(q, *refused, has)
+		return
+	}
+	// What is under way of this session may change the verdict.
+	if b := r.lead.sessions[q.Session]; b == nil || b.pending == 0 {
+		if res, ok := r.machine.Check(p.command); !ok {
+			r.refuseOrHold(q, Refused{Reason: RefusedByMachine, Code: res.Code, Limit: res.Limit, Claim: res.Claim}, has)
+			return
+		}
+	}
+	r.enqueue(q, p)
+}
+
+func (r *Replica) enqueue(q *Request, p *pending) {
+	l := &r.lead
+	p.from, p.tag, p.session = l.streamOf(q.Stream), q.Tag, q.Session
+	if !l.queue.admit(p, r.cfg.QueueCommands, r.now) {
+		r.refuse(q, Overloaded)
+		return
+	}
+	if p.session != (machine.SessionID{}) {
+		l.bindingOf(p.session).pending++
+		p.counted = true
+	}
+}
+
+// revoke proposes a revocation, of a name one for each of its holders.
+func (r *Replica) revoke(q *Request, b Revoke, has proof) {
+	if b.Name == "" {
+		r.enqueue(q, &pending{limited: true, command: b.Command})
+		return
+	}
+	if has != confirmedRound {
+		r.hold(q)
+		return
+	}
+	holders := r.machine.Lock(b.Name, 0).Holders
+	if len(holders) == 0 {
+		r.reply(q.Stream, q.Tag, q.Session, RevokedClaims{})
+		return
+	}
+	group := &revocation{left: len(holders)}
+	for _, h := range holders {
+		c := b.Command
+		c.Claim, c.Token = h.Claim, h.Token
+		p := &pending{command: c, group: group, from: r.lead.streamOf(q.Stream), tag: q.Tag, session: q.Session}
+		if !r.lead.queue.admit(p, r.cfg.QueueCommands, r.now) {
+			r.refusePending(p, Overloaded)
+			return
+		}
+	}
+}

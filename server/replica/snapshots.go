@@ -1,0 +1,133 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// snapshots is the work on snapshots. One is made at a time.
+type snapshots struct {
+	index   uint64 // of the last durable one
+	grown   uint64 // bytes of log applied since the last one was started
+	began   uint64 // applied index when the last one was started
+	capture *machine.Capture
+	meta    *raftpb.SnapshotMetadata // of the one under way, until it is durable
+	first   bool
+	next    Time // when the next part is due
+}
+
+// fail gives up the snapshot under way.
+func (s *snapshots) fail(index uint64) {
+	if s.meta.GetIndex() == index {
+		s.capture, s.meta = nil, nil
+	}
+}
+
+// captureOn starts a snapshot when enough log was applied, or hands out the next part of the one
+// under way. One part a turn, and not faster than the disk is meant to take: grants go on meanwhile.
+func (r *Replica) captureOn() {
+	s := &r.snaps
+	if s.meta == nil && !r.installing() && (r.applied-max(s.began, s.index) >= r.cfg.SnapshotEntries || s.grown >= r.cfg.SnapshotBytes) {
+		r.startCapture()
+	}
+	if s.capture == nil || r.now < s.next {
+		return
+	}
+	chunk, last := s.capture.Next()
+	r.out.Snapshot = &SnapshotPart{Metadata: s.meta, First: s.first, Last: last, Chunk: chunk}
+	s.first, s.next = false, r.now+Time(r.cfg.SnapshotPace)
+	if last {
+		s.capture = nil
+	}
+}
+
+// installing reports whether a snapshot of a leader is on its way to the disk. The log in
+// memory has made room for it already.
+func (r *Replica) installing() bool {
+	return slices.ContainsFunc(r.writes, func(w write) bool { return w.snapshot != nil })
+}
+
+func (r *Replica) startCapture() {
+	term, err := r.disk.Term(r.applied)
+	if err != nil {
+		panic(fmt.Sprintf("replica: term of applied entry %d: %v", r.applied, err))
+	}
+	s := &r.snaps
+	r.machine.AbortCapture()
+	s.meta = &raftpb.SnapshotMetadata{Index: new(r.applied), Term: new(term), ConfState: r.confState}
+	s.capture, s.first, s.next = r.machine.StartCapture(), true, r.now
+	s.began, s.grown = r.applied, 0
+}
+
+// snapshotWritten takes note of a durable snapshot: the log before it, but for a tail in memory for
+// followers that lag, is needed no more.
+func (r *Replica) snapshotWritten(index uint64) {
+	s := &r.snaps
+	if s.meta.GetIndex() != index {
+		return // given up, or overtaken by one that a leader sent
+	}
+	meta := s.meta
+	s.meta, s.capture, s.index = nil, nil, index
+	_, err := r.disk.CreateSnapshot(index, meta.GetConfState(), nil)
+	if errors.Is(err, raft.ErrSnapOutOfDate) {
+		return
+	}
+	if err != nil {
+		panic(fmt.Sprintf("replica: snapshot %d: %v", index, err))
+	}
+	if err := r.disk.Compact(r.tailStart(index)); err != nil && !errors.Is(err, raft.ErrCompacted) {
+		panic(fmt.Sprintf("replica: compacting to %d: %v", index, err))
+	}
+	r.out.CompactTo = index
+}
+
+// tailStart is the last index that the log in memory may forget, so that about
+// SnapshotTail bytes before the snapshot stay.
+func (r *Replica) tailStart(index uint64) uint64 {
+	first, _ := r.disk.FirstIndex() // has no error to return
+	if first > index {
+		return index
+	}
+	entries, err := r.disk.Entries(first, index+1, raftNoLimit)
+	if err != nil {
+		panic(fmt.Sprintf("replica: entries %d to %d: %v", first, index, err))
+	}
+	var size uint64
+	for i := len(entries) - 1; i >= 0; i-- {
+		size += uint64(len(entries[i].GetData()))
+		if size > r.cfg.SnapshotTail {
+			return entries[i].GetIndex()
+		}
+	}
+	return first - 1
+}
+
+const raftNoLimit = 1<<64 - 1
+
+// takeIncoming finds the state of a snapshot that Raft accepted, and forgets older ones.
+func (r *Replica) takeIncoming(index uint64) *machine.Machine {
+	for _, in := range r.incoming {
+		if in.Message.GetSnapshot().GetMetadata().GetIndex() == index {
+			r.incoming = nil
+			return in.Machine
+		}
+	}
+	panic(fmt.Sprintf("replica: Raft accepted snapshot %d, whose state never came", index))
+}
+
+// install puts the state of a snapshot, which is durable now, in place of the present one.
+func (r *Replica) install(meta *raftpb.SnapshotMetadata, m *machine.Machine) {
+	if meta.GetIndex() <= r.applied {
+		panic(fmt.Sprintf("replica: snapshot %d to install after entry %d", meta.GetIndex(), r.applied))
+	}
+	r.log.Info("snapshot installed", "index", meta.GetIndex(), "instead of", r.applied)
+	r.machine.AbortCapture()
+	r.machine, r.applied, r.confState = m, meta.GetIndex(), meta.GetConfState()
+	r.snaps = snapshots{index: meta.GetIndex(), began: meta.GetIndex()}
+}

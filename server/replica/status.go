@@ -1,0 +1,103 @@
+package replica
+
+import (
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A Role is what a replica is in its group.
+type Role uint8
+
+// The roles.
+const (
+	Follower Role = iota
+	Candidate
+	Leader
+)
+
+func (r Role) String() string {
+	return [...]string{"follower", "candidate", "leader"}[r]
+}
+
+// A Status is how a replica sees itself.
+type Status struct {
+	ID        uint64
+	Role      Role
+	Term      uint64
+	Leader    uint64 // 0: none known
+	Serving   bool   // leads and has applied an entry of its own term
+	Applied   uint64
+	Committed uint64
+	LastIndex uint64
+	Snapshot  uint64 // index of the last durable snapshot
+	Learner   bool
+	Voters    []uint64
+	Peers     []Peer // by id, without this node; on a leader only
+	Counts    machine.Counts
+
+	Queued   int // commands that wait for a batch
+	InFlight int // own entries proposed and not applied
+	Held     int // requests that wait for a quorum round
+	Expiring int // sessions whose end is proposed
+	Attached int // sessions bound to a stream
+
+	// DiskBusy is the age of the oldest write in flight at the last turn; 0 when there is none.
+	DiskBusy time.Duration
+	// Confirmed is how long before the last turn the newest confirmed quorum round was started; on a leader only.
+	Confirmed time.Duration
+	// NoFloor, if not empty, says why a new cluster has no token floor yet, so that nothing is granted.
+	NoFloor string
+}
+
+// A Peer is another member as the leader sees it.
+type Peer struct {
+	ID      uint64
+	Match   uint64 // known to be durable there up to here
+	State   string // probe, replicate or snapshot
+	Learner bool
+	Active  bool // heard of within the last election timeout
+}
+
+// Status tells how the replica is.
+func (r *Replica) Status() Status {
+	l := &r.lead
+	last, _ := r.disk.LastIndex() // has no error to return
+	s := Status{
+		ID: r.cfg.ID, Role: r.role, Term: r.term, Leader: r.leader, Serving: l.serving,
+		Applied: r.applied, Committed: r.committed, LastIndex: last, Snapshot: r.snaps.index,
+		Learner:  slices.Contains(r.confState.GetLearners(), r.cfg.ID),
+		Voters:   slices.Clone(r.confState.GetVoters()),
+		Counts:   r.machine.Counts(),
+		Queued:   len(l.queue.waiting),
+		InFlight: len(l.queue.flying),
+		Held:     l.rounds.held,
+		Expiring: l.expiring.len(),
+		DiskBusy: r.diskBusy(), NoFloor: r.noFloor,
+	}
+	// A count is the same in any order.
+	for _, stream := range l.streams {
+		s.Attached += len(stream.sessions)
+	}
+	if r.role == Leader {
+		s.Peers = r.peers()
+		s.Confirmed = time.Duration(r.now - l.rounds.confirmedStart)
+	}
+	return s
+}
+
+func (r *Replica) peers() (peers []Peer) {
+	r.raft.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+		if id != r.cfg.ID {
+			peers = append(peers, Peer{
+				ID: id, Match: pr.Match, State: pr.State.String(),
+				Learner: typ == raft.ProgressTypeLearner, Active: pr.RecentActive,
+			})
+		}
+	})
+	return peers
+}
