@@ -1,0 +1,274 @@
+//go:build acceptance
+
+package faulttest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/client"
+	"github.com/lockstep-dev/lockstep/server/faulttest"
+)
+
+const (
+	sessions        = 10
+	locksPerSession = 2_000
+	waiters         = 2_000
+)
+
+func TestManyLocksAndWaiters(t *testing.T) {
+	cluster := faulttest.Start(t, 5)
+	holdLocks(t, cluster)
+	queueWaiters(t, cluster)
+	checkListing(t, cluster)
+	checkQueue(t, cluster)
+	checkRestart(t, cluster)
+}
+
+func holdLocks(t *testing.T, cluster *faulttest.Cluster) {
+	begin := time.Now()
+	var all errgroup.Group
+	for s := range sessions {
+		c := newClient(t, client.Config{Endpoints: cluster.Endpoints(), TTL: 120 * time.Second})
+		var g errgroup.Group
+		g.SetLimit(200)
+		all.Go(func() error {
+			for l := range locksPerSession {
+				g.Go(func() error {
+					_, err := c.Acquire(t.Context(), fmt.Sprintf("many/%02d/%04d", s, l), lockstep.WithWait(time.Minute))
+					return err
+				})
+			}
+			return g.Wait()
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d locks held by %d sessions after %v", sessions*locksPerSession, sessions, time.Since(begin).Round(time.Millisecond))
+}
+
+// queueWaiters queues them one by one in a known order, and leaves them there.
+func queueWaiters(t *testing.T, cluster *faulttest.Cluster) {
+	begin := time.Now()
+	c := newClient(t, client.Config{Endpoints: cluster.Endpoints(), TTL: 120 * time.Second})
+	if _, err := c.Acquire(t.Context(), "queue/one"); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	t.Cleanup(group.Wait)
+	for i := range waiters {
+		// One goroutine starts after the other, and a session's requests keep the order of its calls only
+		// when they are made one after the other: each waits until it is seen in the queue's count.
+		group.Go(func() {
+			_, _ = c.Acquire(t.Context(), "queue/one", lockstep.WithMetadata(map[string]string{"number": strconv.Itoa(i)}))
+		})
+		if i%100 == 99 {
+			waitForWaiters(t, c, i+1)
+		}
+	}
+	t.Logf("%d waiters after %v", waiters, time.Since(begin).Round(time.Millisecond))
+}
+
+func waitForWaiters(t *testing.T, c *client.Client, count int) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for time.Now().Before(deadline) {
+		state, err := c.Inspect(t.Context(), "queue/one")
+		if err == nil && len(state.Waiters) >= count {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("there were never %d waiters", count)
+}
+
+func checkListing(t *testing.T, cluster *faulttest.Cluster) {
+	begin := time.Now()
+	out, err := cluster.Command("ls", "many", "-o", "json").Output()
+	if err != nil {
+		t.Fatalf("ls: %v", err)
+	}
+	names := regexp.MustCompile(`"many/\d\d/\d\d\d\d"`).FindAll(out, -1)
+	if len(names) != sessions*locksPerSession {
+		t.Fatalf("ls printed %d locks, want %d", len(names), sessions*locksPerSession)
+	}
+	for i := 1; i < len(names); i++ {
+		if bytes.Compare(names[i-1], names[i]) >= 0 {
+			t.Fatalf("ls printed %s before %s", names[i-1], names[i])
+		}
+	}
+	t.Logf("ls printed %d locks in order in %v", len(names), time.Since(begin).Round(time.Millisecond))
+}
+
+func checkQueue(t *testing.T, cluster *faulttest.Cluster) {
+	out, err := cluster.Command("show", "queue/one", "-o", "json").Output()
+	if err != nil {
+		t.Fatalf("show: %v", err)
+	}
+	var shown struct {
+		Waiters []struct {
+			Seq uint64 `json:"seq"`
+		} `json:"waiters"`
+	}
+	if err := json.Unmarshal(out, &shown); err != nil {
+		t.Fatal(err)
+	}
+	if len(shown.Waiters) != waiters {
+		t.Fatalf("show printed %d waiters, want %d", len(shown.Waiters), waiters)
+	}
+	for i := 1; i < waiters; i++ {
+		if shown.Waiters[i-1].Seq >= shown.Waiters[i].Seq {
+			t.Fatalf("waiter %d has seq %d, the next %d", i, shown.Waiters[i-1].Seq, shown.Waiters[i].Seq)
+		}
+	}
+}
+
+// checkRestart kills all nodes and measures until the state is served again.
+func checkRestart(t *testing.T, cluster *faulttest.Cluster) {
+	cluster.KillAll()
+	begin := time.Now()
+	for i := range 5 {
+		cluster.StartNode(i)
+	}
+	admin, err := client.NewAdmin(client.Config{Endpoints: cluster.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	for {
+		lock, err := admin.Lock(t.Context(), "queue/one", waiters)
+		if err == nil {
+			if len(lock.GetWaiters()) != waiters {
+				t.Errorf("%d waiters after the restart, want %d", len(lock.GetWaiters()), waiters)
+			}
+			break
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("not serving: %v", err)
+		}
+	}
+	took := time.Since(begin)
+	t.Logf("restart of all five until served: %v", took.Round(time.Millisecond))
+	if took > 5*time.Second {
+		t.Errorf("the restart took %v, the bound is 5s", took)
+	}
+}
+
+const million = 1_000_000
+
+// TestAMillionNames takes and frees a million names once each. The history's rings are filled first: they are
+// bounded, and hold more after the first names than before.
+func TestAMillionNames(t *testing.T) {
+	cluster := faulttest.Start(t, 3)
+	takeAndFree(t, cluster, "warm", 300_000)
+	before := measure(t, cluster)
+	begin := time.Now()
+	takeAndFree(t, cluster, "names", million)
+	t.Logf("%d names taken and freed in %v", million, time.Since(begin).Round(time.Second))
+	after := measure(t, cluster)
+	for i := range before {
+		t.Logf("n%d: heap %.1f -> %.1f MiB, snapshot %.1f -> %.1f MiB", i+1,
+			mib(before[i].heap), mib(after[i].heap), mib(before[i].snapshot), mib(after[i].snapshot))
+		if grew(before[i].heap, after[i].heap) {
+			t.Errorf("n%d: the heap grew by more than 10 %%", i+1)
+		}
+		if grew(before[i].snapshot, after[i].snapshot) {
+			t.Errorf("n%d: the snapshot grew by more than 10 %%", i+1)
+		}
+	}
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+func grew(before, after int64) bool { return after > before+before/10 }
+
+func takeAndFree(t *testing.T, cluster *faulttest.Cluster, prefix string, count int) {
+	t.Helper()
+	var g errgroup.Group
+	const clients, abreast = 16, 64
+	for w := range clients {
+		c := newClient(t, client.Config{Endpoints: cluster.Endpoints()})
+		for a := range abreast {
+			g.Go(func() error {
+				for i := w*abreast + a; i < count; i += clients * abreast {
+					lock, err := c.Acquire(t.Context(), fmt.Sprintf("%s/%d", prefix, i))
+					if err != nil {
+						return err
+					}
+					if err := lock.Release(t.Context()); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type footprint struct{ heap, snapshot int64 }
+
+// measure reads what each node's heap holds after a collection, and the size of its newest snapshot.
+func measure(t *testing.T, cluster *faulttest.Cluster) []footprint {
+	t.Helper()
+	var all []footprint
+	for i := range 3 {
+		get(t, "http://"+cluster.HTTP(i)+"/debug/pprof/heap?gc=1")
+		metrics := get(t, "http://"+cluster.HTTP(i)+"/metrics")
+		found := regexp.MustCompile(`(?m)^go_memstats_heap_alloc_bytes (\S+)`).FindSubmatch(metrics)
+		if found == nil {
+			t.Fatal("no go_memstats_heap_alloc_bytes in the metrics")
+		}
+		heap, err := strconv.ParseFloat(string(found[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, footprint{heap: int64(heap), snapshot: newestSnapshot(t, cluster.DataDir(i))})
+	}
+	return all
+}
+
+func get(t *testing.T, url string) []byte {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", url, response.Status, err)
+	}
+	return body
+}
+
+func newestSnapshot(t *testing.T, dir string) int64 {
+	t.Helper()
+	var newest os.FileInfo
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && filepath.Ext(path) == ".snap" && (newest == nil || info.ModTime().After(newest.ModTime())) {
+			newest = info
+		}
+		return nil
+	})
+	if err != nil || newest == nil {
+		t.Fatalf("no snapshot in %s: %v", dir, err)
+	}
+	return newest.Size()
+}
