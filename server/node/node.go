@@ -6,16 +6,20 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/storage"
+	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
 // Errors of Submit.
@@ -25,12 +29,6 @@ var (
 	// ErrStopped means that the node runs no longer: nothing was taken.
 	ErrStopped = errors.New("node: stopped")
 )
-
-// A Member is one node of the initial cluster.
-type Member struct {
-	Name        string
-	PeerAddress string // host:port
-}
 
 // ClusterID is the id of the cluster that starts from members (name -> peer address): 32 hexadecimal digits.
 func ClusterID(members map[string]string) string {
@@ -70,6 +68,11 @@ type Config struct {
 	// TokenFloor, if not zero, is the first token floor of a new cluster instead of one from the wall clock.
 	TokenFloor machine.Token
 
+	// Limits are those that the first leader of a new cluster logs. Default: machine.DefaultLimits.
+	Limits machine.Limits
+	// Built is when the binary was built. A token floor is refused while the wall clock is before it.
+	Built machine.WallMillis
+
 	// Events receives the history as it is applied, on the node's loop: it must not block. Default: none.
 	Events func([]machine.Event)
 
@@ -77,84 +80,124 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Status is how a node sees itself and its cluster.
-type Status struct {
-	ClusterID string
-	ID        uint64
-	Name      string
-	Role      Role
-	Term      uint64
-	Leader    uint64 // 0: none known
-
-	LeaderName          string
-	LeaderClientAddress string // "": not known
-
-	Serving bool   // leads and has applied an entry of its own term
-	Commit  uint64 // index of the log
-	Applied uint64
-	Counts  machine.Counts
-	Members []MemberStatus // by name
-	// DiskBusy is how long the write under way takes already; 0 when none is.
-	DiskBusy time.Duration
+func (c Config) withDefaults() Config {
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
 }
 
-// A Role is what a node is in its group.
-type Role uint8
-
-// The roles. Starting means that the directory is read or peers are asked.
-const (
-	Starting Role = iota
-	Follower
-	Candidate
-	Leader
-)
-
-func (r Role) String() string {
-	return [...]string{"starting", "follower", "candidate", "leader"}[r]
+func (c *Config) validate() error {
+	switch {
+	case c.Members[c.Name] == "":
+		return fmt.Errorf("node: %q is not in the initial cluster", c.Name)
+	case c.DataDir == "":
+		return errors.New("node: no data directory")
+	case c.Listener == nil:
+		return errors.New("node: no listener for peers")
+	}
+	return nil
 }
 
-// A MemberStatus is one member as this node sees it.
-type MemberStatus struct {
-	ID            uint64
-	Name          string
-	PeerAddress   string
-	ClientAddress string // "": not known yet
-	Leader        bool
-	Self          bool
-	Reachable     bool   // always true for the node itself
-	Problem       string // why not
-	Applied       uint64 // own applied index, or on the leader the index known to be durable there; else 0
-}
+// group is the one Raft group there is; keys and frames carry it for the day when there are more.
+const group uint32 = 1
 
 // A Node runs one replica. Make it with New, run it once with Run. All other methods may be
 // called from any goroutine, before, during and after Run.
-type Node struct{ cfg Config }
+type Node struct {
+	cfg     Config
+	log     *slog.Logger
+	cluster string
+	id      uint64
+	members []MemberStatus // what never changes of them, by name
+	began   time.Time
+
+	inbox   inbox
+	streams streams
+	status  atomic.Pointer[replica.Status] // nil until the replica is made
+	busy    diskClock
+
+	// Made by Run before the goroutines that use them.
+	store     *storage.Store
+	transport *transport.Transport
+	replica   *replica.Replica
+	disk      *disk
+	snapshots *snapshotWriter
+	sending   senders
+	// fatal ends Run with its error.
+	fatal context.CancelCauseFunc
+}
 
 // New checks the configuration. It opens nothing.
-func New(cfg Config) (*Node, error) { panic("unfinished") }
+func New(cfg Config) (*Node, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	cluster := ClusterID(cfg.Members)
+	n := &Node{
+		cfg: cfg, log: cfg.Logger, cluster: cluster, id: ID(cluster, cfg.Name),
+		members: members(cluster, &cfg), began: time.Now(),
+		inbox: newInbox(),
+	}
+	n.streams.init()
+	return n, nil
+}
 
-// Run opens the data directory and serves until ctx is done or the node has to end. It returns nil
-// after ctx, else the reason. It does not hand over leadership: call HandOver before.
-func (n *Node) Run(ctx context.Context) error { panic("unfinished") }
+// members lists the initial cluster by name.
+func members(cluster string, cfg *Config) []MemberStatus {
+	var all []MemberStatus
+	for _, name := range slices.Sorted(maps.Keys(cfg.Members)) {
+		m := MemberStatus{ID: ID(cluster, name), Name: name, PeerAddress: cfg.Members[name], Self: name == cfg.Name}
+		if m.Self {
+			m.ClientAddress, m.Reachable = cfg.ClientAddress, true
+		}
+		all = append(all, m)
+	}
+	return all
+}
 
 // Connect makes a stream. deliver gets its replies in order, on the node's loop: it must
-// not block, and must not call the node but for Submit's refusal.
-func (n *Node) Connect(deliver func([]replica.Reply)) replica.StreamID { panic("unfinished") }
+// not block. The slice is its own.
+func (n *Node) Connect(deliver func([]replica.Reply)) replica.StreamID { return n.streams.add(deliver) }
 
-// Disconnect ends a stream; the replica is told (replica.Gone). Its deliver may still be called until Disconnect's
-// request has been handled, not after.
-func (n *Node) Disconnect(id replica.StreamID) { panic("unfinished") }
+// Disconnect ends a stream; the replica is told (replica.Gone). deliver isn't called any more once Disconnect has
+// returned, but for a call that is under way on the loop.
+func (n *Node) Disconnect(id replica.StreamID) {
+	if n.streams.remove(id) {
+		n.inbox.force(replica.Request{Stream: id, Received: n.Now(), Body: replica.Gone{}})
+	}
+}
 
 // Submit hands requests over, all or none. The slice is the node's from then on. It returns ErrOverloaded or
 // ErrStopped, never blocks, and answers come through Connect's deliver.
-func (n *Node) Submit(reqs []replica.Request) error { panic("unfinished") }
+func (n *Node) Submit(reqs []replica.Request) error { return n.inbox.submit(reqs) }
 
 // Now reads the clock that Request.Received is measured on.
-func (n *Node) Now() replica.Time { panic("unfinished") }
+func (n *Node) Now() replica.Time { return replica.Time(time.Since(n.began)) }
 
-// Status tells how the node is. It is at most some milliseconds old.
-func (n *Node) Status() Status { panic("unfinished") }
+// handOverRetry is when a hand-over that has not worked is tried again: Raft gives one up after an election timeout.
+const handOverRetry = 700 * time.Millisecond
 
 // HandOver gives leadership to another member and returns when this node leads no longer, at once if it
 // does not lead, or with ctx's error.
-func (n *Node) HandOver(ctx context.Context) error { panic("unfinished") }
+func (n *Node) HandOver(ctx context.Context) error {
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	var asked time.Time
+	for n.Status().Role == Leader && !n.inbox.stopped() {
+		if time.Since(asked) > handOverRetry {
+			asked = time.Now()
+			n.inbox.push(replica.HandOver{})
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node: hand over leadership: %w", ctx.Err())
+		case <-poll.C:
+		}
+	}
+	return nil
+}

@@ -139,7 +139,12 @@ func (t *Transport) greet(c *conn, p Peer, purpose string) error {
 	if _, err := c.Write(appendFrame(nil, frameMAC, t.mac("dialer", greeting, answer))); err != nil {
 		return err
 	}
-	if _, err := c.expect(frameReady); err != nil {
+	_, err = c.expect(frameReady)
+	// Only here the refusing side has proved the secret: a stranger must not end a node with this.
+	if e := new(refusedError); errors.As(err, &e) && e.code == refusedAdmit {
+		return fmt.Errorf("%w: %s", ErrNotAdmitted, e.reason)
+	}
+	if err != nil {
 		return err
 	}
 	c.peer, c.purpose = w.From, purpose
@@ -157,15 +162,20 @@ func appendRefusal(dst []byte, code byte, reason string) []byte {
 	return appendFrame(dst, frameRefused, append([]byte{code}, reason[:min(len(reason), limit)]...))
 }
 
-// refusal is the error for a refusal that was received.
+// A refusedError is a refusal that was received. It matches ErrRefused.
+type refusedError struct {
+	code   byte
+	reason string
+}
+
+func (e *refusedError) Error() string        { return ErrRefused.Error() + ": " + e.reason }
+func (e *refusedError) Is(target error) bool { return target == ErrRefused }
+
 func refusal(payload []byte) error {
 	if len(payload) == 0 {
-		return ErrRefused
+		return &refusedError{}
 	}
-	if payload[0] == refusedAdmit {
-		return fmt.Errorf("%w: %s", ErrNotAdmitted, payload[1:])
-	}
-	return fmt.Errorf("%w: %s", ErrRefused, payload[1:])
+	return &refusedError{code: payload[0], reason: string(payload[1:])}
 }
 
 // refuse tells the other side why, and gives the same as an error.

@@ -1,0 +1,96 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/storage"
+)
+
+// A disk makes the log durable, on a goroutine of its own. What is handed over during one sync is
+// the next one's batch. The replica bounds what is under way.
+type disk struct {
+	store *storage.Store
+	inbox *inbox
+	busy  *diskClock
+	wake  chan struct{} // holds one
+
+	mu struct {
+		sync.Mutex
+		appends   []*raftpb.Message
+		compactTo uint64
+	}
+}
+
+func newDisk(s *storage.Store, b *inbox, busy *diskClock) *disk {
+	return &disk{store: s, inbox: b, busy: busy, wake: make(chan struct{}, 1)}
+}
+
+// queue hands over messages of the type MsgStorageAppend and how much of the log may be forgotten.
+func (d *disk) queue(appends []*raftpb.Message, compactTo uint64) {
+	if len(appends) == 0 && compactTo == 0 {
+		return
+	}
+	d.mu.Lock()
+	d.mu.appends = append(d.mu.appends, appends...)
+	d.mu.compactTo = max(d.mu.compactTo, compactTo)
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes until ctx is done or a write fails, which is final.
+func (d *disk) run(ctx context.Context) error {
+	var spare []*raftpb.Message
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.wake:
+		}
+		d.mu.Lock()
+		appends, compactTo := d.mu.appends, d.mu.compactTo
+		d.mu.appends, d.mu.compactTo = spare[:0], 0
+		d.mu.Unlock()
+
+		d.busy.start()
+		if len(appends) > 0 {
+			if err := d.store.Append(group, appends); err != nil {
+				return err
+			}
+			d.inbox.push(replica.Persisted{Appends: len(appends)})
+		}
+		if compactTo > 0 {
+			if err := d.store.Compact(group, compactTo); err != nil {
+				return err
+			}
+		}
+		d.busy.stop()
+		clear(appends)
+		spare = appends
+	}
+}
+
+// A diskClock tells how long the write under way takes already.
+type diskClock struct{ since atomic.Int64 } // Unix nanoseconds by the monotonic clock's offset; 0: none
+
+// origin makes readings of the monotonic clock of plain numbers.
+var origin = time.Now()
+
+func (c *diskClock) start() { c.since.Store(int64(time.Since(origin)) | 1) }
+func (c *diskClock) stop()  { c.since.Store(0) }
+
+func (c *diskClock) busy() time.Duration {
+	since := c.since.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Since(origin) - time.Duration(since)
+}

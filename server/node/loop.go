@@ -1,0 +1,74 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// publishEvery is how old the published status may get while the loop is busy. Who leads is
+// published at once.
+const publishEvery = 50 * time.Millisecond
+
+// loop owns the replica: it takes what has arrived, runs a turn, and carries out what comes of it.
+func (n *Node) loop(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var l load
+	var published replica.Time
+	var view replica.View
+	for {
+		if len(l.rest) == 0 {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-n.inbox.wake:
+			case <-timer.C:
+			}
+		} else if ctx.Err() != nil {
+			return nil
+		}
+		n.step(&l)
+		now := n.Now()
+		out := n.replica.Turn(now, machine.WallMillis(time.Now().UnixMilli()))
+		if out.Exit != "" {
+			return errors.New("node: " + out.Exit)
+		}
+		n.carryOut(ctx, &out)
+		if v := n.replica.View(); v != view || now-published >= replica.Time(publishEvery) {
+			published, view = now, v
+			n.publish()
+		}
+		timer.Reset(time.Duration(out.Wake - n.Now()))
+	}
+}
+
+// step gives the replica everything that has arrived.
+func (n *Node) step(l *load) {
+	n.inbox.drain(l)
+	for _, in := range l.inputs {
+		n.replica.Step(in)
+	}
+	for _, r := range l.take() {
+		n.replica.Step(r)
+	}
+	if len(l.rest) > 0 {
+		n.replica.Step(replica.Backlog{Oldest: l.rest[0].Received})
+	}
+}
+
+// carryOut does what a turn asks for: first what others wait for longest.
+func (n *Node) carryOut(ctx context.Context, out *replica.Output) {
+	n.disk.queue(out.Appends, out.CompactTo)
+	n.send(ctx, out)
+	n.streams.deliver(out.Replies)
+	if out.Snapshot != nil {
+		n.snapshots.add(out.Snapshot)
+	}
+	if n.cfg.Events != nil && len(out.Events) > 0 {
+		n.cfg.Events(out.Events)
+	}
+}

@@ -1,0 +1,209 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/storage"
+	"github.com/lockstep-dev/lockstep/server/transport"
+)
+
+// Run opens the data directory and serves until ctx is done or the node has to end. It returns nil
+// after ctx, else the reason. It does not hand over leadership: call HandOver before. When the
+// disk hangs it returns without waiting for it.
+func (n *Node) Run(ctx context.Context) error {
+	defer n.inbox.stop()
+	defer n.cfg.Listener.Close()
+	store, err := storage.Open(storage.Config{
+		Dir: n.cfg.DataDir, FS: n.cfg.FS, ClusterID: n.cluster, NodeID: n.id, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.store = store
+	if n.transport, err = n.newTransport(); err != nil {
+		return errors.Join(err, store.Close())
+	}
+	ctx, n.fatal = context.WithCancelCause(ctx)
+	defer n.fatal(nil)
+
+	ended := make(chan error, 1)
+	go func() { ended <- errors.Join(n.run(ctx), store.Close()) }()
+	return n.await(ctx, ended)
+}
+
+// stopGrace is how long a node that has to end waits for a write that hangs.
+const stopGrace = 2 * time.Second
+
+// await waits for the goroutines, but not for ever for a dead disk.
+func (n *Node) await(ctx context.Context, ended <-chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-n.store.Failed(): // may come from a goroutine of Pebble that is stopped now
+		n.fatal(n.store.Err())
+	case <-ctx.Done():
+	}
+	hung := time.NewTimer(stopGrace)
+	defer hung.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-hung.C:
+			if n.busy.busy() < stopGrace && n.store.Err() == nil {
+				hung.Reset(stopGrace) // something is slow to stop, but it isn't the disk
+				continue
+			}
+			return errors.Join(cause(ctx), errors.New("node: the disk does not answer"))
+		}
+	}
+}
+
+// cause is why ctx has ended, or nil for an orderly stop.
+func cause(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// run serves with an open directory. The first error is the fatal one, for await too.
+func (n *Node) run(ctx context.Context) error {
+	var g sync.WaitGroup
+	serve := func(part func(context.Context) error) {
+		g.Go(func() {
+			if err := part(ctx); err != nil {
+				n.fatal(err)
+			}
+		})
+	}
+	serve(n.transport.Run)
+	serve(func(ctx context.Context) error {
+		if err := n.start(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+		serve(n.disk.run)
+		serve(n.snapshots.run)
+		return n.loop(ctx)
+	})
+	g.Wait()
+	n.sending.wg.Wait()
+	return cause(ctx)
+}
+
+func (n *Node) newTransport() (*transport.Transport, error) {
+	var peers []transport.Peer
+	for _, m := range n.members {
+		if !m.Self {
+			peers = append(peers, transport.Peer{Node: m.ID, Name: m.Name, Address: m.PeerAddress})
+		}
+	}
+	return transport.New(transport.Config{
+		Self: transport.Identity{
+			ClusterID: n.cluster, Node: n.id, Instance: n.store.InstanceID(),
+			Name: n.cfg.Name, ClientAddress: n.cfg.ClientAddress,
+		},
+		Peers: peers, Listener: n.cfg.Listener, Dial: n.cfg.Dial, Secret: n.cfg.Secret,
+		Handler: peerHandler{n}, SnapshotBytesPerSecond: n.cfg.SnapshotBytesPerSecond, Logger: n.log,
+	})
+}
+
+// start makes the replica from what is on the disk. Meanwhile requests are answered NotLeader.
+func (n *Node) start(ctx context.Context) error {
+	stop := make(chan struct{})
+	refusing := make(chan struct{})
+	go func() { defer close(refusing); n.refuse(stop) }()
+	defer func() { close(stop); <-refusing }()
+
+	rec, err := n.store.Recover(group)
+	if err != nil {
+		return err
+	}
+	if !rec.Found {
+		if err := n.askPeers(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+		if err := n.store.Bootstrap(group, n.voters()); err != nil {
+			return err
+		}
+		if rec, err = n.store.Recover(group); err != nil {
+			return err
+		}
+	}
+	return n.makeReplica(&rec)
+}
+
+// refuse answers all requests until stop is closed.
+func (n *Node) refuse(stop <-chan struct{}) {
+	var l load
+	for {
+		select {
+		case <-stop:
+			return
+		case <-n.inbox.wake:
+		}
+		n.inbox.drain(&l)
+		var replies []replica.Reply
+		for _, r := range l.rest {
+			if _, gone := r.Body.(replica.Gone); !gone {
+				replies = append(replies, replica.Reply{
+					Stream: r.Stream, Tag: r.Tag, Session: r.Session, Answer: replica.Refused{Reason: replica.NotLeader},
+				})
+			}
+		}
+		l.rest = nil
+		n.streams.deliver(replies)
+	}
+}
+
+// voters are the members that a new cluster starts with.
+func (n *Node) voters() *raftpb.ConfState {
+	c := &raftpb.ConfState{AutoLeave: new(false)}
+	for _, m := range n.members {
+		c.Voters = append(c.Voters, m.ID)
+	}
+	return c
+}
+
+func (n *Node) makeReplica(rec *storage.Recovered) (err error) {
+	m := machine.New()
+	if !rec.Empty {
+		if m, err = n.loadMachine(rec.Snapshot); err != nil {
+			return err
+		}
+	}
+	n.log.Info("recovered", "snapshot", rec.Snapshot.GetIndex(), "entries", len(rec.Entries),
+		"term", rec.HardState.GetTerm(), "commit", rec.HardState.GetCommit())
+	n.replica, err = replica.New(replica.Config{
+		ID: n.id, Group: group,
+		Recovered: replica.Recovered{
+			HardState: rec.HardState, Snapshot: rec.Snapshot, Entries: rec.Entries, Machine: m,
+		},
+		TokenFloor: n.cfg.TokenFloor, Built: n.cfg.Built, Limits: n.cfg.Limits,
+		Rand: randomness{}, Logger: n.log,
+	})
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	n.disk = newDisk(n.store, &n.inbox, &n.busy)
+	n.snapshots = newSnapshotWriter(n.store, &n.inbox, n.log)
+	n.publish()
+	return nil
+}
+
+// randomness is crypto/rand.
+type randomness struct{}
+
+func (randomness) Read(p []byte) (int, error) { return rand.Read(p) }
+
+var _ io.Reader = randomness{}

@@ -1,0 +1,201 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/storage"
+)
+
+// maxParts bounds the parts of a snapshot that wait to be written. A disk that falls
+// behind that far costs the snapshot, not the memory.
+const maxParts = 256
+
+// A snapshotWriter writes the replica's own snapshots.
+type snapshotWriter struct {
+	store *storage.Store
+	inbox *inbox
+	log   *slog.Logger
+	parts chan *replica.SnapshotPart
+
+	skip uint64 // used by the loop: index of a snapshot that was given up
+}
+
+func newSnapshotWriter(s *storage.Store, b *inbox, log *slog.Logger) *snapshotWriter {
+	return &snapshotWriter{store: s, inbox: b, log: log, parts: make(chan *replica.SnapshotPart, maxParts)}
+}
+
+// add hands a part over. The loop calls it; it never blocks.
+func (w *snapshotWriter) add(p *replica.SnapshotPart) {
+	index := p.Metadata.GetIndex()
+	if p.First {
+		w.skip = 0
+	}
+	if w.skip == index {
+		return
+	}
+	select {
+	case w.parts <- p:
+	default:
+		w.skip = index
+		w.log.Warn("snapshot given up: the disk is too slow", "index", index)
+		w.inbox.push(replica.SnapshotFailed{Index: index})
+	}
+}
+
+// run writes until ctx is done. A snapshot that fails is made again later; the log is kept until then.
+func (w *snapshotWriter) run(ctx context.Context) error {
+	var file *storage.SnapshotWriter
+	var index uint64 // of file
+	defer func() {
+		if file != nil {
+			file.Abort()
+		}
+	}()
+	for {
+		var p *replica.SnapshotPart
+		select {
+		case <-ctx.Done():
+			return nil
+		case p = <-w.parts:
+		}
+		if file != nil && (p.First || p.Metadata.GetIndex() != index) {
+			file.Abort()
+			file = nil
+		}
+		if file == nil && !p.First {
+			continue // the rest of one that has failed
+		}
+		var err error
+		if file, err = w.write(file, p); err != nil {
+			w.log.Warn("snapshot not written", "index", p.Metadata.GetIndex(), "err", err)
+			w.inbox.push(replica.SnapshotFailed{Index: p.Metadata.GetIndex()})
+		}
+		index = p.Metadata.GetIndex()
+	}
+}
+
+// write writes one part, and gives the file for the next one.
+func (w *snapshotWriter) write(file *storage.SnapshotWriter, p *replica.SnapshotPart) (*storage.SnapshotWriter, error) {
+	var err error
+	if p.First {
+		if file, err = w.store.CreateSnapshot(group, p.Metadata); err != nil {
+			return nil, err
+		}
+	}
+	if _, err = file.Write(p.Chunk); err != nil {
+		file.Abort()
+		return nil, err
+	}
+	if !p.Last {
+		return file, nil
+	}
+	if err := file.Commit(); err != nil {
+		return nil, err
+	}
+	w.log.Info("snapshot written", "index", p.Metadata.GetIndex())
+	w.inbox.push(replica.SnapshotWritten{Index: p.Metadata.GetIndex()})
+	return nil, nil
+}
+
+// senders are the snapshots on their way to peers, at most one to each.
+type senders struct {
+	wg sync.WaitGroup
+	mu struct {
+		sync.Mutex
+		to map[uint64]bool
+	}
+}
+
+// claim reports whether no other one is on its way to the peer.
+func (s *senders) claim(to uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.to[to] {
+		return false
+	}
+	if s.mu.to == nil {
+		s.mu.to = make(map[uint64]bool)
+	}
+	s.mu.to[to] = true
+	return true
+}
+
+func (s *senders) release(to uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.to, to)
+}
+
+// sendSnapshot sends the file that a MsgSnap speaks of, and reports once how it went. The loop calls it.
+func (n *Node) sendSnapshot(ctx context.Context, msg *raftpb.Message) {
+	to := msg.GetTo()
+	if !n.sending.claim(to) {
+		n.inbox.push(replica.SnapshotSent{To: to})
+		return
+	}
+	n.sending.wg.Go(func() {
+		err := n.streamSnapshot(ctx, msg)
+		index := msg.GetSnapshot().GetMetadata().GetIndex()
+		switch {
+		case err == nil:
+			n.log.Info("snapshot sent", "index", index, "to", n.nameOf(to))
+		case ctx.Err() == nil:
+			n.log.Warn("snapshot not sent", "index", index, "err", err)
+		}
+		n.sending.release(to)
+		n.inbox.push(replica.SnapshotSent{To: to, OK: err == nil})
+	})
+}
+
+func (n *Node) streamSnapshot(ctx context.Context, msg *raftpb.Message) error {
+	content, err := n.store.OpenSnapshot(group, msg.GetSnapshot().GetMetadata())
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.transport.SendSnapshot(ctx, group, msg, content), content.Close())
+}
+
+// receiveSnapshot makes a peer's snapshot durable, reads it back and gives it to the replica.
+func (n *Node) receiveSnapshot(msg *raftpb.Message, content io.Reader) error {
+	meta := msg.GetSnapshot().GetMetadata()
+	file, err := n.store.ReceiveSnapshot(group, meta)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(file, content); err != nil {
+		file.Abort()
+		return err
+	}
+	if err := file.Commit(); err != nil {
+		return err
+	}
+	m, err := n.loadMachine(meta)
+	if err != nil {
+		return err
+	}
+	n.log.Info("snapshot received", "index", meta.GetIndex(), "from", n.nameOf(msg.GetFrom()))
+	n.inbox.push(replica.SnapshotReceived{Message: msg, Machine: m})
+	return nil
+}
+
+// loadMachine reads the state in a snapshot file.
+func (n *Node) loadMachine(meta *raftpb.SnapshotMetadata) (*machine.Machine, error) {
+	content, err := n.store.OpenSnapshot(group, meta)
+	if err != nil {
+		return nil, err
+	}
+	m, err := machine.Restore(content)
+	if err = errors.Join(err, content.Close()); err != nil {
+		return nil, fmt.Errorf("node: read the snapshot at %d: %w", meta.GetIndex(), err)
+	}
+	return m, nil
+}

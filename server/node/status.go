@@ -1,0 +1,116 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/transport"
+)
+
+// A Status is how a node sees itself and its cluster.
+type Status struct {
+	ClusterID string
+	ID        uint64
+	Name      string
+	Role      Role
+	Term      uint64
+	Leader    uint64 // 0: none known
+
+	LeaderName          string
+	LeaderClientAddress string // "": not known
+
+	Serving bool   // leads and has applied an entry of its own term
+	Commit  uint64 // index of the log
+	Applied uint64
+	Counts  machine.Counts
+	Members []MemberStatus // by name
+	// Replica is the replica's own view; zero while Starting.
+	Replica replica.Status
+	// DiskBusy is how long the write under way takes already; 0 when none is.
+	DiskBusy time.Duration
+}
+
+// A Role is what a node is in its group.
+type Role uint8
+
+// The roles. Starting means that the directory is read or peers are asked.
+const (
+	Starting Role = iota
+	Follower
+	Candidate
+	Leader
+)
+
+func (r Role) String() string {
+	return [...]string{"starting", "follower", "candidate", "leader"}[r]
+}
+
+// A MemberStatus is one member as this node sees it.
+type MemberStatus struct {
+	ID            uint64
+	Name          string
+	PeerAddress   string
+	ClientAddress string // "": not known yet
+	Leader        bool
+	Self          bool
+	Reachable     bool   // always true for the node itself
+	Problem       string // why not
+	Applied       uint64 // own applied index, or on the leader the index known to be durable there; else 0
+}
+
+// publish makes the replica's present status visible. The loop calls it.
+func (n *Node) publish() {
+	s := n.replica.Status()
+	n.status.Store(&s)
+}
+
+// Status tells how the node is. It is at most some 50 ms old.
+func (n *Node) Status() Status {
+	s := Status{ClusterID: n.cluster, ID: n.id, Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
+	r := n.status.Load()
+	if r == nil {
+		return s
+	}
+	s.Replica = *r
+	s.Role = Role(r.Role) + Follower
+	s.Term, s.Leader, s.Serving = r.Term, r.Leader, r.Serving
+	s.Commit, s.Applied, s.Counts = r.Committed, r.Applied, r.Counts
+	peers := n.peerStatus()
+	for i := range s.Members {
+		m := &s.Members[i]
+		m.Leader = m.ID == r.Leader
+		if m.Self {
+			m.Applied = r.Applied
+		} else if p, ok := peers[m.ID]; ok {
+			m.ClientAddress, m.Reachable, m.Problem = p.ClientAddress, p.Reachable, p.Problem
+		}
+		if k := slices.IndexFunc(r.Peers, func(p replica.Peer) bool { return p.ID == m.ID }); k >= 0 && !m.Self {
+			m.Applied = r.Peers[k].Match
+		}
+		if m.Leader {
+			s.LeaderName, s.LeaderClientAddress = m.Name, m.ClientAddress
+		}
+	}
+	return s
+}
+
+func (n *Node) peerStatus() map[uint64]transport.PeerStatus {
+	all := make(map[uint64]transport.PeerStatus)
+	for _, p := range n.transport.Peers() {
+		all[p.Node] = p
+	}
+	return all
+}
+
+// nameOf gives a member's name for the log.
+func (n *Node) nameOf(id uint64) string {
+	for _, m := range n.members {
+		if m.ID == id {
+			return m.Name
+		}
+	}
+	return fmt.Sprintf("%016x", id)
+}

@@ -1,0 +1,68 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// streams finds the receiver of a reply. The loop looks up, connections add and remove.
+type streams struct {
+	mu struct {
+		sync.RWMutex
+		last replica.StreamID
+		byID map[replica.StreamID]*stream
+	}
+	touched []*stream // used by the loop alone
+}
+
+// A stream is one receiver.
+type stream struct {
+	deliver func([]replica.Reply)
+	pending []replica.Reply // of the turn under way; used by the loop alone
+}
+
+func (s *streams) init() { s.mu.byID = make(map[replica.StreamID]*stream) }
+
+func (s *streams) add(deliver func([]replica.Reply)) replica.StreamID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.last++
+	s.mu.byID[s.mu.last] = &stream{deliver: deliver}
+	return s.mu.last
+}
+
+// remove reports whether the stream was there.
+func (s *streams) remove(id replica.StreamID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.mu.byID[id]
+	delete(s.mu.byID, id)
+	return ok
+}
+
+// deliver hands out the replies of a turn: one call for each stream, in the order of each. Replies to a stream that
+// has gone are dropped.
+func (s *streams) deliver(replies []replica.Reply) {
+	if len(replies) == 0 {
+		return
+	}
+	s.mu.RLock()
+	for _, r := range replies {
+		st := s.mu.byID[r.Stream]
+		if st == nil {
+			continue
+		}
+		if len(st.pending) == 0 {
+			s.touched = append(s.touched, st)
+		}
+		st.pending = append(st.pending, r)
+	}
+	s.mu.RUnlock()
+	for i, st := range s.touched {
+		out := st.pending
+		st.pending, s.touched[i] = nil, nil
+		st.deliver(out)
+	}
+	s.touched = s.touched[:0]
+}
