@@ -1,0 +1,242 @@
+package protocol_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+func TestEveryReasonHasACode(t *testing.T) {
+	for n, name := range pb.Reason_name {
+		if r := pb.Reason(n); r != pb.Reason_REASON_UNSPECIFIED && protocol.CodeOf(r) == codes.Unknown {
+			t.Errorf("%s has no gRPC code", name)
+		}
+	}
+	if got := protocol.CodeOf(pb.Reason(-1)); got != codes.Unknown {
+		t.Errorf("an unknown reason has code %v", got)
+	}
+}
+
+func TestEveryRefusalIsExplained(t *testing.T) {
+	var all []replica.Refused
+	for c := machine.SessionUnknown; c <= machine.OutOfRange; c++ {
+		all = append(all, replica.Refused{Code: c})
+	}
+	for r := replica.NotLeader; r <= replica.OldAttachment; r++ {
+		all = append(all, replica.Refused{Reason: r})
+	}
+	for _, r := range all {
+		e := protocol.FromRefused(r)
+		if e.GetReason() == pb.Reason_REASON_UNSPECIFIED || e.GetMessage() == "" {
+			t.Errorf("%+v gives %v", r, e)
+		}
+	}
+}
+
+func TestARefusalSaysItsLimitAndWhoIsInTheWay(t *testing.T) {
+	e := protocol.FromRefused(replica.Refused{Code: machine.QuotaExceeded, Limit: "16384 waiters of one name"})
+	if !strings.Contains(e.GetMessage(), "16384 waiters") {
+		t.Errorf("got %q", e.GetMessage())
+	}
+}
+
+func TestAnErrorSurvivesGRPC(t *testing.T) {
+	e := &pb.Error{
+		Reason: pb.Reason_REASON_BUSY, Message: "busy", Field: "claim", Position: 3,
+		Holders: []*pb.Holder{{Session: someID, Token: 12}}, LeaderAddress: "h:1",
+	}
+	err := fmt.Errorf("call: %w", protocol.Err(e))
+	if status.Code(err) != codes.Aborted {
+		t.Errorf("code %v, want Aborted", status.Code(err))
+	}
+	if got := protocol.FromErr(err); !proto.Equal(got, e) {
+		t.Errorf("got %v, want %v", got, e)
+	}
+	info := detail[*errdetails.ErrorInfo](t, err)
+	want := map[string]string{"field": "claim", "leader_address": "h:1", "position": "3", "holder": someID, "holder_token": "12"}
+	if info.GetReason() != "BUSY" || info.GetDomain() != "lockstep.dev" {
+		t.Errorf("got %v", info)
+	}
+	expect(t, info.GetMetadata(), want)
+}
+
+func detail[D any](t *testing.T, err error) D {
+	t.Helper()
+	for _, d := range status.Convert(err).Details() {
+		if d, ok := d.(D); ok {
+			return d
+		}
+	}
+	t.Fatalf("%v has no such detail", err)
+	panic("unreachable")
+}
+
+func TestAnOverloadedErrorSaysWhenToComeBack(t *testing.T) {
+	err := protocol.Err(protocol.FromRefused(replica.Refused{Reason: replica.Overloaded}))
+	if got := detail[*errdetails.RetryInfo](t, err).GetRetryDelay().AsDuration(); got != protocol.RetryDelay {
+		t.Errorf("retry delay %v, want %v", got, protocol.RetryDelay)
+	}
+}
+
+func TestAnErrorOfAnotherKindHasNoReason(t *testing.T) {
+	if got := protocol.FromErr(status.Error(codes.Internal, "x")); got != nil {
+		t.Errorf("got %v", got)
+	}
+	if got := protocol.FromErr(fmt.Errorf("x")); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestRepliesBecomeEvents(t *testing.T) {
+	id, _ := machine.ParseSessionID(someID)
+	secret := machine.Secret(someSecret)
+	for _, c := range []struct {
+		answer replica.Answer
+		want   string
+	}{
+		{replica.Opened{Session: id, Secret: secret, TTL: 3, Grace: 4}, `opened { session: "` + someID + `" secret: "` + strings.Repeat(`\x07`, 16) + `" ttl_ms: 3 grace_ms: 4 }`},
+		{replica.Attached{Change: 2, TTL: 3, Grace: 4}, `attached { change: 2 ttl_ms: 3 grace_ms: 4 }`},
+		{replica.Kept{Number: 5, Change: 6}, `kept { number: 5 change: 6 }`},
+		{replica.Claimed{Claim: machine.ClaimStatus{Seq: 1, State: machine.Granted, Token: 9}}, `claim { seq: 1 state: CLAIM_STATE_GRANTED token: 9 }`},
+		{replica.Closed{}, `closed {}`},
+		{replica.Changed{Claim: machine.ClaimStatus{Seq: 1, State: machine.Revoked, Change: 7, By: "b", Reason: "r"}}, `change { seq: 1 state: CLAIM_STATE_REVOKED change: 7 by: "b" reason: "r" }`},
+		{replica.Ended{Code: machine.SessionRevoked, By: "b", Reason: "r"}, `ended { reason: REASON_REVOKED by: "b" detail: "r" }`},
+		{replica.Ended{Code: machine.SessionExpired}, `ended { reason: REASON_SESSION_EXPIRED }`},
+		{replica.Refused{Reason: replica.OldAttachment}, `error { reason: REASON_STALE_REQUEST field: "number" message: "the session was attached with this number or a higher one" }`},
+	} {
+		want := &pb.ServerEvent{}
+		if err := prototext.Unmarshal([]byte(`tag: 8 session: "`+someID+`" `+c.want), want); err != nil {
+			t.Fatal(err)
+		}
+		if got := protocol.ToClient(replica.Reply{Stream: 1, Tag: 8, Session: id, Answer: c.answer}); !proto.Equal(got, want) {
+			t.Errorf("%T: got %v, want %v", c.answer, got, want)
+		}
+	}
+}
+
+func TestAnAnswerThatIsNotOfAStreamPanics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	protocol.ToClient(replica.Reply{Answer: replica.LockRead{}})
+}
+
+func TestTheNumbersOfTheWireAreThoseOfTheMachine(t *testing.T) {
+	for s, want := range map[machine.State]pb.ClaimState{
+		machine.Queued: pb.ClaimState_CLAIM_STATE_QUEUED, machine.Granted: pb.ClaimState_CLAIM_STATE_GRANTED,
+		machine.Released: pb.ClaimState_CLAIM_STATE_RELEASED, machine.Cancelled: pb.ClaimState_CLAIM_STATE_CANCELLED,
+		machine.Busy: pb.ClaimState_CLAIM_STATE_BUSY, machine.WaitEnded: pb.ClaimState_CLAIM_STATE_WAIT_ENDED,
+		machine.Revoked: pb.ClaimState_CLAIM_STATE_REVOKED, machine.Expired: pb.ClaimState_CLAIM_STATE_EXPIRED,
+	} {
+		if got := protocol.ToClaim(machine.ClaimStatus{State: s}).GetState(); got != want {
+			t.Errorf("state %d is %v, want %v", s, got, want)
+		}
+	}
+	for k, want := range map[machine.EventKind]pb.EventKind{
+		machine.EventGranted: pb.EventKind_EVENT_KIND_GRANTED, machine.EventQueued: pb.EventKind_EVENT_KIND_QUEUED,
+		machine.EventReleased: pb.EventKind_EVENT_KIND_RELEASED, machine.EventExpired: pb.EventKind_EVENT_KIND_EXPIRED,
+		machine.EventRevoked: pb.EventKind_EVENT_KIND_REVOKED, machine.EventCancelled: pb.EventKind_EVENT_KIND_CANCELLED,
+	} {
+		got := protocol.ToHistory(replica.HistoryRead{Events: []machine.Event{{Kind: k}}}).GetEvents()[0].GetKind()
+		if got != want {
+			t.Errorf("event %d is %v, want %v", k, got, want)
+		}
+	}
+}
+
+func TestAnAcquireSucceedsOnlyWithAGrant(t *testing.T) {
+	for state, want := range map[machine.State]pb.Reason{
+		machine.Busy: pb.Reason_REASON_BUSY, machine.WaitEnded: pb.Reason_REASON_BUSY,
+		machine.Cancelled: pb.Reason_REASON_NOT_QUEUED, machine.Released: pb.Reason_REASON_NOT_HELD,
+		machine.Revoked: pb.Reason_REASON_REVOKED, machine.Expired: pb.Reason_REASON_SESSION_EXPIRED,
+	} {
+		resp, e := protocol.ToAcquire(machine.ClaimStatus{State: state})
+		if resp != nil || e.GetReason() != want {
+			t.Errorf("state %d: %v, %v, want %v", state, resp, e, want)
+		}
+	}
+	if resp, e := protocol.ToAcquire(machine.ClaimStatus{State: machine.Queued}); resp != nil || e != nil {
+		t.Errorf("a queued claim was answered %v, %v", resp, e)
+	}
+	if resp, e := protocol.ToAcquire(machine.ClaimStatus{State: machine.Granted, Token: 3}); e != nil || resp.GetClaim().GetToken() != 3 {
+		t.Errorf("a granted claim was answered %v, %v", resp, e)
+	}
+}
+
+func bigHolder() machine.Holder {
+	return machine.Holder{Metadata: []machine.Label{{Key: "k", Value: strings.Repeat("v", 2000)}}}
+}
+
+func TestALockWithManyWaitersIsCutBelowWhatClientsAccept(t *testing.T) {
+	l := machine.Lock{Name: "a", Waiters: slices.Repeat([]machine.Holder{bigHolder()}, 10_000), Waiting: 10_000}
+	got := protocol.ToGetLock(replica.LockRead{Lock: l})
+	if n := proto.Size(got); n > 3<<20 || n < 1<<20 {
+		t.Errorf("the answer has %d bytes", n)
+	}
+	if got.GetLock().GetWaiterCount() != 10_000 {
+		t.Errorf("waiter_count %d, want 10000", got.GetLock().GetWaiterCount())
+	}
+}
+
+func TestPagesCutByTheirSizeLoseNothing(t *testing.T) {
+	var all []machine.Lock
+	for i := range 1000 {
+		all = append(all, machine.Lock{Name: fmt.Sprintf("a/%04d", i), Holders: slices.Repeat([]machine.Holder{bigHolder()}, 5)})
+	}
+	var names []string
+	for token := ""; ; {
+		req, e := protocol.FromListLocks(&pb.ListLocksRequest{PageToken: token, PageSize: 1000})
+		if e != nil {
+			t.Fatal(e)
+		}
+		after := req.Body.(replica.ReadLocks).After
+		rest := all[sortSearch(all, after):]
+		page := protocol.ToListLocks(replica.LocksRead{Locks: rest})
+		if n := proto.Size(page); n > 3<<20 {
+			t.Fatalf("a page has %d bytes", n)
+		}
+		for _, l := range page.GetLocks() {
+			names = append(names, l.GetName())
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if len(names) != 1000 || !slices.IsSorted(names) {
+		t.Errorf("the pages have %d names, want 1000 in order", len(names))
+	}
+}
+
+func sortSearch(all []machine.Lock, after string) int {
+	i := 0
+	for i < len(all) && all[i].Name <= after {
+		i++
+	}
+	return i
+}
+
+func TestAHistoryThatIsTooBigLosesItsOldestEventsAndSaysSo(t *testing.T) {
+	events := make([]machine.Event, 1000)
+	for i := range events {
+		events[i] = machine.Event{Number: uint64(i + 1), Metadata: bigHolder().Metadata, Reason: strings.Repeat("r", 1000)}
+	}
+	got := protocol.ToHistory(replica.HistoryRead{Events: events, Complete: true})
+	kept := got.GetEvents()
+	if len(kept) >= 1000 || kept[len(kept)-1].GetNumber() != 1000 || got.GetComplete() {
+		t.Errorf("kept %d events, complete %v", len(kept), got.GetComplete())
+	}
+}
