@@ -1,0 +1,258 @@
+package check
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A service is a real machine whose log is written down in a book.
+type service struct {
+	t     interface{ Fatalf(string, ...any) }
+	m     *machine.Machine
+	book  *Book
+	index uint64
+}
+
+func newService(t interface{ Fatalf(string, ...any) }) *service {
+	s := &service{t: t, m: machine.New(), book: NewBook(1, nil), index: 1}
+	s.mustApply(machine.SetLimits{Limits: machine.DefaultLimits()}, machine.SetTokenFloor{Floor: 100})
+	return s
+}
+
+// apply gives the commands to the machine, has tamper change what it said, and returns what the
+// book thinks of it.
+func (s *service) apply(tamper func(*machine.Output), cs ...machine.Command) (machine.Output, *Violation) {
+	s.index++
+	e := &machine.Entry{Commands: cs}
+	out := s.m.Apply(s.index, 1, e)
+	if tamper != nil {
+		tamper(&out)
+	}
+	_, v := s.book.Apply(Applied{Node: 1, Index: s.index, Term: 1, Entry: e, Encoded: machine.AppendEntry(nil, e), Output: &out})
+	return out, v
+}
+
+func (s *service) mustApply(cs ...machine.Command) machine.Output {
+	out, v := s.apply(nil, cs...)
+	if v != nil {
+		s.t.Fatalf("the book refuses what the machine did: %v", v)
+	}
+	return out
+}
+
+func (s *service) open() machine.SessionID {
+	return s.mustApply(machine.OpenSession{TTL: 10_000, ClientNumbered: true}).Results[0].Session
+}
+
+func exclusive(id machine.SessionID, seq uint64, names ...string) machine.Acquire {
+	return machine.Acquire{Session: id, Seq: seq, Floor: 1, Spec: machine.Spec{Names: names}}
+}
+
+func wantBroken(t *testing.T, v *Violation, want Promise) {
+	t.Helper()
+	if v == nil {
+		t.Fatalf("nothing was found, want: %s", want)
+	}
+	if v.Promise != want {
+		t.Fatalf("found %q, want %q", v, want)
+	}
+}
+
+// grant replaces the Granted events of an output.
+func grant(name string, id machine.SessionID, seq uint64, token machine.Token) func(*machine.Output) {
+	return func(o *machine.Output) {
+		o.Events = []machine.Event{{Kind: machine.EventGranted, Name: name, Claim: machine.ClaimID{Session: id, Seq: seq}, Token: token}}
+	}
+}
+
+func TestABookFindsASecondHolder(t *testing.T) {
+	s := newService(t)
+	a, b := s.open(), s.open()
+	s.mustApply(exclusive(a, 1, "x"))
+	_, v := s.apply(grant("x", b, 1, 900), exclusive(b, 1, "x"))
+	wantBroken(t, v, Exclusion)
+}
+
+func TestABookFindsAWaiterThatWasPassed(t *testing.T) {
+	s := newService(t)
+	a, b, c := s.open(), s.open(), s.open()
+	held := s.mustApply(exclusive(a, 1, "x"))
+	s.mustApply(exclusive(b, 1, "x"))
+	s.mustApply(exclusive(c, 1, "x"))
+	_, v := s.apply(grant("x", c, 1, 900), machine.Release{Session: a, Seq: 1, Token: held.Results[0].Claim.Token})
+	wantBroken(t, v, FIFO)
+}
+
+func TestABookFindsATokenThatDidNotRise(t *testing.T) {
+	s := newService(t)
+	a, b := s.open(), s.open()
+	token := s.mustApply(exclusive(a, 1, "x")).Results[0].Claim.Token
+	_, v := s.apply(grant("y", b, 1, token), exclusive(b, 1, "y"))
+	wantBroken(t, v, Tokens)
+}
+
+func TestABookFindsAGrantToAnEndedSession(t *testing.T) {
+	s := newService(t)
+	a := s.open()
+	s.mustApply(machine.Expire{Term: 1, Sessions: []machine.SessionID{a}})
+	_, v := s.apply(grant("x", a, 1, 900), exclusive(a, 1, "x"))
+	wantBroken(t, v, DeadSession)
+}
+
+func TestABookFindsALostWakeUp(t *testing.T) {
+	s := newService(t)
+	a, b := s.open(), s.open()
+	held := s.mustApply(exclusive(a, 1, "x"))
+	s.mustApply(exclusive(b, 1, "x"))
+	forget := func(o *machine.Output) { o.Events = nil }
+	_, v := s.apply(forget, machine.Release{Session: a, Seq: 1, Token: held.Results[0].Claim.Token})
+	wantBroken(t, v, LostWakeUp)
+}
+
+func TestABookFindsAWaiterThatWasNotTold(t *testing.T) {
+	s := newService(t)
+	a, b := s.open(), s.open()
+	held := s.mustApply(exclusive(a, 1, "x"))
+	s.mustApply(exclusive(b, 1, "x"))
+	_, v := s.apply(func(o *machine.Output) { o.Changes = nil }, machine.Release{Session: a, Seq: 1, Token: held.Results[0].Claim.Token})
+	wantBroken(t, v, LostWakeUp)
+}
+
+func TestABookFindsARequestThatTookEffectTwice(t *testing.T) {
+	s := newService(t)
+	a := s.open()
+	s.mustApply(exclusive(a, 1, "x"))
+	_, v := s.apply(grant("x", a, 1, 900), exclusive(a, 1, "x"))
+	wantBroken(t, v, AtMostOnce)
+}
+
+func TestABookFindsAnEarlyExpiry(t *testing.T) {
+	s := newService(t)
+	a := s.open()
+	s.book.Renewed(a, 100*time.Second, 10*time.Second)
+	s.book.SetNow(105 * time.Second)
+	_, v := s.apply(nil, machine.Expire{Term: 1, Sessions: []machine.SessionID{a}})
+	wantBroken(t, v, EarlyExpiry)
+}
+
+func TestABookFindsAnotherEntryAtOneIndex(t *testing.T) {
+	s := newService(t)
+	a := s.open()
+	other := &machine.Entry{Commands: []machine.Command{exclusive(a, 7, "y")}}
+	out := machine.Output{Results: []machine.Result{{}}}
+	_, v := s.book.Apply(Applied{Node: 2, Index: s.index, Term: 1, Entry: other, Encoded: machine.AppendEntry(nil, other), Output: &out})
+	wantBroken(t, v, Survival)
+}
+
+func TestABookFindsAHolderThatBelievesTooLong(t *testing.T) {
+	s := newService(t)
+	a, b := s.open(), s.open()
+	token := s.mustApply(exclusive(a, 1, "x")).Results[0].Claim.Token
+	s.mustApply(exclusive(b, 1, "x"))
+	id := machine.ClaimID{Session: a, Seq: 1}
+	if v := s.book.Believed(id, token); v != nil {
+		t.Fatalf("a holder believes rightly: %v", v)
+	}
+	s.mustApply(machine.Expire{Term: 1, Sessions: []machine.SessionID{a}})
+	wantBroken(t, s.book.Believed(id, token), HoldersView)
+}
+
+func TestABookExcusesAHolderThatWasRevokedNow(t *testing.T) {
+	s := newService(t)
+	a, b := s.open(), s.open()
+	token := s.mustApply(exclusive(a, 1, "x")).Results[0].Claim.Token
+	s.mustApply(exclusive(b, 1, "x"))
+	id := machine.ClaimID{Session: a, Seq: 1}
+	s.mustApply(machine.Revoke{Claim: id, Token: token, By: "x", Reason: "y", Now: true})
+	if v := s.book.Believed(id, token); v != nil {
+		t.Errorf("promise 3 excepts --now: %v", v)
+	}
+}
+
+func TestABookFindsAReadThatMissedWhatWasApplied(t *testing.T) {
+	s := newService(t)
+	a := s.open()
+	s.mustApply(exclusive(a, 1, "x"))
+	wantBroken(t, s.book.Read("x", s.book.Last(), nil), StaleRead)
+}
+
+func TestABookFindsAnAcknowledgementThatIsNotInTheLog(t *testing.T) {
+	s := newService(t)
+	a := s.open()
+	wantBroken(t, s.book.Told(a, machine.ClaimStatus{Seq: 3, State: machine.Granted, Token: 5}), Survival)
+}
+
+// TestTheBookAgreesWithTheMachine runs random commands through both. They were written apart, so an
+// error would have to be made twice to be missed.
+func TestTheBookAgreesWithTheMachine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newService(t)
+		sessions := []machine.SessionID{s.open(), s.open(), s.open()}
+		for range rapid.IntRange(1, 60).Draw(t, "entries") {
+			var cs []machine.Command
+			for range rapid.IntRange(1, 4).Draw(t, "commands") {
+				cs = append(cs, command(t, sessions, s.book))
+			}
+			for _, r := range s.mustApply(cs...).Results {
+				if r.Session != (machine.SessionID{}) {
+					sessions = append(sessions[1:], r.Session)
+				}
+			}
+		}
+	})
+}
+
+func command(t *rapid.T, sessions []machine.SessionID, book *Book) machine.Command {
+	id := machine.ClaimID{Session: rapid.SampledFrom(sessions).Draw(t, "session"), Seq: rapid.Uint64Range(1, 6).Draw(t, "seq")}
+	var token machine.Token
+	if c := book.table.claim(id); c != nil {
+		token = c.token
+	}
+	now := rapid.Bool().Draw(t, "now")
+	switch rapid.SampledFrom(strings.Split("acquire acquire acquire release release cancel expire end-wait end-delay revoke revoke-session close open", " ")).Draw(t, "kind") {
+	case "acquire":
+		return machine.Acquire{Session: id.Session, Seq: id.Seq, Floor: rapid.Uint64Range(0, id.Seq).Draw(t, "floor"), Spec: spec(t)}
+	case "release":
+		return machine.Release{Session: id.Session, Seq: id.Seq, Token: token}
+	case "cancel":
+		return machine.Cancel{Session: id.Session, Seq: id.Seq}
+	case "expire":
+		return machine.Expire{Term: rapid.Uint64Range(1, 2).Draw(t, "term"), Sessions: []machine.SessionID{id.Session, sessions[0]}}
+	case "end-wait":
+		return machine.EndWait{Term: 1, Claims: []machine.ClaimID{id}}
+	case "end-delay":
+		return machine.EndDelay{Term: 1, Claims: []machine.ClaimID{id}}
+	case "revoke":
+		return machine.Revoke{Claim: id, Token: token, By: "o", Reason: "r", Now: now}
+	case "revoke-session":
+		return machine.Revoke{Claim: machine.ClaimID{Session: id.Session}, By: "o", Reason: "r", Now: now}
+	case "close":
+		return machine.CloseSession{Session: id.Session}
+	default:
+		return machine.OpenSession{TTL: 1000, ClientNumbered: true}
+	}
+}
+
+func spec(t *rapid.T) machine.Spec {
+	name := rapid.SampledFrom([]string{"a", "b", "c"})
+	s := machine.Spec{Names: []string{name.Draw(t, "name")}, LockDelay: machine.Millis(rapid.IntRange(0, 1).Draw(t, "delay"))}
+	switch rapid.IntRange(0, 5).Draw(t, "mode") {
+	case 0, 1:
+		s.Mode = machine.Shared
+	case 2:
+		s.Mode, s.Capacity, s.Weight = machine.Permits, 3, rapid.Uint32Range(1, 3).Draw(t, "weight")
+	case 3:
+		if other := name.Draw(t, "also"); other != s.Names[0] {
+			s.Names = append(s.Names, other)
+		}
+	}
+	if rapid.Bool().Draw(t, "bounded") {
+		s.HasWait, s.Wait = true, machine.Millis(rapid.IntRange(0, 1).Draw(t, "wait"))
+	}
+	return s
+}

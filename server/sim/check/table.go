@@ -1,0 +1,153 @@
+package check
+
+import (
+	"slices"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A claim is the book's own record of a claim. It is kept for ever.
+type claim struct {
+	id    machine.ClaimID
+	spec  machine.Spec
+	state machine.State
+	code  machine.Code // of a refusal; state is then zero
+	token machine.Token
+	held  bool // among the holders of its names: granted, or over but still closing
+	// unsafe marks a grant that an operator ended with --now: its holder may
+	// believe in it for up to a TTL.
+	unsafe bool
+}
+
+// A name is a lock or a semaphore with its holders and its queue.
+type name struct {
+	text    string
+	holders []*claim
+	queue   []*claim
+	last    machine.Token // the newest token issued under this name
+}
+
+// A session is the book's own record of a session. It is kept for ever.
+type session struct {
+	id       machine.SessionID
+	ttl      machine.Millis
+	numbered bool // by its client
+	ended    machine.Code
+	change   uint64
+	claims   map[uint64]*claim
+	order    []*claim // as they were made
+}
+
+// A table is the lock table by the book.
+type table struct {
+	sessions map[machine.SessionID]*session
+	names    map[string]*name
+	order    []*name // in the order of their first use
+	top      machine.Token
+	floor    bool // a token floor was set
+}
+
+func newTable() *table {
+	return &table{sessions: map[machine.SessionID]*session{}, names: map[string]*name{}}
+}
+
+func (t *table) name(text string) *name {
+	n, ok := t.names[text]
+	if !ok {
+		n = &name{text: text}
+		t.names[text] = n
+		t.order = append(t.order, n)
+	}
+	return n
+}
+
+func (t *table) claim(id machine.ClaimID) *claim {
+	if s := t.sessions[id.Session]; s != nil {
+		return s.claims[id.Seq]
+	}
+	return nil
+}
+
+// fits reports whether the name can take the claim now, the queue aside.
+func (n *name) fits(c *claim) bool {
+	used := c.spec.Weight
+	for _, h := range n.holders {
+		switch {
+		case c.spec.Mode == machine.Permits:
+			used += h.spec.Weight
+		case c.spec.Mode == machine.Exclusive || h.spec.Mode == machine.Exclusive:
+			return false
+		}
+	}
+	return c.spec.Mode != machine.Permits || used <= c.spec.Capacity
+}
+
+// suits reports whether the claim is of the kind that the name is in use as.
+func (n *name) suits(s *machine.Spec) bool {
+	same := func(o *claim) bool {
+		return (o.spec.Mode == machine.Permits) == (s.Mode == machine.Permits) && o.spec.Capacity == s.Capacity
+	}
+	return !slices.ContainsFunc(n.holders, func(o *claim) bool { return !same(o) }) &&
+		!slices.ContainsFunc(n.queue, func(o *claim) bool { return !same(o) })
+}
+
+// ready reports whether the claim is first in all its queues and fits everywhere.
+func (t *table) ready(c *claim) bool {
+	for _, text := range c.spec.Names {
+		n := t.name(text)
+		if len(n.queue) == 0 || n.queue[0] != c || !n.fits(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// firstReady returns a claim that the rule says is granted now, or nil.
+func (t *table) firstReady() *claim {
+	for _, n := range t.order {
+		if len(n.queue) > 0 && t.ready(n.queue[0]) {
+			return n.queue[0]
+		}
+	}
+	return nil
+}
+
+// settle grants until no head fits, and returns what was granted. The set does not
+// depend on the order: a grant takes room only from names whose head it was.
+func (t *table) settle() []*claim {
+	var granted []*claim
+	for c := t.firstReady(); c != nil; c = t.firstReady() {
+		t.dequeue(c)
+		c.state, c.held = machine.Granted, true
+		for _, text := range c.spec.Names {
+			n := t.name(text)
+			n.holders = append(n.holders, c)
+		}
+		granted = append(granted, c)
+	}
+	return granted
+}
+
+func (t *table) enqueue(c *claim) {
+	c.state = machine.Queued
+	for _, text := range c.spec.Names {
+		n := t.name(text)
+		n.queue = append(n.queue, c)
+	}
+}
+
+func (t *table) dequeue(c *claim) {
+	for _, text := range c.spec.Names {
+		n := t.name(text)
+		n.queue = slices.DeleteFunc(n.queue, func(o *claim) bool { return o == c })
+	}
+}
+
+// free takes the claim from the holders of its names.
+func (t *table) free(c *claim) {
+	c.held = false
+	for _, text := range c.spec.Names {
+		n := t.name(text)
+		n.holders = slices.DeleteFunc(n.holders, func(o *claim) bool { return o == c })
+	}
+}

@@ -1,0 +1,169 @@
+package check
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A renewal is the newest one of a session that its client heard confirmed.
+type renewal struct {
+	sent time.Duration
+	ttl  time.Duration
+}
+
+// slack is how much of the TTL rates of clocks may eat: the client's and the leader's
+// are each within 1 % of true time.
+const slack = 50
+
+// Renewed tells that a client heard the confirmation of a renewal, or of the opening, that
+// it sent at the true time sent.
+func (b *Book) Renewed(id machine.SessionID, sent, ttl time.Duration) {
+	if r, ok := b.renewals[id]; !ok || sent > r.sent {
+		b.renewals[id] = renewal{sent, ttl}
+	}
+}
+
+// SetNow tells the true time of what follows.
+func (b *Book) SetNow(now time.Duration) { b.now = now }
+
+// early checks that a session which expires now was not renewed within its TTL.
+func (b *Book) early(s *session) *Violation {
+	r, ok := b.renewals[s.id]
+	if lived := b.now - r.sent; ok && lived < r.ttl-r.ttl/slack {
+		return broken(EarlyExpiry, "session %v was renewed for %v and ended %v after the sending", s.id, r.ttl, lived)
+	}
+	return nil
+}
+
+// Believed checks a claim whose holder believes in it at this moment against what the service
+// has granted: if the service has taken it back, nobody may hold what it excludes.
+func (b *Book) Believed(id machine.ClaimID, token machine.Token) *Violation {
+	c := b.table.claim(id)
+	if c == nil || c.token != token || c.token == 0 && c.spec.Mode != machine.Permits {
+		return broken(Survival, "%v believes that it holds token %d, which is not in the log", id, token)
+	}
+	if c.held || c.unsafe {
+		return nil
+	}
+	for _, text := range c.spec.Names {
+		n := b.table.name(text)
+		if !n.fits(c) {
+			return broken(HoldersView, "%v believes in its grant of %q, it is %s, and %v was granted it", id, text, stateName(c.state), ids(n.holders))
+		}
+	}
+	return nil
+}
+
+// Opened checks that a session which a client was told to be open is in the log.
+func (b *Book) Opened(id machine.SessionID) *Violation {
+	if b.table.sessions[id] == nil {
+		return broken(Survival, "session %v was opened and is not in the log", id)
+	}
+	return nil
+}
+
+// Told checks what a client was told of a claim: it must be in the log by now.
+func (b *Book) Told(session machine.SessionID, s machine.ClaimStatus) *Violation {
+	c := b.table.claim(machine.ClaimID{Session: session, Seq: s.Seq})
+	switch {
+	case c == nil:
+		return broken(Survival, "claim %d of %v was called %s and is not in the log", s.Seq, session, stateName(s.State))
+	case s.State == machine.Granted && (c.token != s.Token || c.state == machine.Queued):
+		return broken(Survival, "claim %v was called granted with %d, the log says %s with %d", c.id, s.Token, stateName(c.state), c.token)
+	case s.State.Final() && c.state != s.State:
+		return broken(Survival, "claim %v was called %s, the log says %s", c.id, stateName(s.State), stateName(c.state))
+	}
+	return nil
+}
+
+// Ended checks that a session which a client was told to be over is so.
+func (b *Book) Ended(id machine.SessionID) *Violation {
+	if s := b.table.sessions[id]; s != nil && s.ended == machine.OK {
+		return broken(WrongAnswer, "session %v lives and was told that it has ended", id)
+	}
+	return nil
+}
+
+// Remaining describes what is still held or queued: at most a few lines for people.
+func (b *Book) Remaining() []string {
+	var out []string
+	for _, n := range b.table.order {
+		if len(n.holders)+len(n.queue) > 0 {
+			out = append(out, n.describe())
+		}
+	}
+	return out
+}
+
+func (n *name) describe() string {
+	s := n.text + ":"
+	for _, h := range n.holders {
+		s += " held by " + describe(h)
+	}
+	for _, w := range n.queue {
+		s += " awaited by " + describe(w)
+	}
+	return s
+}
+
+func describe(c *claim) string {
+	return c.id.Session.String()[:12] + "/" + string(rune('0'+c.id.Seq%10)) + " (" + stateName(c.state) + ")"
+}
+
+// Holders returns the claims that hold a name and are not closing, in the order of their grants, with
+// their tokens: what an operator may revoke.
+func (b *Book) Holders(text string) (ids []machine.ClaimID, tokens []machine.Token) {
+	n := b.table.names[text]
+	if n == nil {
+		return nil, nil
+	}
+	for _, h := range n.holders {
+		if h.state == machine.Granted {
+			ids = append(ids, h.id)
+			tokens = append(tokens, h.token)
+		}
+	}
+	return ids, tokens
+}
+
+// A held is who held a name from one index on.
+type held struct {
+	from   uint64
+	tokens []machine.Token
+}
+
+// remember notes who holds each name behind the entry at index, for reads.
+func (b *Book) remember(index uint64) {
+	for _, n := range b.table.order {
+		tokens := make([]machine.Token, 0, len(n.holders))
+		for _, h := range n.holders {
+			tokens = append(tokens, h.token)
+		}
+		slices.Sort(tokens)
+		past := b.reads[n.text]
+		if len(past) > 0 && slices.Equal(past[len(past)-1].tokens, tokens) {
+			continue
+		}
+		b.reads[n.text] = append(past, held{index, tokens})
+	}
+}
+
+// Read checks a linearizable read of a name that began when Last was begin, and is answered now.
+func (b *Book) Read(text string, begin uint64, tokens []machine.Token) *Violation {
+	past := b.reads[text]
+	slices.Sort(tokens)
+	for i := len(past) - 1; i >= 0; i-- {
+		if slices.Equal(past[i].tokens, tokens) {
+			return nil
+		}
+		if past[i].from <= begin {
+			return broken(StaleRead, "%q was read as held with %v, at index %d it was %v", text, tokens, begin, past[i].tokens)
+		}
+	}
+	if len(tokens) == 0 {
+		return nil
+	}
+	return broken(StaleRead, "%q was read as held with %v, which it never was", text, tokens)
+}

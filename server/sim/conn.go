@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// A conn is a stream of a client at a node: two ordered pipes. Like a TCP connection it
+// loses nothing while both ends live: what cannot pass waits.
+type conn struct {
+	w      *world
+	id     replica.StreamID
+	client *client
+	node   *node
+	life   int  // of the node's process
+	open   bool // at the client's end
+	served bool // at the node's end
+	deaf   bool // nothing passes any more, without a word
+
+	up, down pipe
+	lateTill time.Duration     // changes are held back until then
+	late     []*pb.ServerEvent // what is held back
+}
+
+// A pipe is one direction of a conn.
+type pipe struct {
+	w        *world
+	from, to int // machines
+	deaf     *bool
+	queue    []parcel
+	last     time.Duration
+	waiting  bool // for the link to open
+}
+
+type parcel struct {
+	at time.Duration
+	do func()
+}
+
+// retransmit is how often a blocked pipe tries again.
+const retransmit = 150 * time.Millisecond
+
+func (p *pipe) put(do func()) {
+	p.last = max(p.last, p.w.now+p.w.net.delay())
+	p.queue = append(p.queue, parcel{p.last, do})
+	p.w.at(p.last, p.flush)
+}
+
+func (p *pipe) flush() {
+	for len(p.queue) > 0 && p.queue[0].at <= p.w.now {
+		if *p.deaf || !p.w.net.open(p.from, p.to) {
+			if !p.waiting {
+				p.waiting = true
+				p.w.after(retransmit, func() { p.waiting = false; p.flush() })
+			}
+			return
+		}
+		do := p.queue[0].do
+		p.queue = p.queue[1:]
+		do()
+	}
+}
+
+// dial connects the client to the node. connected is called at the client when the node answers,
+// failed when it does not.
+func (c *client) dial(n *node, connected func(*conn), failed func()) {
+	w := c.w
+	w.after(w.net.delay(), func() {
+		switch {
+		case !w.net.open(c.machine, n.index) || !w.net.open(n.index, c.machine):
+			w.after(time.Second, failed) // no answer: the dial times out
+		case !n.up():
+			w.after(w.net.delay(), failed) // refused by the host
+		default:
+			w.streams++
+			k := &conn{w: w, id: w.streams, client: c, node: n, life: n.life, open: true, served: true}
+			k.up = pipe{w: w, from: c.machine, to: n.index, deaf: &k.deaf}
+			k.down = pipe{w: w, from: n.index, to: c.machine, deaf: &k.deaf}
+			n.streams[k.id] = k
+			w.after(w.net.delay(), func() { connected(k) })
+		}
+	})
+}
+
+// send carries requests of the client to the replica, through the checks of form.
+func (k *conn) send(rs []*pb.ClientRequest) {
+	if !k.open || len(rs) == 0 {
+		return
+	}
+	k.up.put(func() {
+		if !k.served {
+			return
+		}
+		for _, r := range rs {
+			q, refusal := protocol.FromClient(k.id, 0, r, k.w.secrets)
+			if refusal != nil {
+				k.toClient(&pb.ServerEvent{Tag: r.GetTag(), Session: r.GetSession(), Body: &pb.ServerEvent_Error{Error: refusal}})
+				continue
+			}
+			k.node.request(k.client.machine, q)
+		}
+	})
+}
+
+// fromServer carries a reply of the replica to the client. While the late fault is on, changes
+// stay behind the answers that were given after them, but not behind what says that there
+// is nothing more to come.
+func (k *conn) fromServer(r replica.Reply) {
+	e := protocol.ToClient(r)
+	if bad := e.GetError(); bad.GetReason() == pb.Reason_REASON_NOT_LEADER {
+		bad.LeaderAddress = k.w.leaderHint(k.node)
+	}
+	switch r.Answer.(type) {
+	case replica.Changed:
+		if k.w.now < k.lateTill {
+			k.w.count(changeHeldBack)
+			k.late = append(k.late, e)
+			return
+		}
+	case replica.Attached, replica.Ended:
+		k.releaseLate()
+	}
+	k.toClient(e)
+}
+
+// releaseLate lets the changes that were held back go.
+func (k *conn) releaseLate() {
+	late := k.late
+	k.late = nil
+	for _, e := range late {
+		k.toClient(e)
+	}
+}
+
+func (k *conn) toClient(e *pb.ServerEvent) {
+	if !k.served {
+		return
+	}
+	k.down.put(func() {
+		if k.open {
+			k.client.deliver(func() { k.client.event(k, e) })
+		}
+	})
+}
+
+// hangUp is the client's end of the stream: the node learns of it behind what is under
+// way, of which some may be lost.
+func (k *conn) hangUp() {
+	if !k.open {
+		return
+	}
+	k.open = false
+	if k.client.rnd.chance(0.3) {
+		k.up.queue = k.up.queue[:k.client.rnd.IntN(len(k.up.queue)+1)]
+	}
+	k.up.put(k.gone)
+}
+
+// gone tells the replica that the stream is over.
+func (k *conn) gone() {
+	if !k.served {
+		return
+	}
+	k.served = false
+	if k.node.life != k.life || !k.node.up() {
+		return
+	}
+	delete(k.node.streams, k.id)
+	k.node.request(k.client.machine, replica.Request{Stream: k.id, Body: replica.Gone{}})
+}
+
+// tear breaks the connection in the middle: both ends learn of it on their own.
+func (k *conn) tear() {
+	k.w.count(streamTorn)
+	k.up.queue, k.down.queue = nil, nil
+	k.w.after(k.w.net.delay(), k.gone)
+	k.w.after(k.w.net.delay(), func() { k.lost() })
+}
+
+// lost tells the client that the connection is gone.
+func (k *conn) lost() {
+	if !k.open {
+		return
+	}
+	k.open = false
+	k.client.deliver(func() { k.client.hungUp(k) })
+}
+
+// serverGone is the end of the node's process. Its host says so, or is gone with it.
+func (k *conn) serverGone() {
+	k.served = false
+	if k.client.rnd.chance(0.8) {
+		k.w.after(k.w.net.delay(), k.lost)
+	}
+}
+
+// sortedConns are the conns in the order of their numbers.
+func sortedConns(m map[replica.StreamID]*conn) []*conn {
+	out := make([]*conn, 0, len(m))
+	for _, c := range m {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b *conn) int { return int(a.id) - int(b.id) })
+	return out
+}
+
+func sessionID(text string) machine.SessionID {
+	id, err := machine.ParseSessionID(text)
+	if err != nil {
+		return machine.SessionID{}
+	}
+	return id
+}

@@ -1,0 +1,210 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// A node is one machine of the cluster with the process on it.
+type node struct {
+	w     *world
+	index int
+	id    uint64
+	clock clock
+	disk  *disk
+	rnd   random // of its scheduling
+	io    random // of its disk
+
+	rep     *replica.Replica // nil while the process is down
+	life    int              // counts the processes, so that events of a dead one are void
+	booted  time.Duration    // true time of the start
+	streams map[replica.StreamID]*conn
+	unary   map[replica.StreamID]func(replica.Reply)
+
+	paused bool // the process is stopped: nothing is read
+	stuck  bool // the loop is held up: readers read, nothing is handled
+	inbox  []mail
+	turnAt time.Duration // when the next turn is due; -1: none
+	turn   int           // numbers the turns that were scheduled
+
+	syncMean  time.Duration
+	diskStuck time.Duration // no sync ends before this time
+	crashAt   stage         // armed
+}
+
+// mail is something that reached the machine while its process did not handle it.
+type mail struct {
+	from int // machine: order holds among mail of one
+	put  func()
+}
+
+func newNode(w *world, index int, id uint64, voters []uint64) *node {
+	name := fmt.Sprintf("node %d", index)
+	return &node{
+		w: w, index: index, id: id, clock: newClock(stream(w.opts.Seed, name+" clock")),
+		disk: newDisk(voters), rnd: stream(w.opts.Seed, name), io: stream(w.opts.Seed, name+" disk"),
+		turnAt: -1, syncMean: time.Millisecond,
+	}
+}
+
+func (n *node) up() bool             { return n.rep != nil }
+func (n *node) local() time.Duration { return n.clock.read(n.w.now) }
+
+// boot starts the process from what the disk holds.
+func (n *node) boot() {
+	if n.up() {
+		return
+	}
+	recovered, err := n.disk.recover()
+	if err != nil {
+		panic(fmt.Sprintf("sim: node %d finds its own snapshot damaged: %v", n.index, err))
+	}
+	n.life++
+	rep, err := replica.New(n.w.replicaConfig(n, recovered))
+	if err != nil {
+		panic(fmt.Sprintf("sim: node %d: %v", n.index, err))
+	}
+	n.rep, n.booted = rep, n.w.now
+	n.streams, n.unary = map[replica.StreamID]*conn{}, map[replica.StreamID]func(replica.Reply){}
+	n.paused, n.stuck, n.inbox = false, false, nil
+	n.w.note("node %d starts at snapshot %d with %d entries", n.index, recovered.Snapshot.GetIndex(), len(recovered.Entries))
+	n.poke(0)
+}
+
+// crash ends the process. Of what was not synced, the first keep appends survive.
+func (n *node) crash(keep int, why string) {
+	if !n.up() {
+		return
+	}
+	n.w.note("node %d ends: %s; %d of %d pending writes survive", n.index, why, min(keep, len(n.disk.pending)), len(n.disk.pending))
+	n.w.count(nodeCrashed)
+	if len(n.disk.pending) > keep {
+		n.w.count(writesLost)
+	}
+	n.disk.crash(keep)
+	n.rep, n.crashAt, n.turnAt = nil, never, -1
+	n.inbox = nil
+	for _, c := range sortedConns(n.streams) {
+		c.serverGone()
+	}
+	n.streams, n.unary = nil, nil
+}
+
+// deliver hands something to the process, now or when it runs again. from is the machine that
+// it came from.
+func (n *node) deliver(from int, put func()) {
+	switch {
+	case !n.up():
+	case n.paused || n.stuck:
+		if len(n.inbox) < maxInbox {
+			n.inbox = append(n.inbox, mail{from, put})
+		}
+	default:
+		put()
+		n.poke(0)
+	}
+}
+
+// maxInbox bounds what the buffers of a stopped process hold. More is lost, like on a full socket.
+const maxInbox = 20_000
+
+// message delivers a raft message.
+func (n *node) message(from *node, m *raftpb.Message) {
+	n.deliver(from.index, func() { n.rep.Step(replica.Message{Message: m}) })
+}
+
+func (n *node) unreachable(id uint64) {
+	n.deliver(n.index, func() { n.rep.Step(replica.Unreachable{ID: id}) })
+}
+
+// request delivers a request of a client. It is stamped when the process reads it, which a
+// stuck loop does not hold up.
+func (n *node) request(from int, r replica.Request) {
+	if n.stuck && !n.paused {
+		r.Received = replica.Time(n.local())
+	}
+	n.deliver(from, func() {
+		if r.Received == 0 {
+			r.Received = replica.Time(n.local())
+		}
+		n.rep.Step(r)
+	})
+}
+
+// snapshot delivers a streamed snapshot; done is told whether it arrived.
+func (n *node) snapshot(from *node, m *raftpb.Message, file snapshot, done func(ok bool)) {
+	if !n.up() {
+		done(false)
+		return
+	}
+	n.deliver(from.index, func() {
+		state, err := machine.Restore(bytes.NewReader(file.data))
+		if err != nil {
+			panic(fmt.Sprintf("sim: node %d was sent a damaged snapshot: %v", n.index, err))
+		}
+		n.disk.received[m.GetSnapshot().GetMetadata().GetIndex()] = snapshot{m.GetSnapshot().GetMetadata(), file.data}
+		n.w.count(snapshotReceived)
+		n.w.note("node %d received snapshot %d from node %d", n.index, m.GetSnapshot().GetMetadata().GetIndex(), from.index)
+		n.rep.Step(replica.SnapshotReceived{Message: m, Machine: state})
+		done(true)
+	})
+}
+
+// resume lets a stopped process or loop run again. The mail of each machine keeps its order; which
+// socket is read first is luck.
+func (n *node) resume() {
+	if !n.up() || !n.paused && !n.stuck {
+		return
+	}
+	n.paused, n.stuck = false, false
+	for _, m := range shuffle(n.rnd, n.inbox) {
+		m.put()
+	}
+	n.inbox = nil
+	n.poke(0)
+}
+
+// shuffle interleaves the mail of different machines.
+func shuffle(r random, inbox []mail) []mail {
+	var senders []int
+	by := map[int][]mail{}
+	for _, m := range inbox {
+		if by[m.from] == nil {
+			senders = append(senders, m.from)
+		}
+		by[m.from] = append(by[m.from], m)
+	}
+	out := make([]mail, 0, len(inbox))
+	for len(senders) > 0 {
+		i := r.IntN(len(senders))
+		s := senders[i]
+		run := min(len(by[s]), 1+r.IntN(50)) // a reader takes what its socket holds
+		out = append(out, by[s][:run]...)
+		if by[s] = by[s][run:]; len(by[s]) == 0 {
+			senders = append(senders[:i], senders[i+1:]...)
+		}
+	}
+	return out
+}
+
+// poke has a turn happen within the time that a loop takes to come round, plus d.
+func (n *node) poke(d time.Duration) {
+	at := n.w.now + d + n.rnd.between(10*time.Microsecond, n.w.plan.turnTime)
+	if n.turnAt >= 0 && n.turnAt <= at {
+		return
+	}
+	n.turnAt = at
+	n.turn++
+	turn, life := n.turn, n.life
+	n.w.at(at, func() {
+		if n.turn == turn && n.life == life && n.up() {
+			n.takeTurn()
+		}
+	})
+}

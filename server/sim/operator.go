@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// An operator looks at locks and takes them away, by unary calls to the node that it believes
+// to lead.
+type operator struct {
+	w       *world
+	machine int
+	rnd     random
+}
+
+// callTimeout bounds the wait for the answer of one unary call.
+const callTimeout = 3 * time.Second
+
+// call sends one unary request to the node; answer is called with the reply if one comes.
+func (o *operator) call(n *node, body replica.Body, answer func(replica.Answer)) {
+	w := o.w
+	w.streams++
+	id, life := w.streams, n.life
+	w.after(w.net.delay(), func() {
+		if !n.up() || n.life != life || !w.net.open(o.machine, n.index) {
+			return
+		}
+		n.unary[id] = func(r replica.Reply) {
+			w.after(w.net.delay(), func() {
+				if !w.failed() && w.net.open(n.index, o.machine) {
+					answer(r.Answer)
+				}
+			})
+		}
+		n.request(o.machine, replica.Request{Stream: id, Body: body})
+		w.after(callTimeout, func() {
+			if n.life == life && n.up() && n.unary[id] != nil {
+				delete(n.unary, id)
+				n.request(o.machine, replica.Request{Stream: id, Body: replica.Gone{}})
+			}
+		})
+	})
+}
+
+// target is the node that the operator asks: mostly one that believes that it leads.
+func (o *operator) target() *node {
+	if o.rnd.chance(0.8) {
+		for _, i := range o.rnd.Perm(len(o.w.nodes)) {
+			if n := o.w.nodes[i]; n.up() && n.rep.Status().Role == replica.Leader {
+				return n
+			}
+		}
+	}
+	return o.w.nodes[o.rnd.IntN(len(o.w.nodes))]
+}
+
+// look reads a lock and holds the answer against the log.
+func (o *operator) look() {
+	w := o.w
+	name := w.lockName(o.rnd.IntN(w.plan.names))
+	begin := w.book.Last()
+	o.call(o.target(), replica.ReadLock{Name: name, Waiters: 10}, func(a replica.Answer) {
+		read, ok := a.(replica.LockRead)
+		if !ok {
+			w.count(readRefused)
+			return
+		}
+		w.count(readAnswered)
+		tokens := []machine.Token{}
+		for _, h := range read.Lock.Holders {
+			tokens = append(tokens, h.Token)
+		}
+		w.check(w.book.Read(name, begin, tokens))
+	})
+}
+
+// revoke takes a lock, or now and then a whole session, away from its holder.
+func (o *operator) revoke() {
+	w := o.w
+	name := w.lockName(o.rnd.IntN(w.plan.names))
+	claims, tokens := w.book.Holders(name)
+	if len(claims) == 0 {
+		return
+	}
+	i := o.rnd.IntN(len(claims))
+	r := replica.Revoke{Command: machine.Revoke{
+		Claim: claims[i], Token: tokens[i], By: "operator", Reason: "simulated", Now: o.rnd.chance(w.plan.revokeNow),
+	}}
+	switch {
+	case o.rnd.chance(0.2):
+		r.Command.Claim.Seq, r.Command.Token = 0, 0 // the whole session
+	case o.rnd.chance(0.2):
+		r.Command.Claim, r.Command.Token = machine.ClaimID{}, 0
+		r.Name = name
+	}
+	w.note("operator revokes %q from %v, now %v", name, claims[i], r.Command.Now)
+	w.tearBefore(claims[i].Session)
+	o.call(o.target(), r, func(a replica.Answer) {
+		if _, ok := a.(replica.RevokedClaims); ok {
+			w.count(revokeAnswered)
+		}
+	})
+}
+
+// tearBefore now and then breaks the stream of the session that is about to lose
+// something, so that it hears of it only when it comes back.
+func (w *world) tearBefore(id machine.SessionID) {
+	for _, c := range w.clients {
+		if c.id == id && c.conn != nil && w.operator.rnd.chance(w.plan.revokeTorn) {
+			w.count(revokedUnheard)
+			k := c.conn
+			if w.operator.rnd.chance(0.5) {
+				k.tear()
+			} else {
+				k.deaf = true
+			}
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"slices"
+	"time"
+)
+
+// A plan is what one seed is about: the size of things, the kind of work, and which faults
+// occur how often.
+type plan struct {
+	rnd   random
+	nodes int
+
+	// The work.
+	clients                                    int
+	names                                      int
+	ttls                                       []time.Duration
+	think, hold                                time.Duration
+	shared, permits, multi, bounded, lockDelay float64
+
+	// The machines.
+	turnTime   time.Duration // the longest that a loop takes to come round
+	streamTime time.Duration // the longest that a snapshot is on its way
+	syncMean   time.Duration
+	snapshotAt uint64 // entries between two snapshots
+	tail       uint64 // bytes of log kept behind a snapshot
+	inFlight   int
+	queue      int
+
+	// The faults.
+	faults                []*fault
+	loss, double          float64
+	reorder               bool
+	latency               time.Duration
+	revokeNow, revokeTorn float64
+	down                  time.Duration // the longest that a process is down
+}
+
+func newPlan(o Options) plan {
+	r := stream(o.Seed, "plan")
+	p := plan{rnd: r, nodes: pick(r, 3, 3, 5), clients: 3 + r.IntN(4)}
+	if o.Nodes > 0 {
+		p.nodes = o.Nodes
+	}
+	if o.Clients > 0 {
+		p.clients = o.Clients
+	}
+	p.drawWork(r)
+	p.drawMachines(r)
+	p.drawFaults(o, stream(o.Seed, "swarm"))
+	return p
+}
+
+func (p *plan) drawWork(r random) {
+	p.names = 1 + r.IntN(4)
+	p.ttls = pick(r, []time.Duration{1 * time.Second, 2 * time.Second}, []time.Duration{2 * time.Second, 4 * time.Second},
+		[]time.Duration{3 * time.Second, 10 * time.Second})
+	p.think = r.skewed(50*time.Millisecond, time.Second)
+	p.hold = pick(r, 100*time.Millisecond, time.Second, 6*time.Second)
+	p.shared = pick(r, 0, 0.2, 0.6)
+	p.permits = pick(r, 0, 0.2)
+	p.multi = pick(r, 0, 0.3)
+	p.bounded = pick(r, 0, 0.3, 0.7)
+	p.lockDelay = pick(r, 0, 0.2)
+}
+
+func (p *plan) drawMachines(r random) {
+	p.turnTime = pick(r, 50*time.Microsecond, 500*time.Microsecond, 10*time.Millisecond)
+	p.streamTime = r.skewed(10*time.Millisecond, time.Second)
+	p.syncMean = pick(r, 300*time.Microsecond, 2*time.Millisecond, 20*time.Millisecond)
+	p.snapshotAt = uint64(pick(r, 20, 60, 300))
+	p.tail = uint64(pick(r, 1<<10, 8<<10))
+	p.inFlight = pick(r, 1, 1, 4)
+	p.queue = pick(r, 8192, 8192, 8)
+	p.down = r.skewed(200*time.Millisecond, 8*time.Second)
+	p.latency = 300 * time.Microsecond
+}
+
+// ttl draws the TTL of one client.
+func (p *plan) ttl(r random) time.Duration { return pick(r, p.ttls...) }
+
+// downTime draws how long a crashed process stays down.
+func (p *plan) downTime() time.Duration { return p.rnd.skewed(20*time.Millisecond, p.down) }
+
+// A fault is one kind of trouble that strikes now and then.
+type fault struct {
+	name  string
+	every time.Duration // mean time between two strikes
+	rnd   random
+	hit   func(w *world, r random)
+}
+
+// drawFaults switches a random subset of all kinds on. The rarer half of the rates is
+// as likely as the other: too many faults at once leave nothing to break.
+func (p *plan) drawFaults(o Options, r random) {
+	if o.Calm {
+		return
+	}
+	on := func(name string, chance float64) bool { // draws always, so that Without shifts nothing
+		hit := r.chance(chance)
+		return hit && !slices.Contains(o.Without, name)
+	}
+	if on("loss", 0.4) {
+		p.loss = pick(r, 0.01, 0.05, 0.2)
+	}
+	if on("double", 0.4) {
+		p.double = pick(r, 0.01, 0.1)
+	}
+	p.reorder = on("reorder", 0.4)
+	if on("slow network", 0.3) {
+		p.latency = r.skewed(time.Millisecond, 40*time.Millisecond)
+	}
+	p.revokeTorn = pick(r, 0, 0.5)
+	if on("revoke now", 0.3) {
+		p.revokeNow = 0.3
+	}
+	for _, f := range strikes {
+		f.rnd = stream(o.Seed, "fault "+f.name)
+		f.every = r.skewed(f.every/4, f.every*4)
+		if on(f.name, 0.4) {
+			p.faults = append(p.faults, &f)
+		}
+	}
+}
+
+// names lists the kinds of faults that are on.
+func (p *plan) faultNames() []string {
+	names := []string{}
+	for _, s := range []struct {
+		name string
+		on   bool
+	}{{"loss", p.loss > 0}, {"double", p.double > 0}, {"reorder", p.reorder}, {"slow network", p.latency > time.Millisecond}, {"revoke now", p.revokeNow > 0}} {
+		if s.on {
+			names = append(names, s.name)
+		}
+	}
+	for _, f := range p.faults {
+		names = append(names, f.name)
+	}
+	return names
+}

@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/sim/check"
+)
+
+// Options say what to run.
+type Options struct {
+	// Seed decides everything that happens.
+	Seed uint64
+	// Nodes is the size of the cluster, 3 or 5. Default: drawn from the seed.
+	Nodes int
+	// Clients is how many run at a time, 1 to 50. Default: 3 to 6, drawn from the seed.
+	Clients int
+	// Duration is the simulated time with faults. Default: 30 s.
+	Duration time.Duration
+	// Calm switches all faults off.
+	Calm bool
+	// Without lists kinds of faults to leave out, by their names in Report.Faults: for
+	// shrinking a failure by hand.
+	Without []string
+	// Trace receives every line of the trace. Default: only the last ones are kept, for the
+	// report.
+	Trace func(line string)
+}
+
+// A Report tells what a run did.
+type Report struct {
+	Seed      uint64         `json:"seed"`
+	Nodes     int            `json:"nodes"`
+	Clients   int            `json:"clients"`
+	TraceHash string         `json:"trace_hash"` // 16 hexadecimal digits
+	Simulated time.Duration  `json:"-"`
+	Events    int            `json:"events"`
+	Entries   uint64         `json:"entries"` // of the log
+	Grants    int            `json:"grants"`
+	Faults    []string       `json:"faults"` // the kinds that were on
+	Counters  map[string]int `json:"counters"`
+	Failure   *Failure       `json:"failure,omitempty"`
+}
+
+// A Failure is a broken promise.
+type Failure struct {
+	Seed    uint64        `json:"seed"`
+	Promise check.Promise `json:"promise"`
+	Detail  string        `json:"detail"`
+	At      time.Duration `json:"-"`
+	Trace   []string      `json:"trace"` // the last lines, oldest first
+}
+
+// A Summary tells what many runs did.
+type Summary struct {
+	Seeds            int            `json:"seeds"` // that ran
+	FirstSeed        uint64         `json:"first_seed"`
+	TraceHash        string         `json:"trace_hash"` // over the hashes of all runs
+	SimulatedSeconds float64        `json:"simulated_seconds"`
+	WallSeconds      float64        `json:"wall_seconds"`
+	Events           int            `json:"events"`
+	Entries          uint64         `json:"entries"`
+	Grants           int            `json:"grants"`
+	Counters         map[string]int `json:"counters"`
+	// Unreached lists what never happened although a long run should reach it.
+	Unreached []string `json:"unreached,omitempty"`
+	// Failures are those of the first seeds that failed, at most MaxFailures.
+	Failures []Failure `json:"failures,omitempty"`
+}

@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"runtime/debug"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/sim/check"
+)
+
+// running admits one simulation at a time: crypto/rand.Reader is one for the process.
+var running sync.Mutex
+
+// Run runs one simulation to its end and reports. It panics when the options are out
+// of their bounds.
+func Run(o Options) Report {
+	o = o.withDefaults()
+	running.Lock()
+	defer running.Unlock()
+	defer func(r io.Reader) { rand.Reader = r }(rand.Reader)
+	rand.Reader = entropy(o.Seed, "raft")
+	w := newWorld(o)
+	w.guarded(w.run)
+	return w.report()
+}
+
+func (o Options) withDefaults() Options {
+	if o.Duration == 0 {
+		o.Duration = 30 * time.Second
+	}
+	if o.Nodes != 0 && o.Nodes != 3 && o.Nodes != 5 || o.Clients < 0 || o.Clients > 50 || o.Duration < 0 {
+		panic(fmt.Sprintf("sim: options out of bounds: %+v", o))
+	}
+	return o
+}
+
+// guarded runs f and makes a panic of the service's code a broken promise.
+func (w *world) guarded(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.check(&check.Violation{Promise: check.NoPanic, Detail: fmt.Sprintf("%v\n%s", p, debug.Stack())})
+		}
+	}()
+	f()
+}
+
+// run is the safety phase, and then the calm in which the cluster has to recover.
+func (w *world) run() {
+	for _, n := range w.nodes {
+		n.boot()
+	}
+	for _, c := range w.clients {
+		c.start()
+	}
+	for _, f := range w.plan.faults {
+		w.strike(f)
+	}
+	w.until(w.opts.Duration, nil)
+	if !w.failed() {
+		w.recover()
+	}
+}
+
+// until lets events happen up to the time t or until done says so, and reports whether it did.
+func (w *world) until(t time.Duration, done func() bool) bool {
+	for !w.failed() && w.ran < maxEvents {
+		if done != nil && done() {
+			return true
+		}
+		if !w.step(t) {
+			break
+		}
+	}
+	if w.ran >= maxEvents {
+		panic(fmt.Sprintf("sim: %d events until %v", w.ran, w.now))
+	}
+	return done != nil && done()
+}
+
+func (w *world) report() Report {
+	r := Report{
+		Seed: w.opts.Seed, Nodes: len(w.nodes), Clients: w.plan.clients, Simulated: w.now, Events: w.ran,
+		Entries: w.book.Last(), Grants: w.grants, Faults: w.plan.faultNames(), Counters: w.counters, Failure: w.failure,
+	}
+	r.TraceHash = fmt.Sprintf("%016x", w.tr.hash.Sum64())
+	if r.Failure != nil {
+		r.Failure.Trace = w.tr.last()
+	}
+	return r
+}
+
+// MaxFailures is how many failing seeds RunMany collects before it stops.
+const MaxFailures = 3
+
+// RunMany runs count seeds from options.Seed on, one after the other, until ctx is done or
+// [MaxFailures] seeds have failed. each, if not nil, is given every report.
+func RunMany(ctx context.Context, options Options, count int, each func(Report)) Summary {
+	s := Summary{FirstSeed: options.Seed, Counters: map[string]int{}}
+	start := time.Now()
+	hash := fnv.New64a()
+	for i := 0; i < count && ctx.Err() == nil && len(s.Failures) < MaxFailures; i++ {
+		o := options
+		o.Seed += uint64(i)
+		r := Run(o)
+		hash.Write([]byte(r.TraceHash))
+		s.add(r)
+		if each != nil {
+			each(r)
+		}
+	}
+	s.TraceHash = fmt.Sprintf("%016x", hash.Sum64())
+	s.WallSeconds = time.Since(start).Seconds()
+	for _, what := range reachable {
+		if s.Counters[what] == 0 {
+			s.Unreached = append(s.Unreached, what)
+		}
+	}
+	sort.Strings(s.Unreached)
+	return s
+}
+
+func (s *Summary) add(r Report) {
+	s.Seeds++
+	s.SimulatedSeconds += r.Simulated.Seconds()
+	s.Events += r.Events
+	s.Entries += r.Entries
+	s.Grants += r.Grants
+	for k, v := range r.Counters {
+		s.Counters[k] += v
+	}
+	if r.Failure != nil {
+		s.Failures = append(s.Failures, *r.Failure)
+	}
+}
+
+// reachable are the things that a long run must reach, so that its silence means something.
+var reachable = []string{
+	check.ExpiredQueued, check.ExpiredHolding, check.StaleIgnored, check.WaitEnded, check.DelayEnded, check.RevokedClaim,
+	check.RevokedNow, check.RevokedSession, check.Delayed, check.SharedToken, check.Repeated, check.CancelFirst,
+	check.RefusedEnded, messageLost, messageDoubled, writesLost, snapshotMade, snapshotReceived, nodeExited,
+	streamTorn, changeHeldBack, revokedUnheard, readAnswered,
+}

@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/sim/check"
+)
+
+// A world is everything in one run.
+type world struct {
+	schedule
+	opts     Options
+	plan     plan
+	tr       *trace
+	net      *network
+	nodes    []*node
+	byID     map[uint64]*node
+	clients  []*client
+	operator *operator
+	book     *check.Book
+	secrets  *rand.ChaCha8
+	streams  replica.StreamID
+
+	calm     bool
+	heals    []*healing
+	counters map[string]int
+	grants   int
+	failure  *Failure
+}
+
+// A healing is the end of a fault that is under way.
+type healing struct {
+	done bool
+	do   func()
+}
+
+func newWorld(o Options) *world {
+	w := &world{opts: o, plan: newPlan(o), tr: newTrace(), byID: map[uint64]*node{}, counters: map[string]int{}}
+	w.secrets = entropy(o.Seed, "secrets")
+	w.book = check.NewBook(firstIndex, w.count)
+	machines := w.plan.nodes + w.plan.clients + 2 // with the operator and the canary
+	w.net = newNetwork(w, machines)
+	w.net.loss, w.net.double, w.net.reorder, w.net.latency = w.plan.loss, w.plan.double, w.plan.reorder, w.plan.latency
+	var voters []uint64
+	for i := range w.plan.nodes {
+		voters = append(voters, hashOf(nodeName(i)))
+	}
+	for i, id := range voters {
+		n := newNode(w, i, id, voters)
+		n.syncMean = w.plan.syncMean
+		w.nodes = append(w.nodes, n)
+		w.byID[id] = n
+	}
+	for i := range w.plan.clients {
+		w.clients = append(w.clients, newClient(w, i, w.plan.nodes+i))
+	}
+	w.operator = &operator{w: w, machine: machines - 2, rnd: stream(o.Seed, "operator")}
+	return w
+}
+
+func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
+
+// lockName is the name of lock i; all share a namespace.
+func (w *world) lockName(i int) string { return "t/" + string(rune('a'+i)) }
+
+func (w *world) note(format string, args ...any) {
+	w.tr.note(w.now, format, args...)
+	if w.opts.Trace != nil {
+		w.opts.Trace(string(w.tr.buf))
+	}
+}
+
+func (w *world) mix(a, b, c uint64) { w.tr.mix(w.now, a, b, c) }
+
+func (w *world) count(what string) { w.counters[what]++ }
+
+func (w *world) failed() bool { return w.failure != nil }
+
+// check ends the run when v is a broken promise.
+func (w *world) check(v *check.Violation) {
+	if v == nil || w.failed() {
+		return
+	}
+	w.note("BROKEN %s", v.Error())
+	w.failure = &Failure{Seed: w.opts.Seed, Promise: v.Promise, Detail: v.Detail, At: w.now}
+}
+
+// heal ends a fault after d, or when the calm begins.
+func (w *world) heal(d time.Duration, do func()) {
+	h := &healing{do: do}
+	w.heals = append(w.heals, h)
+	w.after(d, h.run)
+}
+
+func (h *healing) run() {
+	if !h.done {
+		h.done = true
+		h.do()
+	}
+}
+
+// replicaConfig is the configuration of a process of the node.
+func (w *world) replicaConfig(n *node, recovered replica.Recovered) replica.Config {
+	limits := machine.DefaultLimits()
+	limits.HistoryBytes, limits.AbnormalBytes = 2<<10, 1<<10 // snapshots stay small
+	return replica.Config{
+		ID: n.id, Group: 1, Recovered: recovered,
+		SnapshotEntries: w.plan.snapshotAt, SnapshotTail: w.plan.tail, CheckEvery: 50,
+		InFlight: w.plan.inFlight, QueueCommands: w.plan.queue, Limits: limits,
+		Rand: entropy(w.opts.Seed, fmt.Sprintf("node %d life %d", n.index, n.life)),
+	}
+}
+
+// applied holds one entry that a node applied against the log and the clients' views.
+func (w *world) applied(n *node, a *replica.Applied) {
+	if w.failed() {
+		return
+	}
+	var encoded []byte
+	if a.Entry != nil {
+		encoded = machine.AppendEntry(nil, a.Entry)
+	}
+	w.book.SetNow(w.now)
+	first, v := w.book.Apply(check.Applied{
+		Node: n.id, Index: a.Index, Term: a.Term, Entry: a.Entry, Encoded: encoded, Output: &a.Output,
+	})
+	w.check(v)
+	if !first || a.Entry == nil {
+		return
+	}
+	w.note("node %d applies %d of term %d: %d commands, %d events", n.index, a.Index, a.Term, len(a.Entry.Commands), len(a.Output.Events))
+	for i := range a.Output.Events {
+		if a.Output.Events[i].Kind == machine.EventGranted {
+			for _, c := range w.clients {
+				w.beliefs(c)
+			}
+			return
+		}
+	}
+}
+
+// leaderHint is the address of the leader as the node knows it, or nothing.
+func (w *world) leaderHint(n *node) string {
+	if !n.up() {
+		return ""
+	}
+	if l := w.byID[n.rep.Status().Leader]; l != nil {
+		return nodeName(l.index)
+	}
+	return ""
+}
