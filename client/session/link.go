@@ -122,8 +122,17 @@ func (s *Session) sendAttach(now time.Duration) {
 	s.push(now, kindAttach, 0, &pb.ClientRequest{Body: &pb.ClientRequest_Attach{Attach: &pb.StreamAttach{
 		Secret: s.secret,
 		Number: s.attach,
-		Seen:   s.seen,
+		Seen:   s.seenAtAttach(),
 	}}})
+}
+
+// seenAtAttach is what the service is told of the changes that arrived: it sends those
+// after it before it answers anything else.
+func (s *Session) seenAtAttach() uint64 {
+	if leaseMovesUnseen {
+		return math.MaxUint64
+	}
+	return s.seen
 }
 
 func (s *Session) sendClose(now time.Duration) {

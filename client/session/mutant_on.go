@@ -2,5 +2,6 @@
 
 package session
 
-// leaseMovesUnseen plants a bug: the lease moves although a change was not seen.
+// leaseMovesUnseen plants a bug: after a reconnect the lease moves although the changes
+// meanwhile were not seen.
 const leaseMovesUnseen = true

@@ -243,7 +243,12 @@ func (s *Session) refused(now time.Duration, q sent, tag uint64, e *pb.Error) {
 			return
 		}
 		s.end(now, Update{Err: e, Detail: e.GetMessage()})
-	case kindAttach, kindKeepAlive, kindClose:
+	case kindKeepAlive:
+		if e.GetReason() == pb.Reason_REASON_OVERLOADED {
+			return // the next one is due soon, and another connection would be more load
+		}
+		s.reconnect(Update{Err: e})
+	case kindAttach, kindClose:
 		s.reconnect(Update{Err: e})
 	default:
 		if c := s.claims[q.seq]; c != nil && c.tag == tag {
