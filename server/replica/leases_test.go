@@ -1,0 +1,362 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// grace is the default of Config.Grace.
+const grace = 500 * ms
+
+// lease is the longest time that a session lives after its last renewal, but for the bound on the
+// expiry itself.
+func lease(ttl machine.Millis) Time { return Time(millis(ttl)) + grace }
+
+// beat lets time pass while clients renew at whoever serves, every TTL/3. lose drops a renewal.
+func (c *cluster) beat(d Time, ttl machine.Millis, clients []*client, lose func(n int) bool) {
+	c.t.Helper()
+	n := 0
+	for end := c.now + d; c.now < end; {
+		for _, k := range clients {
+			n++
+			if lose == nil || !lose(n) {
+				k.renew()
+			}
+		}
+		c.run(Time(millis(ttl)) / 3)
+	}
+}
+
+// renew sends a keepalive to the serving host, attaching there first when it is another.
+func (k *client) renew() {
+	for _, h := range k.c.hosts {
+		if h.r == nil || h.paused || !h.r.Status().Serving {
+			continue
+		}
+		if bound := h.r.lead.sessions[k.id]; h != k.host || bound == nil || bound.stream == nil {
+			k.host, k.stream = h, k.c.newStream()
+			k.number++
+			k.send(Attach{Secret: k.secret, Number: k.number})
+		}
+		k.send(KeepAlive{Number: uint64(k.c.now)})
+	}
+}
+
+// expired counts the sessions that the applied history of any host ended.
+func (c *cluster) expired() (n int) {
+	for _, h := range c.hosts {
+		ended := 0
+		for _, a := range h.applied {
+			for _, change := range a.Output.Changes {
+				if change.Ended == machine.SessionExpired {
+					ended++
+				}
+			}
+		}
+		n = max(n, ended)
+	}
+	return n
+}
+
+func TestADeadClientsLockPassesOnAfterTTLAndGrace(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	dead, waiter := c.open(h, ttl), c.open(h, ttl)
+	dead.acquire("job")
+	waiter.acquire("job")
+	c.run(second)
+	if a := dead.call(KeepAlive{Number: 1}); a.(Kept).Number != 1 {
+		t.Fatalf("keepalive answered %+v", a)
+	}
+	last := c.now
+	var granted Time
+	for granted == 0 && c.now < last+30*second {
+		c.beat(ttlThird, ttl, []*client{waiter}, nil)
+		if told := waiter.changes(); len(told) > 0 {
+			granted = c.now
+		}
+	}
+	if took := granted - last; took < lease(ttl)-ttlThird || took > lease(ttl)+second+ttlThird {
+		t.Errorf("granted %v after the last renewal", time.Duration(took))
+	}
+	applied := c.expiredAt(dead.id)
+	if took := applied - last; took < lease(ttl)-10*ms || took > lease(ttl)+second {
+		t.Errorf("expired %v after the last renewal, want %v to %v", time.Duration(took), time.Duration(lease(ttl)), time.Duration(lease(ttl)+second))
+	}
+	if e, ok := dead.over(); !ok || e.Code != machine.SessionExpired {
+		t.Errorf("the dead session's stream was told %+v, want its end", e)
+	}
+	if a := dead.call(KeepAlive{Number: 2}).(Refused); a.Code != machine.SessionExpired {
+		t.Errorf("a late keepalive was answered %+v", a)
+	}
+}
+
+const ttlThird = Time(10*time.Second) / 3
+
+// expiredAt is the wall time of the expiry in the history, on the cluster's clock.
+func (c *cluster) expiredAt(id machine.SessionID) Time {
+	for _, h := range c.hosts {
+		for _, e := range h.events {
+			if e.Kind == machine.EventExpired && e.Claim.Session == id {
+				return c.now - Time(c.wall-e.Wall)*ms
+			}
+		}
+	}
+	c.t.Fatalf("session %v did not expire", id)
+	return 0
+}
+
+func TestASessionThatDueIsAnsweredOnlyWithItsEnd(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	k := c.open(h, ttl)
+	// The leader can still confirm rounds, but its log does not move: the Expire stays in flight.
+	c.run(lease(ttl) - 100*ms)
+	for _, o := range c.hosts {
+		o.disk.stuck = true
+	}
+	c.until(350*ms, "expiring session", func() bool { return h.r.Status().Expiring == 1 })
+	tag := k.send(KeepAlive{Number: 9})
+	c.run(100 * ms)
+	if got := h.take(func(r Reply) bool { return r.Tag == tag }); len(got) != 0 {
+		t.Fatalf("a session whose end is proposed was answered %+v", got)
+	}
+	for _, o := range c.hosts {
+		o.disk.stuck = false
+	}
+	if a := c.answer(h, tag).(Refused); a.Code != machine.SessionExpired {
+		t.Errorf("answered %+v, want its end", a)
+	}
+}
+
+func TestRestartsOfTheLeaderLoseNoSession(t *testing.T) { // B1
+	c := newCluster(t, 3, nil)
+	var clients []*client
+	for range 50 {
+		clients = append(clients, c.open(c.leader(), 15_000))
+	}
+	for range 10 {
+		h := c.leader()
+		c.crash(h)
+		c.beat(2*second, 15_000/5, clients, nil)
+		c.start(h)
+		c.beat(18*second, 15_000, clients, nil)
+	}
+	if n := c.expired(); n != 0 {
+		t.Errorf("%d sessions were lost", n)
+	}
+	if n := c.leader().r.Status().Counts.Sessions; n != 50 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+func TestALostRenewalLosesNothingAndSilenceLosesOnce(t *testing.T) { // B2
+	c := newCluster(t, 3, nil)
+	k := c.open(c.leader(), 15_000)
+	c.beat(120*second, 15_000, []*client{k}, func(n int) bool { return n%3 == 0 })
+	if n := c.expired(); n != 0 {
+		t.Fatalf("%d sessions were lost", n)
+	}
+	c.run(lease(15_000) + second)
+	if n := c.expired(); n != 1 {
+		t.Errorf("%d sessions expired, want 1", n)
+	}
+}
+
+func TestADeposedLeaderWithAStuckDiskExpiresNobody(t *testing.T) { // F3
+	c := newCluster(t, 3, func(cfg *Config) { cfg.StallExit = time.Hour })
+	old := c.lead(1)
+	var clients []*client
+	for range 20 {
+		clients = append(clients, c.open(old, ttl))
+	}
+	old.disk.stuck = true
+	c.beat(2*Time(millis(ttl)), ttl/3, clients, nil)
+	if s := old.r.Status(); s.Role == Leader {
+		t.Errorf("the replica with the stuck disk still leads: %+v", s)
+	}
+	old.disk.stuck = false
+	c.beat(2*Time(millis(ttl)), ttl, clients, nil)
+	if n := c.expired(); n != 0 {
+		t.Errorf("%d sessions expired", n)
+	}
+}
+
+func TestALeaderThatIsCutOffExpiresNobodyWhenItReturns(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	old := c.lead(1)
+	live, quiet := c.open(old, ttl), c.open(old, ttl)
+	live.acquire("job")
+	c.run(lease(ttl) - 300*ms)
+	live.call(KeepAlive{})
+	c.isolate(1)
+	// Its clock runs on for a little while and ends the quiet session, in a log that goes nowhere.
+	c.until(second, "expiring session", func() bool { return old.r.Status().Expiring == 1 })
+	next := c.leader(1)
+	clients := []*client{live, quiet}
+	c.beat(5*second, ttl/3, clients, nil)
+	c.heal()
+	c.beat(20*second, ttl, clients, nil)
+	if n := c.expired(); n != 0 {
+		t.Errorf("%d sessions expired: the end that a deposed leader proposed was applied", n)
+	}
+	if old.r.machine.Hash() != next.r.machine.Hash() {
+		t.Error("the replicas differ")
+	}
+}
+
+func TestAPausedClusterExpiresNobodyWhoseRenewalsWait(t *testing.T) {
+	for _, pause := range []Time{second, 9 * second, 60 * second} {
+		t.Run(time.Duration(pause).String(), func(t *testing.T) {
+			c := newCluster(t, 3, nil)
+			var clients []*client
+			for range 100 {
+				clients = append(clients, c.open(c.leader(), ttl))
+			}
+			c.beat(5*second, ttl, clients, nil)
+			// The whole machine sleeps: clients send on and nobody reads.
+			for _, h := range c.hosts {
+				h.paused = true
+			}
+			c.run(pause)
+			for _, h := range c.hosts {
+				h.paused = false
+			}
+			c.beat(15*second, ttl, clients, nil)
+			if n := c.expired(); n != 0 {
+				t.Errorf("%d sessions expired", n)
+			}
+			c.run(lease(ttl)*5/4 + second)
+			if n := c.expired(); n != 100 {
+				t.Errorf("%d of 100 silent sessions expired", n)
+			}
+		})
+	}
+}
+
+func TestNothingExpiresBeyondTheOldestRequestThatTheShellKeeps(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	k := c.open(h, ttl)
+	c.run(lease(ttl) - second)
+	kept := c.now
+	for c.now < kept+5*second {
+		h.inputs = append(h.inputs, Backlog{Oldest: kept})
+		c.tick()
+	}
+	if n := c.expired(); n != 0 {
+		t.Fatal("a session expired while its keepalive may have been waiting in the shell")
+	}
+	q := k.request(KeepAlive{Number: 3})
+	q.Tag, q.Received = 1_000, kept
+	h.inputs = append(h.inputs, q)
+	if a, ok := c.answer(h, q.Tag).(Kept); !ok || a.Number != 3 {
+		t.Errorf("the keepalive was answered %+v", a)
+	}
+}
+
+func TestANewLeaderGivesEveryLeaseItsFullTime(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	k := c.open(c.lead(1), ttl)
+	k.acquire("job")
+	c.run(lease(ttl) - second)
+	h := c.lead(2)
+	from := c.now
+	c.until(lease(ttl)*5/4+2*second, "expiry", func() bool { return h.r.Status().Counts.Sessions == 0 })
+	if took := c.now - from; took < lease(ttl)-50*ms || took > lease(ttl)+Time(millis(ttl))/4+second {
+		t.Errorf("expired %v after the change of leaders", time.Duration(took))
+	}
+}
+
+func TestManyExpiriesAreChunked(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	for range 3 {
+		k := c.open(h, ttl)
+		for range 40 {
+			var names []string
+			for len(names) < machine.MaxNames {
+				names = append(names, "team/"+k.id.String()+"/"+string(rune('a'+len(names)))+string(rune('A'+k.seq)))
+			}
+			k.send(k.acquireBody(machine.Spec{Names: names}))
+		}
+		for range 200 {
+			k.send(k.acquireBody(spec("n/" + k.id.String() + "/" + string(rune(0x100+k.seq)))))
+		}
+	}
+	c.run(lease(ttl) + 2*second)
+	for _, a := range h.applied {
+		if a.Entry == nil {
+			continue
+		}
+		ended := 0
+		for _, e := range a.Output.Events {
+			if e.Kind == machine.EventExpired {
+				ended++
+			}
+		}
+		if ended > maxEnd {
+			t.Errorf("entry %d ends %d claims times names", a.Index, ended)
+		}
+	}
+	if n := c.expired(); n != 3 {
+		t.Errorf("%d sessions expired, want 3", n)
+	}
+}
+
+func TestAWaitEndsInItsTimeAndNeverTakesBackAGrant(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	a, b := c.open(h, 60_000), c.open(h, 60_000)
+	first := a.acquire("job")
+	wait := b.acquireBody(machine.Spec{Names: []string{"job"}, HasWait: true, Wait: 2_000})
+	b.call(wait)
+	from := c.now
+	c.until(4*second, "end of the wait", func() bool { return h.r.machine.Lock("job", 1).Waiting == 0 })
+	if took := c.now - from; took < 2*second-10*ms || took > 3*second {
+		t.Errorf("the wait of 2 s ended after %v", time.Duration(took))
+	}
+	if told := b.changes(); len(told) != 1 || told[0].State != machine.WaitEnded {
+		t.Errorf("the waiter was told %+v", told)
+	}
+	b.call(b.acquireBody(machine.Spec{Names: []string{"job"}, HasWait: true, Wait: 2_000}))
+	a.call(Release{machine.Release{Seq: first.Seq, Token: first.Token}})
+	c.run(5 * second)
+	if got := h.r.machine.Lock("job", 0).Holders; len(got) != 1 || got[0].Claim.Session != b.id {
+		t.Errorf("held by %+v, want the waiter, whose wait has run out since", got)
+	}
+}
+
+func TestARevokedLockStaysClosedForTTLAndGrace(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	a, b := c.open(h, ttl), c.open(h, ttl)
+	a.acquire("job")
+	b.acquire("job")
+	admin := c.newStream()
+	got := c.call(h, Request{Stream: admin, Body: Revoke{Name: "job", Command: machine.Revoke{By: "ops", Reason: "test"}}})
+	if got != (RevokedClaims{Count: 1}) {
+		t.Fatalf("revoke answered %+v", got)
+	}
+	if told := a.changes(); len(told) != 1 || told[0].State != machine.Revoked || told[0].By != "ops" {
+		t.Fatalf("the holder was told %+v", told)
+	}
+	from := c.now
+	var granted Time
+	for granted == 0 && c.now < from+30*second {
+		c.beat(second, ttl, []*client{a, b}, nil)
+		if len(b.changes()) > 0 {
+			granted = c.now
+		}
+	}
+	for _, e := range h.events {
+		if e.Kind == machine.EventGranted && e.Claim.Session == b.id {
+			granted = c.now - Time(c.wall-e.Wall)*ms
+		}
+	}
+	if took := granted - from; took < lease(ttl)-10*ms || took > lease(ttl)+second {
+		t.Errorf("granted %v after the revocation", time.Duration(took))
+	}
+}
