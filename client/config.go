@@ -17,9 +17,12 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// DefaultUnavailableAfter is the default of [Config.UnavailableAfter]: several
-// elections long, so that no failover is mistaken for an outage.
-const DefaultUnavailableAfter = 15 * time.Second
+// defaultUnavailableAfter is the default of [Config.UnavailableAfter]: the TTL, after which
+// nothing of a session is left anyway; at least 5 s, so that no failover is mistaken
+// for an outage; at most 15 s, the patience of a person.
+func defaultUnavailableAfter(ttl time.Duration) time.Duration {
+	return min(max(ttl, 5*time.Second), 15*time.Second)
+}
 
 // maxEndpoints bounds the list of endpoints; a cluster has 3 or 5 nodes.
 const maxEndpoints = 64
@@ -39,8 +42,8 @@ type Config struct {
 	Metadata map[string]string
 
 	// UnavailableAfter is how long Acquire tries to reach a cluster that does not serve
-	// before it returns [lockstep.ErrUnavailable]. Default: 15 s. Negative: until its
-	// context is done.
+	// before it returns [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	// Negative: until its context is done.
 	UnavailableAfter time.Duration
 
 	// Credentials secure the connections. Default: none; the traffic is plain.
@@ -62,7 +65,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Endpoints = slices.Clone(c.Endpoints)
 	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
-	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, DefaultUnavailableAfter)
+	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, defaultUnavailableAfter(c.TTL))
 	c.Metadata = withIdentity(c.Metadata)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -210,8 +210,10 @@ func (s *Session) NextTick() time.Duration {
 		}
 	}
 	next = min(next, s.overdue())
-	for _, seq := range s.later {
-		next = min(next, s.claims[seq].retryAt)
+	if s.link == up && !s.closing { // retries need a connection: without one a tick would do nothing
+		for _, seq := range s.later {
+			next = min(next, s.claims[seq].retryAt)
+		}
 	}
 	return next
 }
