@@ -1,0 +1,174 @@
+package replica
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+func refusal(a Answer) Refusal {
+	if r, ok := a.(Refused); ok {
+		return r.Reason
+	}
+	return 255
+}
+
+func TestAFollowerAnswersNothing(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	k := c.open(c.lead(1), ttl)
+	k.host = c.host(2)
+	for _, b := range []Body{
+		KeepAlive{Number: 1}, k.acquireBody(spec("job")), Release{}, Cancel{}, Close{}, Attach{Secret: k.secret, Number: 9},
+		Open{TTL: ttl}, ReadLock{Name: "job"}, ReadLocks{}, ReadHistory{}, Revoke{Name: "job"},
+	} {
+		if a := k.call(b); refusal(a) != NotLeader {
+			t.Errorf("%T on a follower was answered %+v", b, a)
+		}
+	}
+}
+
+func TestALeaderThatIsCutOffAnswersNothingThatNeedsARound(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.lead(1)
+	k := c.open(h, ttl)
+	unknown := &client{c: c, host: h, stream: c.newStream(), id: machine.SessionID{1}}
+	c.isolate(1)
+	tags := []uint64{
+		k.send(KeepAlive{Number: 1}), k.send(ReadLock{Name: "job"}),
+		unknown.send(Attach{Number: 1}), unknown.send(Close{}), k.send(k.acquireBody(spec("job"))),
+	}
+	c.run(300 * ms)
+	if !h.r.Status().Serving {
+		t.Fatal("the leader gave up before the test looked")
+	}
+	if len(h.replies) != 0 {
+		t.Errorf("answered without a quorum: %+v", h.replies)
+	}
+	c.until(3*second, "deposition", func() bool { return h.r.Status().Role != Leader })
+	for i, tag := range tags {
+		if a := c.answer(h, tag); refusal(a) != NotLeader {
+			t.Errorf("request %d was answered %+v after the deposition", i, a)
+		}
+	}
+}
+
+func TestARoundThatTheNextLeaderConfirmsCountsForNothing(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	old := c.lead(1)
+	k := c.open(old, ttl)
+	term := old.r.term
+	c.isolate(1)
+	k.send(KeepAlive{Number: 7})
+	c.run(100 * ms)
+	number := old.r.lead.rounds.number
+	next := c.leader(1)
+	c.heal()
+	c.until(3*second, "deposition", func() bool { return old.r.Status().Role == Follower && old.r.Status().Leader == next.id })
+	old.replies = nil
+	// What Raft does with a round of a deposed leader: the new one confirms it and sends it back.
+	confirmed := &raftpb.Message{
+		Type: raftpb.MsgReadIndexResp.Enum(), From: new(next.id), To: new(uint64(1)), Term: new(next.r.term),
+		Index: new(next.r.applied), Entries: []*raftpb.Entry{{Data: roundContext(1, term, number)}},
+	}
+	old.inputs = append(old.inputs, Message{confirmed})
+	c.run(100 * ms)
+	for _, r := range old.replies {
+		if _, ok := r.Answer.(Kept); ok {
+			t.Errorf("a follower renewed a lease: %+v", r)
+		}
+	}
+
+	// Nor may it count in a later term of the old leader.
+	again := c.lead(1)
+	again.r.lead.rounds.open = append(again.r.lead.rounds.open, round{number: number, oldest: never})
+	again.inputs = append(again.inputs, Message{confirmed})
+	c.tick()
+	for _, rd := range again.r.lead.rounds.ready {
+		if rd.number == number {
+			t.Error("a round of another term was taken for this one's")
+		}
+	}
+}
+
+func TestReadsDoNotWaitForTheCadenceOfKeepAlives(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	k := c.open(h, ttl)
+	k.acquire("job")
+	for range 20 {
+		from := c.now
+		a := k.call(ReadLock{Name: "job", Waiters: 1})
+		if took := c.now - from; took > 6*ms {
+			t.Errorf("a read took %d ms with a network of 1 ms", took/ms)
+		}
+		if got := a.(LockRead).Lock.Holders; len(got) != 1 || got[0].Claim.Session != k.id {
+			t.Errorf("read %+v", a)
+		}
+	}
+}
+
+func TestKeepAlivesShareRounds(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	var clients []*client
+	for range 30 {
+		clients = append(clients, c.open(h, ttl))
+	}
+	c.run(second)
+	before := h.r.lead.rounds.number
+	for range 300 { // one keepalive a millisecond
+		clients[int(c.now/ms)%len(clients)].send(KeepAlive{})
+		c.tick()
+	}
+	if n := h.r.lead.rounds.number - before; n < 8 || n > 13 {
+		t.Errorf("%d rounds in 300 ms, want one each 30 ms", n)
+	}
+	c.run(second) // of quiet
+	before = h.r.lead.rounds.number
+	c.run(second)
+	if n := h.r.lead.rounds.number - before; n < 3 || n > 5 {
+		t.Errorf("%d rounds in an idle second, want 4", n)
+	}
+}
+
+func TestAReadSeesWhatWasAnsweredBefore(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	k := c.open(h, ttl)
+	for range 5 {
+		got := k.acquire("job")
+		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+		if a := k.call(ReadLock{Name: "job"}).(LockRead); len(a.Lock.Holders) != 0 {
+			t.Errorf("a read after a release shows %+v", a.Lock.Holders)
+		}
+	}
+	list := k.call(ReadHistory{Name: "job", Limit: 100}).(HistoryRead)
+	if len(list.Events) != 10 || !list.Complete {
+		t.Errorf("history has %d events, complete=%v, want 10 in all", len(list.Events), list.Complete)
+	}
+	k.acquire("a/1")
+	k.acquire("b/1")
+	if a := k.call(ReadLocks{Prefix: "a/", Limit: 10}).(LocksRead); len(a.Locks) != 1 || a.More {
+		t.Errorf("listed %+v", a)
+	}
+}
+
+func TestTheNumberOfHeldRequestsIsBounded(t *testing.T) {
+	var s rounds
+	for range maxHeldReads {
+		if !s.hold(held{Request: Request{Body: ReadLock{}}}, true) {
+			t.Fatal("refused below the bound")
+		}
+	}
+	if s.hold(held{Request: Request{Body: ReadLock{}}}, true) {
+		t.Error("a read was held beyond the bound")
+	}
+	if !s.hold(held{Request: Request{Body: KeepAlive{}, Received: 5}}, false) {
+		t.Error("reads keep keepalives out")
+	}
+	if s.oldest() != 5 {
+		t.Errorf("oldest keepalive at %v, want 5", s.oldest())
+	}
+}
