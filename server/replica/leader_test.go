@@ -1,0 +1,269 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+func TestNothingIsServedBeforeAnOwnTermEntryIsApplied(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	k := c.open(c.lead(1), ttl)
+	// The next leader is elected, but its first entry finds no quorum: its peers' disks stand still
+	// once they have voted.
+	c.crash(c.host(1))
+	next := c.host(2)
+	next.inputs = append(next.inputs, Campaign{})
+	c.until(5*second, "leader", func() bool { return next.r.Status().Role == Leader || c.host(3).r.Status().Role == Leader })
+	if next.r.Status().Role != Leader {
+		next = c.host(3)
+	}
+	c.host(5 - next.id).disk.stuck = true
+	k.host = next
+	for _, b := range []Body{KeepAlive{}, Attach{Secret: k.secret, Number: 5}, ReadLock{Name: "job"}, k.acquireBody(spec("job"))} {
+		if a := k.call(b); refusal(a) != NotLeader {
+			t.Errorf("%T was answered %+v", b, a)
+		}
+	}
+	c.host(5 - next.id).disk.stuck = false
+	c.until(second, "serving leader", func() bool { return next.r.Status().Serving })
+}
+
+func TestTheFirstTokenFloorIsLateEnoughAndNeedsAClockThatCanBeRight(t *testing.T) {
+	if got, want := tokenFloor(1_735_689_600_000), machine.Token(3_600<<22); got != want {
+		t.Errorf("floor at the epoch is %d, want %d", got, want)
+	}
+	year2093 := machine.WallMillis(time.Date(2092, 12, 31, 0, 0, 0, 0, time.UTC).UnixMilli())
+	if got := tokenFloor(year2093); got > machine.MaxToken {
+		t.Errorf("floor at the end of 2092 is %d", got)
+	}
+
+	c := newCluster(t, 3, func(cfg *Config) { cfg.Built = wall0 + 5_000 })
+	c.until(4*second, "leader", func() bool {
+		for _, h := range c.hosts {
+			if h.r.Status().Serving && h.r.Status().NoFloor != "" {
+				return true
+			}
+		}
+		return false
+	})
+	for _, h := range c.hosts {
+		if n := h.r.Status().Counts.NextToken; n != 0 {
+			t.Errorf("replica %d has token %d from a clock before the build", h.id, n)
+		}
+	}
+	c.wall = wall0 + 10_000 // mended
+	h := c.leader()
+	if got := c.open(h, ttl).acquire("job"); got.Token < tokenFloor(wall0+10_000) {
+		t.Errorf("token %d below the floor", got.Token)
+	}
+	if h.r.Status().NoFloor != "" {
+		t.Error("the reason is still shown")
+	}
+	c.lead(3 - h.id%2)
+	floors := 0
+	for _, a := range h.applied {
+		if a.Entry != nil {
+			for _, cmd := range a.Entry.Commands {
+				if _, ok := cmd.(machine.SetTokenFloor); ok {
+					floors++
+				}
+			}
+		}
+	}
+	if floors != 1 {
+		t.Errorf("%d floors were logged, want that of the first leader alone", floors)
+	}
+}
+
+func TestAPlannedHandOverTakesLessThan300Milliseconds(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	for range 10 {
+		h := c.leader()
+		from := c.now
+		h.inputs = append(h.inputs, HandOver{})
+		next := c.leader(h.id)
+		if took := c.now - from; took > 300*ms {
+			t.Errorf("took %v", time.Duration(took))
+		}
+		if next.id == h.id {
+			t.Error("leadership stayed")
+		}
+		c.run(100 * ms)
+	}
+}
+
+func TestAFollowerDoesNotPassAHandOverOn(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.lead(1)
+	c.host(2).inputs = append(c.host(2).inputs, HandOver{3})
+	c.run(second)
+	if !c.host(1).r.Status().Serving {
+		t.Error("a follower's wish deposed the leader")
+	}
+}
+
+func TestProposalsThatRaftDropsAreRetriedInside(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.lead(1)
+	k := c.open(h, 60_000)
+	// A transfer to a member that is down: Raft takes no proposals until it gives up.
+	c.crash(c.host(3))
+	h.inputs = append(h.inputs, HandOver{3})
+	c.tick()
+	from := c.now
+	if got := k.acquire("job"); got.State != machine.Granted {
+		t.Errorf("claim %+v", got)
+	}
+	if took := c.now - from; took < 100*ms || took > second {
+		t.Errorf("answered after %v, want after the transfer was given up", time.Duration(took))
+	}
+}
+
+func TestADeposedLeadersProposalsAreNotForwarded(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	old := c.lead(1)
+	k := c.open(old, 60_000)
+	c.isolate(1)
+	tag := k.send(k.acquireBody(spec("job")))
+	next := c.leader(1)
+	c.heal()
+	if a := c.answer(old, tag); refusal(a) != NotLeader {
+		t.Errorf("answered %+v", a)
+	}
+	c.run(2 * second)
+	if n := len(next.r.machine.Lock("job", 0).Holders); n != 0 {
+		t.Error("the proposal of a deposed leader was applied")
+	}
+	forged := &raftpb.Message{Type: raftpb.MsgProp.Enum(), From: new(uint64(1)), To: new(next.id), Entries: []*raftpb.Entry{{Data: []byte("x")}}}
+	next.inputs = append(next.inputs, Message{forged})
+	c.run(100 * ms) // applying it would panic
+}
+
+func TestAConfChangeIsAppliedByAll(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	c.run(100 * ms)
+	change := &raftpb.ConfChange{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(h.id%3 + 1)}
+	if err := h.r.raft.ProposeConfChange(change); err != nil {
+		t.Fatal(err)
+	}
+	h.wake = c.now
+	c.run(200 * ms)
+	for _, o := range c.hosts {
+		if o.id != h.id%3+1 && len(o.r.Status().Voters) != 2 {
+			t.Errorf("replica %d has voters %v", o.id, o.r.Status().Voters)
+		}
+	}
+	if got := c.open(h, ttl).acquire("job"); got.State != machine.Granted {
+		t.Errorf("claim %+v", got)
+	}
+}
+
+func TestALeaderThatIsRemovedStepsDown(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	c.run(100 * ms)
+	if err := h.r.raft.ProposeConfChange(&raftpb.ConfChange{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(h.id)}); err != nil {
+		t.Fatal(err)
+	}
+	h.wake = c.now
+	c.leader(h.id)
+	if h.r.Status().Serving {
+		t.Error("the removed leader still serves")
+	}
+}
+
+func TestReplicasCompareTheirHashes(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.CheckEvery = 10 })
+	h := c.leader()
+	k := c.open(h, 60_000)
+	for range 30 {
+		got := k.acquire("job")
+		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+	}
+	checks := 0
+	for _, a := range h.applied {
+		if a.Entry != nil {
+			for _, cmd := range a.Entry.Commands {
+				if _, ok := cmd.(machine.CheckHash); ok {
+					checks++
+				}
+			}
+		}
+	}
+	if checks < 4 || checks > 8 {
+		t.Errorf("%d checks in 60 entries with one every 10", checks)
+	}
+	// A replica that has diverged must not go on.
+	c.host(h.id%3 + 1).r.machine = machine.New()
+	defer func() {
+		if recover() == nil {
+			t.Error("a replica with another state went on")
+		}
+	}()
+	for range 20 {
+		got := k.acquire("job")
+		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+	}
+}
+
+func TestTheSameInputsGiveTheSameRun(t *testing.T) {
+	run := func() (hash uint64, sent int) {
+		reseed(7)
+		c := newCluster(t, 3, nil)
+		h := c.leader()
+		var clients []*client
+		for range 10 {
+			clients = append(clients, c.open(h, ttl))
+		}
+		for i, k := range clients {
+			k.send(k.acquireBody(spec("job" + string(rune('a'+i%3)))))
+		}
+		c.beat(5*second, ttl, clients[:5], nil)
+		c.crash(h)
+		c.beat(15*second, ttl/2, clients[:5], nil)
+		next := c.leader()
+		for _, o := range c.hosts {
+			sent += o.sent*int(o.id) + len(o.replies)
+		}
+		return next.r.machine.Hash(), sent
+	}
+	h1, s1 := run()
+	h2, s2 := run()
+	if h1 != h2 || s1 != s2 {
+		t.Errorf("two runs of one seed: hash %x and %x, %d and %d messages", h1, h2, s1, s2)
+	}
+}
+
+func TestEveryAnswerThatWasGivenSurvivesTheCrashOfAll(t *testing.T) {
+	for seed := range uint64(20) {
+		reseed(seed)
+		c := newCluster(t, 3, nil)
+		h := c.leader()
+		k := c.open(h, 60_000)
+		var last machine.ClaimStatus
+		n := 3 + int(seed)
+		for i := range n {
+			last = k.acquire("job" + string(rune('a'+i)))
+		}
+		// The crash comes at once: what no disk has synced is gone.
+		for _, o := range c.hosts {
+			c.crash(o)
+		}
+		for _, o := range c.hosts {
+			c.start(o)
+		}
+		h = c.leader()
+		if got := h.r.machine.Counts().Holders; got != n {
+			t.Fatalf("seed %d: %d grants of %d are left", seed, got, n)
+		}
+		k.attach(h, 0)
+		if got := k.acquire("other"); got.Token <= last.Token {
+			t.Fatalf("seed %d: token %d after %d", seed, got.Token, last.Token)
+		}
+	}
+}

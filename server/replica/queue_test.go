@@ -1,0 +1,161 @@
+package replica
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+func TestCommandsThatComeWhileAnEntryIsUnderWayShareTheNext(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	k := c.open(h, 60_000)
+	h.applied = nil
+	var tags []uint64
+	for i := range 100 {
+		tags = append(tags, k.send(k.acquireBody(spec("job"+string(rune('a'+i))))))
+		if i == 0 {
+			c.tick()
+		}
+	}
+	for _, tag := range tags {
+		c.answer(h, tag)
+	}
+	entries := 0
+	for _, a := range h.applied {
+		if a.Entry != nil {
+			entries++
+		}
+	}
+	if entries != 2 {
+		t.Errorf("%d entries for one command and the 99 that came meanwhile, want 2", entries)
+	}
+}
+
+func TestABatchHasABoundOnCommandsAndBytes(t *testing.T) {
+	var q queue
+	for range 10 {
+		q.admit(&pending{command: machine.Release{}}, 100, 0)
+	}
+	if got := q.take(4, 1<<20, 0); len(got) != 4 || len(q.waiting) != 6 {
+		t.Errorf("took %d commands of 10 with a bound of 4", len(got))
+	}
+	size := q.waiting[0].size
+	if got := q.take(100, 2*size, 0); len(got) != 2 {
+		t.Errorf("took %d commands with a bound of two commands' bytes", len(got))
+	}
+	if got := q.take(100, 1, 0); len(got) != 1 {
+		t.Errorf("took %d commands with a bound below one command, want 1", len(got))
+	}
+	if q.take(100, 1<<20, 0); q.bytes != 0 || q.limited != 0 {
+		t.Errorf("an empty queue has %d bytes, %d limited", q.bytes, q.limited)
+	}
+}
+
+func TestAFullQueueRefusesAcquireAndNotWhatFreesLocks(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.QueueCommands, cfg.BatchCommands = 10, 5 })
+	h := c.leader()
+	k := c.open(h, 60_000)
+	held := k.acquire("held")
+	queued := k.acquire("held")
+	var acquires []uint64
+	for i := range 30 {
+		acquires = append(acquires, k.send(k.acquireBody(spec("job"+string(rune('a'+i))))))
+	}
+	release := k.send(Release{machine.Release{Seq: held.Seq, Token: held.Token}})
+	cancel := k.send(Cancel{machine.Cancel{Seq: queued.Seq}})
+	keep := k.send(KeepAlive{Number: 1})
+	overloaded := 0
+	for _, tag := range acquires {
+		if a := c.answer(h, tag); refusal(a) == Overloaded {
+			overloaded++
+		}
+	}
+	if overloaded != 20 {
+		t.Errorf("%d of 30 acquires were refused by a queue of 10", overloaded)
+	}
+	if a, ok := c.answer(h, release).(Claimed); !ok || a.Claim.State != machine.Released {
+		t.Errorf("release answered %+v", a)
+	}
+	if a, ok := c.answer(h, cancel).(Claimed); !ok || a.Claim.State != machine.Cancelled {
+		t.Errorf("cancel answered %+v", a)
+	}
+	if _, ok := c.answer(h, keep).(Kept); !ok {
+		t.Error("keepalive was not answered")
+	}
+}
+
+func TestSeveralEntriesMayBeInFlight(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.InFlight = 3 })
+	h := c.leader()
+	k := c.open(h, 60_000)
+	most := 0
+	var tags []uint64
+	for i := range 30 {
+		tags = append(tags, k.send(k.acquireBody(spec("job"+string(rune('a'+i))))))
+		c.tick()
+		most = max(most, h.r.Status().InFlight)
+	}
+	for i, tag := range tags {
+		if a, ok := c.answer(h, tag).(Claimed); !ok || a.Claim.Seq != uint64(i+1) {
+			t.Errorf("claim %d answered %+v", i+1, a)
+		}
+	}
+	if most != 3 {
+		t.Errorf("at most %d entries were in flight, want 3", most)
+	}
+}
+
+func TestARefusalIsSaidAfterARoundAndNothingIsProposed(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	k := c.open(h, 60_000)
+	k.acquire("job")
+	c.run(100 * ms)
+	last := h.r.Status().LastIndex
+	body := k.acquireBody(spec("other"))
+	body.Claim.Seq = 1 << 40
+	a := k.call(body).(Refused)
+	if a.Code != machine.OutOfRange || !strings.Contains(a.Limit, "1024") {
+		t.Errorf("a number far ahead was answered %+v", a)
+	}
+	stranger := &client{c: c, host: h, stream: c.newStream(), id: machine.SessionID{9}, secret: machine.Secret{9}}
+	if a := stranger.call(Attach{Number: 1}).(Refused); a.Code != machine.SessionUnknown {
+		t.Errorf("an unknown session was answered %+v", a)
+	}
+	for _, b := range []Body{stranger.acquireBody(spec("job")), Release{}, Cancel{}, Close{}, KeepAlive{Unary: true}} {
+		q := stranger.request(b)
+		q.Secret = &stranger.secret
+		if a := c.call(h, q).(Refused); a.Code != machine.SessionUnknown {
+			t.Errorf("%T of an unknown session was answered %+v", b, a)
+		}
+	}
+	if got := h.r.Status().LastIndex; got != last {
+		t.Errorf("the log grew from %d to %d", last, got)
+	}
+}
+
+func TestEveryHolderOfANameIsRevokedWithOneAnswer(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	shared := machine.Spec{Names: []string{"job"}, Mode: machine.Shared}
+	var holders []*client
+	for range 5 {
+		k := c.open(h, 60_000)
+		k.call(k.acquireBody(shared))
+		holders = append(holders, k)
+	}
+	got := c.call(h, Request{Stream: c.newStream(), Body: Revoke{Name: "job", Command: machine.Revoke{By: "ops", Reason: "r"}}})
+	if got != (RevokedClaims{Count: 5}) {
+		t.Errorf("answered %+v", got)
+	}
+	for i, k := range holders {
+		if told := k.changes(); len(told) != 1 || told[0].State != machine.Revoked {
+			t.Errorf("holder %d was told %+v", i, told)
+		}
+	}
+	if got := c.call(h, Request{Stream: c.newStream(), Body: Revoke{Name: "nobody", Command: machine.Revoke{By: "ops", Reason: "r"}}}); got != (RevokedClaims{}) {
+		t.Errorf("a name without holders was answered %+v", got)
+	}
+}
