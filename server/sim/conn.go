@@ -128,6 +128,12 @@ func (k *conn) fromServer(r replica.Reply) {
 	k.toClient(e)
 }
 
+// endLate ends the fault.
+func (k *conn) endLate() {
+	k.lateTill = 0
+	k.releaseLate()
+}
+
 // releaseLate lets the changes that were held back go.
 func (k *conn) releaseLate() {
 	late := k.late

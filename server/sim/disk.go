@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -59,7 +60,7 @@ func (d *disk) write(m *raftpb.Message) {
 			panic(fmt.Sprintf("sim: snapshot %d is in the log without its file", s.GetMetadata().GetIndex()))
 		}
 		d.snap, d.entries = file, nil
-		clear(d.received)
+		maps.DeleteFunc(d.received, func(index uint64, _ snapshot) bool { return index <= file.meta.GetIndex() })
 	}
 	if es := m.GetEntries(); len(es) > 0 {
 		d.cut(es[0].GetIndex())

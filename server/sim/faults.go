@@ -273,7 +273,7 @@ func lateChanges(w *world, r random) {
 		return
 	}
 	k.lateTill = w.now + r.skewed(100*time.Millisecond, 10*time.Second)
-	w.heal(k.lateTill-w.now, k.releaseLate)
+	w.heal(k.lateTill-w.now, k.endLate)
 }
 
 // longest bounds pauses: mostly about a TTL, seldom a minute.
