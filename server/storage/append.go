@@ -68,8 +68,14 @@ func (s *Store) Append(group uint32, msgs []*raftpb.Message) (err error) {
 		return batch.Close()
 	}
 	put(batch, groupKey(group, kindState), next.append(make([]byte, 0, groupStateSize)))
+	newest := s.wal.newest.Load()
 	if err := s.commit(batch, sync); err != nil {
 		return err
+	}
+	if sync {
+		if err := s.walUsed(newest); err != nil {
+			return err
+		}
 	}
 	*st = next
 	if adopted != nil {

@@ -77,7 +77,6 @@ func (s *Store) listener() *pebble.EventListener {
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			s.fail(fmt.Errorf("damaged file %s: %w", info.Path, info.Details))
 		},
-		DiskSlow:        func(info pebble.DiskSlowInfo) { s.log.Warn("slow disk", "op", info.String()) },
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) { s.log.Warn("log writes stalled", "why", info.Reason) },
 		WriteStallEnd:   func() { s.log.Info("log writes go on") },
 		WALCreated:      s.walCreated,

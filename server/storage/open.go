@@ -172,17 +172,15 @@ func (s *Store) readIdentity() error {
 
 // openLog opens Pebble.
 func (s *Store) openLog(create bool) (err error) {
-	if !create {
-		if err := s.checkWAL(); err != nil {
-			return err
-		}
+	if create {
+		return s.createLog()
 	}
-	s.db, err = s.openPebble(create)
+	if err := s.checkWAL(); err != nil {
+		return err
+	}
+	s.db, err = s.openPebble(false)
 	if err != nil {
 		return s.explainPebble(err)
-	}
-	if create {
-		return nil
 	}
 	// The log and the file must tell the same: one of them may come from elsewhere.
 	v, closer, err := s.db.Get([]byte{prefixIdentity})
@@ -192,6 +190,22 @@ func (s *Store) openLog(create bool) (err error) {
 	defer closer.Close()
 	if !bytes.Equal(v, s.id.encode()) {
 		return s.refuse(ErrForeign, "the log is another directory's", "put back the log that belongs to IDENTITY", nil)
+	}
+	return nil
+}
+
+// createLog makes the Pebble instance, and opens it a second time: the write-ahead log of the first time
+// doesn't have the newest format yet, the one that shows damage.
+func (s *Store) createLog() error {
+	db, err := s.openPebble(true)
+	if err != nil {
+		return fmt.Errorf("storage: make the log: %w", err)
+	}
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("storage: make the log: %w", err)
+	}
+	if s.db, err = s.openPebble(false); err != nil {
+		return fmt.Errorf("storage: make the log: %w", err)
 	}
 	return nil
 }
@@ -208,7 +222,7 @@ const (
 )
 
 func (s *Store) options(create bool) *pebble.Options {
-	o := &pebble.Options{
+	return &pebble.Options{
 		FS:                          s.fs,
 		FormatMajorVersion:          pebble.FormatNewest, // at least FormatWALSyncChunks: damage in the middle of a WAL is told from a torn tail
 		ErrorIfExists:               create,
@@ -220,8 +234,6 @@ func (s *Store) options(create bool) *pebble.Options {
 		Logger:                      pebbleLogger{s},
 		EventListener:               s.listener(),
 	}
-	o.WithFSDefaults() // times operations, for DiskSlow
-	return o
 }
 
 // explainPebble says what an operator can do about Pebble's refusal to open.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,7 +17,7 @@ import (
 // A Config is what Open needs.
 type Config struct {
 	Dir       string
-	FS        vfs.FS // default: the machine's, with a watch for slow operations
+	FS        vfs.FS // default: the machine's
 	ClusterID string // not empty, no white space
 	NodeID    uint64 // not zero
 	// Random is where the instance id is drawn from. Default: crypto/rand.
@@ -28,13 +29,20 @@ type Config struct {
 // A Store is an open data directory. Append, Compact, Bootstrap and Recover may be called from
 // one goroutine at a time; the rest from any.
 type Store struct {
-	dir      string
-	fs       vfs.FS
-	log      *slog.Logger
-	id       identity
-	db       *pebble.DB
-	lock     io.Closer
-	newestWA atomic.Uint64 // newest WAL that the file WAL names
+	dir  string
+	fs   vfs.FS
+	log  *slog.Logger
+	id   identity
+	db   *pebble.DB
+	lock io.Closer
+	slow io.Closer // the watch for slow operations
+
+	wal struct {
+		sync.Mutex
+		noted  uint64        // number in the file WAL
+		newest atomic.Uint64 // number of the newest log
+		used   uint64        // newest log noted as used; belongs to Append
+	}
 
 	groups map[uint32]*groupState // as written last
 
@@ -47,6 +55,9 @@ type Store struct {
 	}
 	failed chan struct{} // closed when failure is set
 }
+
+// slowDisk is how long an operation on a file may take before it is logged.
+const slowDisk = 2 * time.Second
 
 // Open opens the data directory, or makes it, with mode 0700. What is not certainly this
 // node's directory in good order is refused with a [*RefusedError].
@@ -68,6 +79,9 @@ func Open(cfg Config) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.fs, s.slow = vfs.WithDiskHealthChecks(s.fs, slowDisk, nil, func(info vfs.DiskSlowInfo) {
+		s.log.Warn("slow disk", "operation", info.String())
+	})
 	if cfg.Random == nil {
 		cfg.Random = rand.Reader
 	}
@@ -141,11 +155,12 @@ func (s *Store) fail(err error) {
 // directory then stays locked until the process has ended. It is idempotent.
 func (s *Store) Close() (err error) {
 	defer rescue(&err)
+	defer func() { err = errors.Join(err, s.slow.Close()) }() // last: any use starts it again
 	if s.Err() != nil {
 		return nil
 	}
 	if s.db != nil {
-		err = s.db.Close()
+		err = errors.Join(err, s.db.Close())
 		s.db = nil
 	}
 	if s.lock != nil {

@@ -12,31 +12,62 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 )
 
+// Pebble takes some losses for the clean end of a log: that its newest write-ahead log is gone or empty, and
+// damage within the last 32 KiB of it. The file WAL and checkTail close these gaps.
+
 // walCreated notes the newest write-ahead log. Pebble calls it when the file and
-// its directory entry are durable. A start that doesn't find a log at least as new knows that one is missing: Pebble
-// itself would take the loss of its last log for a clean end.
+// its directory entry are durable.
 func (s *Store) walCreated(info pebble.WALCreateInfo) {
 	if info.Err != nil {
 		return // Pebble reports it
 	}
 	n := uint64(info.FileNum)
-	if err := writeFile(s.fs, s.dir, walName, encodeWAL(n)); err != nil {
-		s.fail(fmt.Errorf("storage: note the newest log: %w", err))
-		return
-	}
-	s.newestWA.Store(n)
+	s.noteWAL(n, false)
+	s.wal.newest.Store(n)
 }
 
-func encodeWAL(n uint64) []byte { return fmt.Appendf(nil, "%d\n", n) }
+// walUsed notes, once for each write-ahead log, that something was acknowledged from it. before is the newest one
+// before that write: if it still is, the write went there.
+func (s *Store) walUsed(before uint64) error {
+	if s.wal.used == before || s.wal.newest.Load() != before {
+		return nil
+	}
+	if err := s.noteWAL(before, true); err != nil {
+		return err
+	}
+	s.wal.used = before
+	return nil
+}
 
-// checkWAL refuses when the newest known log is gone.
+// noteWAL writes the file WAL: a number and whether that log must have content.
+func (s *Store) noteWAL(n uint64, used bool) error {
+	text := fmt.Sprintf("%d new\n", n)
+	if used {
+		text = fmt.Sprintf("%d used\n", n)
+	}
+	s.wal.Lock()
+	defer s.wal.Unlock()
+	if n < s.wal.noted {
+		return nil // a newer one was made meanwhile
+	}
+	if err := writeFile(s.fs, s.dir, walName, []byte(text)); err != nil {
+		err = fmt.Errorf("storage: note the newest log: %w", err)
+		s.fail(err)
+		return err
+	}
+	s.wal.noted = n
+	return nil
+}
+
+// checkWAL refuses when the newest known log is gone, or has lost what was acknowledged from it.
 func (s *Store) checkWAL() error {
 	text, err := readFile(s.fs, s.path(walName), 64)
 	if err != nil {
 		return s.refuse(ErrAccess, "WAL cannot be read", "check its rights", err)
 	}
-	want, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
+	number, state, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	want, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || state != "used" && state != "new" {
 		return s.refuse(ErrDamaged, "the file WAL is missing or damaged", remedyDamaged, err)
 	}
 	logs, err := s.walFiles()
@@ -46,10 +77,35 @@ func (s *Store) checkWAL() error {
 	if len(logs) == 0 || logs[len(logs)-1] < want {
 		return s.refuse(ErrDamaged, fmt.Sprintf("log file %s is missing", walFile(want)), remedyDamaged, nil)
 	}
+	return s.checkTail(logs[len(logs)-1], want, state == "used")
+}
+
+// checkTail tells damage from a torn tail in the newest log: what lies behind the place where reading stops
+// may show that this place was durable.
+func (s *Store) checkTail(newest, noted uint64, used bool) error {
+	damaged := func(at int64, what string) error {
+		return s.refuse(ErrDamaged, fmt.Sprintf("%s (file %s/%s, offset %d)", what, logName, walFile(newest), at), remedyDamaged, nil)
+	}
+	at, err := s.readWAL(newest)
+	if err != nil {
+		return damaged(at, "the log is damaged: "+err.Error())
+	}
+	if at == 0 && used && newest == noted {
+		return damaged(at, "the log has lost its content")
+	}
+	rest, err := s.readFrom(newest, at)
+	if err != nil {
+		return s.refuse(ErrAccess, "the log cannot be read", "check the rights and the disk", err)
+	}
+	if durableBeyond(rest, at, newest) {
+		return damaged(at, "the log is damaged: what follows shows that more was durable")
+	}
 	return nil
 }
 
 func walFile(n uint64) string { return fmt.Sprintf("%06d.log", n) }
+
+func (s *Store) walPath(n uint64) string { return s.fs.PathJoin(s.path(logName), walFile(n)) }
 
 // walFiles lists the numbers of the write-ahead logs in rising order.
 func (s *Store) walFiles() ([]uint64, error) {
@@ -82,9 +138,9 @@ func (s *Store) locateDamage() string {
 	return ""
 }
 
-// readWAL reads a log to its end and tells where the first error is that isn't a torn tail.
+// readWAL reads a log until it ends, torn or not, and tells where. An error is damage that Pebble sees too.
 func (s *Store) readWAL(n uint64) (offset int64, err error) {
-	f, err := s.fs.Open(s.fs.PathJoin(s.path(logName), walFile(n)))
+	f, err := s.fs.Open(s.walPath(n))
 	if err != nil {
 		return 0, err
 	}
@@ -109,4 +165,26 @@ func (s *Store) readWAL(n uint64) (offset int64, err error) {
 // newReader is record.NewReader for a plain number: the type that it takes has no public name.
 func newReader[T ~uint64](make func(io.Reader, T) *record.Reader, r io.Reader, n uint64) *record.Reader {
 	return make(r, T(n))
+}
+
+// walReadLimit bounds what is read behind a torn tail: a log is not longer than a few
+// memtables, and the largest batch.
+const walReadLimit = 256 << 20
+
+func (s *Store) readFrom(n uint64, at int64) ([]byte, error) {
+	f, err := s.fs.Open(s.walPath(n))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, min(max(info.Size()-at, 0), walReadLimit))
+	k, err := f.ReadAt(b, at)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return b[:k], err
 }

@@ -69,6 +69,7 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn) {
 	t.peers[c.peer.Node].met(c.peer)
 	switch c.purpose {
 	case purposeStream:
+		t.peers[c.peer.Node].dialledUs()
 		t.readStream(ctx, c)
 	case purposeSnapshot:
 		t.readSnapshot(ctx, c)

@@ -32,6 +32,7 @@ type peer struct {
 	Peer
 	t    *Transport
 	wake chan struct{} // there is something to write
+	seen chan struct{} // the peer has dialled us, so it is up
 
 	mu struct {
 		sync.Mutex
@@ -48,7 +49,7 @@ type peer struct {
 }
 
 func newPeer(t *Transport, p Peer) *peer {
-	n := &peer{Peer: p, t: t, wake: make(chan struct{}, 1)}
+	n := &peer{Peer: p, t: t, wake: make(chan struct{}, 1), seen: make(chan struct{}, 1)}
 	n.mu.problem = "not connected yet"
 	return n
 }
@@ -132,10 +133,15 @@ func (p *peer) run(ctx context.Context) {
 			wait = redialMin // it did hold for a while
 		}
 		// Half of it by lot, so that the nodes don't all come at once.
-		if !sleep(ctx, wait/2+rand.N(wait/2)) {
-			return
+		pause := time.NewTimer(wait/2 + rand.N(wait/2))
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+			wait = min(2*wait, redialMax)
+		case <-p.seen:
+			wait = redialMin
 		}
-		wait = min(2*wait, redialMax)
+		pause.Stop()
 	}
 }
 
@@ -236,6 +242,14 @@ func (p *peer) connected(id Identity) {
 	defer p.mu.Unlock()
 	p.mu.connected, p.mu.dropping, p.mu.problem = true, false, ""
 	p.t.log.Info("peer connected", "peer", p.Name, "address", p.Address)
+}
+
+// dialledUs ends the wait for the next try.
+func (p *peer) dialledUs() {
+	select {
+	case p.seen <- struct{}{}:
+	default:
+	}
 }
 
 // met notes what a peer said of itself.
