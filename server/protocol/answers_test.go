@@ -31,7 +31,7 @@ func TestEveryReasonHasACode(t *testing.T) {
 
 func TestEveryRefusalIsExplained(t *testing.T) {
 	var all []replica.Refused
-	for c := machine.SessionUnknown; c <= machine.OutOfRange; c++ {
+	for c := machine.SessionUnknown; c <= machine.Void; c++ {
 		all = append(all, replica.Refused{Code: c})
 	}
 	for r := replica.NotLeader; r <= replica.OldAttachment; r++ {

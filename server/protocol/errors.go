@@ -69,7 +69,9 @@ var refusedByMachine = [...]refusal{
 	machine.Lost:           {pb.Reason_REASON_LOST, "token", "the grant is over: another may hold the lock"},
 	machine.QuotaExceeded:  {pb.Reason_REASON_QUOTA_EXCEEDED, "", "a limit was reached"},
 	machine.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant yet: try again"},
-	machine.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor"},
+	machine.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor, or a value beyond its bounds"},
+	machine.Malformed:      {pb.Reason_REASON_INVALID_ARGUMENT, "seq", "a client-numbered session needs seq and has no nonce; for others it is the other way round"},
+	machine.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that asked for this leads no longer"}, // only leaders ask for what can be void
 }
 
 // refusedByReplica has a row for each refusal of the replica but RefusedByMachine.

@@ -16,7 +16,6 @@ type outbox struct {
 	mu struct {
 		sync.Mutex
 		replies []replica.Reply
-		spare   []replica.Reply   // the slice taken before last, to be filled again
 		events  []*pb.ServerEvent // refusals that the node never saw
 		full    bool              // more than limit waited: the client is too slow; nothing is added any more
 	}
@@ -26,10 +25,14 @@ func newOutbox(limit int) *outbox {
 	return &outbox{limit: limit, wake: make(chan struct{}, 1)}
 }
 
-// deliver adds replies. It is called on the node's loop and does not block.
+// deliver adds replies; the slice is the outbox's. It is called on the node's loop and does not block.
 func (o *outbox) deliver(replies []replica.Reply) {
 	o.mu.Lock()
-	if o.hasRoomLocked(len(replies)) {
+	switch {
+	case !o.hasRoomLocked(len(replies)):
+	case o.mu.replies == nil:
+		o.mu.replies = replies
+	default:
 		o.mu.replies = append(o.mu.replies, replies...)
 	}
 	o.mu.Unlock()
@@ -58,12 +61,11 @@ func (o *outbox) signal() {
 	}
 }
 
-// take empties the outbox. The replies are the caller's until it takes again. full means that some
-// were dropped: the stream cannot go on.
+// take empties the outbox. full means that some replies were dropped: the stream cannot go on.
 func (o *outbox) take() (replies []replica.Reply, events []*pb.ServerEvent, full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	replies, events = o.mu.replies, o.mu.events
-	o.mu.replies, o.mu.spare, o.mu.events = o.mu.spare[:0], replies, nil
+	o.mu.replies, o.mu.events = nil, nil
 	return replies, events, o.mu.full
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/peer"
@@ -24,6 +25,13 @@ type stream struct {
 	box  *outbox
 	// ended gets the one reason why the reader stopped; nil when the client closed its direction.
 	ended chan error
+
+	mu struct {
+		sync.Mutex
+		// gone: the node has been told that the stream ended. Requests that came after that
+		// would bind sessions to a stream that nobody reads.
+		gone bool
+	}
 }
 
 // Session serves one stream until it ends; see the package comment for how it may.
@@ -33,13 +41,30 @@ func (s *Service) Session(g pb.LockService_SessionServer) error {
 	}
 	st := &stream{svc: s, grpc: g, box: newOutbox(s.cfg.Limits.QueuedReplies), ended: make(chan error, 1)}
 	st.id = s.cfg.Node.Connect(st.box.deliver)
-	defer s.cfg.Node.Disconnect(st.id)
+	defer st.disconnect()
 	s.readers.Go(func() { st.ended <- st.read() })
 	err := st.write()
 	if err != nil && !isDisconnect(err) {
 		s.trouble.warn("a stream was ended", slog.String("client", remote(g.Context())), slog.Any("error", err))
 	}
 	return err
+}
+
+func (st *stream) disconnect() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.mu.gone = true
+	st.svc.cfg.Node.Disconnect(st.id)
+}
+
+// offer hands requests to the node unless the stream is gone; the reader may be one frame late.
+func (st *stream) offer(reqs []replica.Request) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.mu.gone {
+		return node.ErrStopped
+	}
+	return st.svc.cfg.Node.Submit(reqs)
 }
 
 func remote(ctx context.Context) string {
@@ -171,7 +196,7 @@ func (st *stream) refuse(tag uint64, session string, e *pb.Error) {
 // others wait here, and with them what the client sends next.
 func (st *stream) submit(reqs []replica.Request) error {
 	for wait := time.Millisecond; len(reqs) > 0; wait = min(2*wait, 50*time.Millisecond) {
-		err := st.svc.cfg.Node.Submit(reqs)
+		err := st.offer(reqs)
 		switch {
 		case err == nil:
 			return nil

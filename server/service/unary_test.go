@@ -1,0 +1,412 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+// A caller makes unary calls of one session.
+type caller struct {
+	t       *testing.T
+	api     pb.LockServiceClient
+	session string
+	secret  []byte
+}
+
+func newCaller(t *testing.T, api pb.LockServiceClient, open *pb.OpenSessionRequest) *caller {
+	t.Helper()
+	r, err := api.OpenSession(patient(t), open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &caller{t: t, api: api, session: r.GetSession(), secret: r.GetSecret()}
+}
+
+func (c *caller) acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.ClaimStatus, error) {
+	r.Session, r.Secret = c.session, c.secret
+	resp, err := c.api.Acquire(ctx, r)
+	return resp.GetClaim(), err
+}
+
+func (c *caller) take(name string) *pb.ClaimStatus {
+	c.t.Helper()
+	claim, err := c.acquire(patient(c.t), &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{name}}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return claim
+}
+
+func (c *caller) release(claim *pb.ClaimStatus) error {
+	_, err := c.api.Release(patient(c.t), &pb.ReleaseRequest{Session: c.session, Secret: c.secret, Seq: claim.GetSeq(), Token: claim.GetToken()})
+	return err
+}
+
+func (c *caller) close() {
+	c.t.Helper()
+	if _, err := c.api.CloseSession(patient(c.t), &pb.CloseSessionRequest{Session: c.session, Secret: c.secret}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func try(name string) *pb.AcquireRequest {
+	return &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{name}, WaitMs: proto.Uint64(0)}}
+}
+
+func lock(t *testing.T, api pb.LockServiceClient, name string) *pb.Lock {
+	t.Helper()
+	r, err := api.GetLock(patient(t), &pb.GetLockRequest{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.GetLock()
+}
+
+func waitForWaiters(t *testing.T, api pb.LockServiceClient, name string, n int) {
+	t.Helper()
+	eventually(t, func() error {
+		if l := lock(t, api, name); len(l.GetWaiters()) != n {
+			return fmt.Errorf("%d waiters, want %d", len(l.GetWaiters()), n)
+		}
+		return nil
+	})
+}
+
+func TestTheUnaryCallsTakeAndFreeALock(t *testing.T) {
+	api := locks(t, startNode(t))
+	a := newCaller(t, api, &pb.OpenSessionRequest{Metadata: map[string]string{"host": "h1"}})
+	first := a.take("billing/nightly")
+	if first.GetToken() == 0 || first.GetState() != pb.ClaimState_CLAIM_STATE_GRANTED {
+		t.Fatalf("granted %v", first)
+	}
+
+	l := lock(t, api, "billing/nightly")
+	if len(l.GetHolders()) != 1 || l.GetHolders()[0].GetSession() != a.session || l.GetHolders()[0].GetMetadata()["host"] != "h1" {
+		t.Errorf("the lock is shown as %v", l)
+	}
+	if strings.Contains(l.String(), string(a.secret)) {
+		t.Error("the lock shows the secret of its holder")
+	}
+
+	b := newCaller(t, api, &pb.OpenSessionRequest{})
+	_, err := b.acquire(patient(t), try("billing/nightly"))
+	busy := wantReason(t, err, pb.Reason_REASON_BUSY)
+	if len(busy.GetHolders()) != 1 || busy.GetHolders()[0].GetSession() != a.session {
+		t.Errorf("BUSY names %v, want the holder %s", busy.GetHolders(), a.session)
+	}
+
+	for range 2 { // the second time it is released already
+		if err := a.release(first); err != nil {
+			t.Errorf("release: %v", err)
+		}
+	}
+	second := b.take("billing/nightly")
+	if second.GetToken() <= first.GetToken() {
+		t.Errorf("the token went from %d to %d", first.GetToken(), second.GetToken())
+	}
+	events, err := api.History(patient(t), &pb.HistoryRequest{Name: "billing/nightly"})
+	if err != nil || !events.GetComplete() || len(events.GetEvents()) != 3 {
+		t.Errorf("history %v, %v; want granted, released, granted", events, err)
+	}
+	b.close()
+	if l := lock(t, api, "billing/nightly"); len(l.GetHolders()) != 0 {
+		t.Errorf("after its session was closed the lock is held by %v", l.GetHolders())
+	}
+}
+
+func TestAcquireWaitsForTheHolder(t *testing.T) {
+	api := locks(t, startNode(t))
+	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
+	held := a.take("x")
+	granted := make(chan error, 1)
+	go func() {
+		_, err := b.acquire(patient(t), &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{"x"}}})
+		granted <- err
+	}()
+	waitForWaiters(t, api, "x", 1)
+	select {
+	case err := <-granted:
+		t.Fatalf("answered while another holds the lock: %v", err)
+	default:
+	}
+	if err := a.release(held); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-granted; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAWaitThatRunsOutIsBusy(t *testing.T) {
+	api := locks(t, startNode(t))
+	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
+	a.take("x")
+	_, err := b.acquire(patient(t), &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{"x"}, WaitMs: proto.Uint64(50)}})
+	wantReason(t, err, pb.Reason_REASON_BUSY)
+	waitForWaiters(t, api, "x", 0)
+}
+
+func TestACallThatIsGivenUpLeavesNoTicket(t *testing.T) {
+	api := locks(t, startNode(t))
+	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
+	held := a.take("x")
+	ctx, cancel := context.WithCancel(patient(t))
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.acquire(ctx, &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{"x"}}})
+		done <- err
+	}()
+	waitForWaiters(t, api, "x", 1)
+	cancel()
+	if err := <-done; status.Code(err) != codes.Canceled {
+		t.Errorf("the call ended with %v", err)
+	}
+	waitForWaiters(t, api, "x", 0)
+	if err := a.release(held); err != nil {
+		t.Fatal(err)
+	}
+	if l := lock(t, api, "x"); len(l.GetHolders()) != 0 {
+		t.Errorf("the abandoned claim was granted: %v", l.GetHolders())
+	}
+}
+
+func TestACallWithADeadlineEndsThereAndLeavesNoTicket(t *testing.T) {
+	api := locks(t, startNode(t))
+	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
+	a.take("x")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := b.acquire(ctx, &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{"x"}}})
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the call ended with %v", err)
+	}
+	waitForWaiters(t, api, "x", 0)
+}
+
+// TestGivingUpAroundTheGrantNeverLeaksALock gives up at every moment around a grant. Whatever the caller
+// was told, the lock is free or the caller holds it.
+func TestGivingUpAroundTheGrantNeverLeaksALock(t *testing.T) {
+	api := locks(t, startNode(t))
+	b := newCaller(t, api, &pb.OpenSessionRequest{})
+	answered := 0
+	for i := range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*20*time.Microsecond)
+		claim, err := b.acquire(ctx, &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{"x"}}})
+		cancel()
+		if err == nil {
+			answered++
+			if err := b.release(claim); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d of 200 calls were answered in time", answered)
+	// A grant whose answer was lost on the way is kept by the session and ends with it.
+	b.close()
+	if l := lock(t, api, "x"); len(l.GetHolders())+len(l.GetWaiters()) != 0 {
+		t.Errorf("left over: %v", l)
+	}
+}
+
+func TestTheSameNonceIsTheSameClaim(t *testing.T) {
+	api := locks(t, startNode(t))
+	a := newCaller(t, api, &pb.OpenSessionRequest{})
+	r := func() *pb.AcquireRequest {
+		return &pb.AcquireRequest{Nonce: "n1", Spec: &pb.ClaimSpec{Names: []string{"x"}}}
+	}
+	first, err := a.acquire(patient(t), r())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := a.acquire(patient(t), r())
+	if err != nil || again.GetSeq() != first.GetSeq() || again.GetToken() != first.GetToken() {
+		t.Errorf("got %v, %v, want %v again", again, err, first)
+	}
+	if err := a.release(first); err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.acquire(patient(t), r())
+	wantReason(t, err, pb.Reason_REASON_NOT_HELD)
+}
+
+func TestAClientNumberedSessionRetriesByItsNumber(t *testing.T) {
+	api := locks(t, startNode(t))
+	a := newCaller(t, api, &pb.OpenSessionRequest{ClientNumbered: true})
+	first, err := a.acquire(patient(t), &pb.AcquireRequest{Seq: 1, Spec: &pb.ClaimSpec{Names: []string{"x"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := a.acquire(patient(t), &pb.AcquireRequest{Seq: 1, Spec: &pb.ClaimSpec{Names: []string{"x"}}})
+	if err != nil || again.GetToken() != first.GetToken() {
+		t.Errorf("got %v, %v, want %v again", again, err, first)
+	}
+	_, err = a.acquire(patient(t), &pb.AcquireRequest{Seq: 1, Spec: &pb.ClaimSpec{Names: []string{"y"}}})
+	wantReason(t, err, pb.Reason_REASON_REQUEST_REUSED)
+	if code := status.Code(err); code != codes.InvalidArgument {
+		t.Errorf("code %v, want InvalidArgument", code)
+	}
+	_, err = a.acquire(patient(t), &pb.AcquireRequest{Seq: 5000, Spec: &pb.ClaimSpec{Names: []string{"y"}}})
+	wantReason(t, err, pb.Reason_REASON_OUT_OF_RANGE)
+	_, err = a.acquire(patient(t), &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{"y"}}})
+	if status.Code(err) == codes.OK {
+		t.Error("a client-numbered session got a claim without a number")
+	}
+
+	// A cancel of a number that was not seen yet is its answer.
+	c, err := api.Cancel(patient(t), &pb.CancelRequest{Session: a.session, Secret: a.secret, Seq: 7})
+	if err != nil || c.GetClaim().GetState() != pb.ClaimState_CLAIM_STATE_CANCELLED {
+		t.Fatalf("cancel: %v, %v", c, err)
+	}
+	_, err = a.acquire(patient(t), &pb.AcquireRequest{Seq: 7, Spec: &pb.ClaimSpec{Names: []string{"z"}}})
+	wantReason(t, err, pb.Reason_REASON_NOT_QUEUED)
+}
+
+func TestWhatIsNotOnesOwnIsRefused(t *testing.T) {
+	api := locks(t, startNode(t))
+	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
+	held := a.take("x")
+	for name, c := range map[string]struct {
+		session string
+		secret  []byte
+		seq     uint64
+		token   uint64
+		want    pb.Reason
+		code    codes.Code
+	}{
+		"an unknown session":         {strings.Repeat("ab", 16), a.secret, held.GetSeq(), held.GetToken(), pb.Reason_REASON_SESSION_UNKNOWN, codes.NotFound},
+		"a malformed session":        {"1", a.secret, held.GetSeq(), held.GetToken(), pb.Reason_REASON_SESSION_UNKNOWN, codes.NotFound},
+		"another's secret":           {a.session, b.secret, held.GetSeq(), held.GetToken(), pb.Reason_REASON_SESSION_UNKNOWN, codes.NotFound},
+		"no secret":                  {a.session, nil, held.GetSeq(), held.GetToken(), pb.Reason_REASON_SESSION_UNKNOWN, codes.NotFound},
+		"a made-up token":            {a.session, a.secret, held.GetSeq(), held.GetToken() + 1, pb.Reason_REASON_NOT_HELD, codes.FailedPrecondition},
+		"the token of another claim": {b.session, b.secret, 1, held.GetToken(), pb.Reason_REASON_NOT_HELD, codes.FailedPrecondition},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := api.Release(patient(t), &pb.ReleaseRequest{Session: c.session, Secret: c.secret, Seq: c.seq, Token: c.token})
+			wantReason(t, err, c.want)
+			if got := status.Code(err); got != c.code {
+				t.Errorf("code %v, want %v", got, c.code)
+			}
+		})
+	}
+	if l := lock(t, api, "x"); len(l.GetHolders()) != 1 {
+		t.Errorf("the lock is not held any more: %v", l)
+	}
+}
+
+func TestAReleaseOfAQueuedClaimIsRefusedAndLeavesTheQueue(t *testing.T) {
+	api := locks(t, startNode(t))
+	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{ClientNumbered: true})
+	held := a.take("x")
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.acquire(patient(t), &pb.AcquireRequest{Seq: 1, Spec: &pb.ClaimSpec{Names: []string{"x"}}})
+		done <- err
+	}()
+	waitForWaiters(t, api, "x", 1)
+	err := b.release(&pb.ClaimStatus{Seq: 1, Token: held.GetToken()})
+	if e := wantReason(t, err, pb.Reason_REASON_NOT_HELD); !strings.Contains(e.GetMessage(), "cancel") {
+		t.Errorf("the error has no hint: %s", e.GetMessage())
+	}
+	waitForWaiters(t, api, "x", 1)
+	if err := a.release(held); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnExpiredSessionIsToldSo(t *testing.T) {
+	api := locks(t, startNode(t))
+	a := newCaller(t, api, &pb.OpenSessionRequest{TtlMs: 1000})
+	held := a.take("x")
+	b := newCaller(t, api, &pb.OpenSessionRequest{})
+	if again := b.take("x"); again.GetToken() <= held.GetToken() {
+		t.Errorf("the token went from %d to %d", held.GetToken(), again.GetToken())
+	}
+	_, err := api.KeepAlive(patient(t), &pb.KeepAliveRequest{Session: a.session, Secret: a.secret})
+	wantReason(t, err, pb.Reason_REASON_SESSION_EXPIRED)
+	if code := status.Code(err); code != codes.FailedPrecondition {
+		t.Errorf("code %v, want FailedPrecondition", code)
+	}
+	// Whether the release is LOST or the session's end is told, it is no success and frees nothing.
+	if err := a.release(held); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("the release of the old holder ended with %v", err)
+	}
+}
+
+func TestAKeepAliveTellsWhatChanged(t *testing.T) {
+	m := startNode(t)
+	api := locks(t, m)
+	a := newCaller(t, api, &pb.OpenSessionRequest{})
+	held := a.take("x")
+	admin := pb.NewAdminServiceClient(dial(t, m.address))
+	r, err := admin.Revoke(patient(t), &pb.RevokeRequest{Target: &pb.RevokeRequest_Name{Name: "x"}, By: "ops", Reason: "maintenance"})
+	if err != nil || r.GetRevoked() != 1 {
+		t.Fatalf("revoke: %v, %v", r, err)
+	}
+	k, err := api.KeepAlive(patient(t), &pb.KeepAliveRequest{Session: a.session, Secret: a.secret, Number: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.GetNumber() != 4 || len(k.GetChanges()) != 1 || k.GetTtlMs() != 10_000 {
+		t.Fatalf("got %v, want one change", k)
+	}
+	if c := k.GetChanges()[0]; c.GetSeq() != held.GetSeq() || c.GetState() != pb.ClaimState_CLAIM_STATE_REVOKED || c.GetBy() != "ops" || c.GetReason() != "maintenance" {
+		t.Errorf("the change is %v", c)
+	}
+	_, err = admin.Revoke(patient(t), &pb.RevokeRequest{Target: &pb.RevokeRequest_Session{Session: "zz"}, Reason: "r"})
+	wantReason(t, err, pb.Reason_REASON_SESSION_UNKNOWN)
+}
+
+func TestListsHavePages(t *testing.T) {
+	api := locks(t, startNode(t))
+	a := newCaller(t, api, &pb.OpenSessionRequest{})
+	for i := range 7 {
+		a.take(fmt.Sprintf("team/%d", i))
+	}
+	a.take("other")
+	var names []string
+	for token, pages := "", 0; ; pages++ {
+		r, err := api.ListLocks(patient(t), &pb.ListLocksRequest{Prefix: "team/", PageSize: 3, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range r.GetLocks() {
+			names = append(names, l.GetName())
+		}
+		if token = r.GetNextPageToken(); token == "" || pages > 5 {
+			break
+		}
+	}
+	if got := strings.Join(names, " "); got != "team/0 team/1 team/2 team/3 team/4 team/5 team/6" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAFollowerSendsUnaryCallsToTheLeader(t *testing.T) {
+	c := startCluster(t, clusterOptions{nodes: 3})
+	leader := c.leader()
+	api := locks(t, c.follower())
+	_, err := api.OpenSession(patient(t), &pb.OpenSessionRequest{})
+	e := wantReason(t, err, pb.Reason_REASON_NOT_LEADER)
+	if e.GetLeaderAddress() != leader.address {
+		t.Errorf("sent to %q, want %q", e.GetLeaderAddress(), leader.address)
+	}
+	if code := status.Code(err); code != codes.Unavailable {
+		t.Errorf("code %v, want Unavailable", code)
+	}
+	st, err := pb.NewAdminServiceClient(dial(t, c.follower().address)).Status(patient(t), &pb.StatusRequest{})
+	if err != nil || st.GetLeaderAddress() != leader.address || len(st.GetMembers()) != 3 || st.GetVersion() != "test" {
+		t.Errorf("status of a follower: %v, %v", st, err)
+	}
+}
