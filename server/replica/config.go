@@ -65,7 +65,7 @@ type Config struct {
 	SnapshotEntries uint64
 	SnapshotBytes   uint64
 	SnapshotTail    uint64
-	// SnapshotPace is the time between two chunks of a snapshot. Default: 5 ms.
+	// SnapshotPace is the time between two parts of a snapshot, each of about 64 KiB. Default: 5 ms.
 	SnapshotPace time.Duration
 
 	// CheckEvery is how many entries lie between two checks of the state's hash. Default: 4,096.

@@ -153,7 +153,7 @@ func (r *Replica) Step(in Input) {
 	case SnapshotWritten:
 		r.snapshotWritten(in.Index)
 	case SnapshotFailed:
-		r.snaps.fail(in.Index)
+		r.snapshotFailed(in.Index)
 	case SnapshotReceived:
 		r.incoming = append(r.incoming, in)
 		r.step(in.Message)

@@ -1,0 +1,239 @@
+package replica
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// count counts the messages of a kind on the network.
+func (c *cluster) count(from uint64, kind raftpb.MessageType) (n int) {
+	for _, p := range c.network {
+		if p.from == from && p.message.GetType() == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func TestALeaderWithAStuckDiskGivesLeadershipAway(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.lead(1)
+	k := c.open(h, 60_000)
+	k.acquire("job")
+	c.run(100 * ms)
+	h.disk.stuck = true
+	k.send(k.acquireBody(spec("other"))) // something to write
+	from := c.now
+	next := c.leader(1)
+	if took := c.now - from; took < 400*ms || took > 700*ms {
+		t.Errorf("leadership moved after %v, want soon after 400 ms", time.Duration(took))
+	}
+	if n := len(next.r.machine.Lock("job", 0).Holders); n != 1 {
+		t.Error("the grant is gone")
+	}
+}
+
+func TestAZombieLeaderFallsSilentAndLeadsNoMore(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.lead(1)
+	k := c.open(h, 60_000)
+	c.run(100 * ms)
+	// Its peers' words do not reach it, so no transfer and no news of a later term can help.
+	h.disk.stuck = true
+	c.cut = func(from, to uint64) bool { return to == 1 }
+	// Raft itself would step down for want of answers; keep it believing for the sake of the test.
+	k.send(k.acquireBody(spec("job")))
+	transfers := 0
+	for end := c.now + 1_500*ms; c.now < end; {
+		c.tick()
+		transfers += c.count(1, raftpb.MsgTimeoutNow)
+		if h.r.muted() && h.r.Status().DiskBusy > 1_010*time.Millisecond {
+			if n := c.count(1, raftpb.MsgHeartbeat); n != 0 {
+				t.Fatalf("%d heartbeats of a leader whose disk has not answered for %v", n, h.r.Status().DiskBusy)
+			}
+		}
+	}
+	next := c.leader(1)
+	k2 := c.open(next, 60_000)
+	if got := k2.acquire("job2"); got.State != machine.Granted {
+		t.Errorf("claim %+v", got)
+	}
+	for _, r := range h.replies {
+		if _, ok := r.Answer.(Claimed); ok {
+			t.Errorf("the zombie answered %+v", r)
+		}
+	}
+	c.until(12*second, "wish to exit", func() bool { return h.exit != "" })
+	if !strings.Contains(h.exit, "not finished for") {
+		t.Errorf("exit says %q", h.exit)
+	}
+}
+
+func TestAMutedLeaderSendsNothing(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.StallTransfer = time.Hour })
+	h := c.lead(1)
+	c.run(100 * ms)
+	h.disk.stuck = true
+	k := &client{c: c, host: h, stream: c.newStream()}
+	k.send(Open{TTL: ttl})
+	c.until(2*second, "muted leader", func() bool { return h.r.muted() })
+	sent := h.sent
+	c.run(100 * ms)
+	if h.r.Status().Role == Leader && h.sent != sent {
+		t.Errorf("%d messages were sent", h.sent-sent)
+	}
+	next := c.leader(1)
+	h.disk.stuck = false
+	c.run(second)
+	if s := h.r.Status(); s.Leader != next.id || s.Applied != next.r.Status().Applied {
+		t.Errorf("after the stall: %+v", s)
+	}
+}
+
+func TestLeadershipIsGivenAwayOncePerStall(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.StallMute, cfg.StallExit = time.Hour, time.Hour })
+	h := c.lead(1)
+	c.run(100 * ms)
+	h.disk.stuck = true
+	k := &client{c: c, host: h, stream: c.newStream()}
+	k.send(Open{TTL: ttl})
+	c.leader(1)
+	// Made leader again while its disk still stands, it serves nothing, and keeps what it has got.
+	if !h.r.stalled {
+		t.Error("the stall is forgotten")
+	}
+	h.disk.stuck = false
+	c.run(100 * ms)
+	if h.r.stalled {
+		t.Error("the stall is remembered after its end")
+	}
+}
+
+func TestNoVoteOrAcknowledgementLeavesBeforeItIsDurable(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.lead(1)
+	k := c.open(h, 60_000)
+	c.run(100 * ms)
+	c.host(2).disk.stuck, c.host(3).disk.stuck = true, true
+	tag := k.send(k.acquireBody(spec("job")))
+	for range 300 {
+		c.tick()
+		for id := uint64(2); id <= 3; id++ {
+			for _, p := range c.network {
+				if p.from == id && p.message.GetType() == raftpb.MsgAppResp && p.message.GetIndex() > c.host(id).disk.last() {
+					t.Fatalf("replica %d acknowledged entry %d with %d on its disk", id, p.message.GetIndex(), c.host(id).disk.last())
+				}
+			}
+		}
+	}
+	if got := h.take(func(r Reply) bool { return r.Tag == tag }); len(got) != 0 {
+		t.Errorf("answered %+v with one disk of three", got)
+	}
+	c.host(2).disk.stuck = false
+	if a, ok := c.answer(h, tag).(Claimed); !ok || a.Claim.State != machine.Granted {
+		t.Errorf("answered %+v", a)
+	}
+}
+
+func (d *disk) last() uint64 {
+	if len(d.entries) == 0 {
+		return d.meta.GetIndex()
+	}
+	return d.entries[len(d.entries)-1].GetIndex()
+}
+
+func TestALogThatIsOverwrittenWhileItIsWrittenEndsRight(t *testing.T) {
+	for seed := range uint64(10) {
+		reseed(seed)
+		c := newCluster(t, 3, func(cfg *Config) { cfg.StallExit, cfg.StallMute = time.Hour, time.Hour })
+		k := c.open(c.leader(), 300_000)
+		// Slow disks, and leaders that change while entries are on their way to them.
+		for i := range 15 {
+			for _, h := range c.hosts {
+				h.disk.stuck = (uint64(i)+h.id+seed)%3 == 0
+			}
+			for _, h := range c.hosts {
+				if h.r.Status().Serving {
+					k.host = h
+					q := Request{Stream: k.stream, Session: k.id, Secret: &k.secret, Body: k.acquireBody(spec("job" + string(rune('a'+i))))}
+					c.send(h, q)
+				}
+			}
+			if i%2 == 0 {
+				c.isolate(uint64(i/2)%3 + 1)
+			} else {
+				c.heal()
+			}
+			c.run(Time(200+100*(int(seed)%7)) * ms)
+		}
+		c.heal()
+		for _, h := range c.hosts {
+			h.disk.stuck = false
+		}
+		c.run(3 * second)
+		h := c.leader()
+		for _, o := range c.hosts {
+			if o.r.machine.Hash() != h.r.machine.Hash() {
+				t.Fatalf("seed %d: replicas differ", seed)
+			}
+			if len(o.disk.entries) == 0 || o.disk.last() != o.r.Status().LastIndex {
+				t.Fatalf("seed %d: replica %d has %d on its disk, %d in memory", seed, o.id, o.disk.last(), o.r.Status().LastIndex)
+			}
+			for _, e := range o.disk.entries {
+				if term, err := o.r.disk.Term(e.GetIndex()); err != nil || term != e.GetTerm() {
+					t.Fatalf("seed %d: entry %d has term %d on disk, %d (%v) in memory", seed, e.GetIndex(), e.GetTerm(), term, err)
+				}
+			}
+		}
+	}
+}
+
+func TestRecoveryFailsClosed(t *testing.T) {
+	meta := &raftpb.SnapshotMetadata{Index: new(uint64(5)), Term: new(uint64(2)), ConfState: &raftpb.ConfState{Voters: []uint64{1}}}
+	entry := func(i uint64) *raftpb.Entry { return &raftpb.Entry{Index: new(i), Term: new(uint64(2))} }
+	hard := func(commit uint64) *raftpb.HardState {
+		return &raftpb.HardState{Term: new(uint64(2)), Vote: new(uint64(1)), Commit: new(commit)}
+	}
+	tests := []struct {
+		name string
+		rec  Recovered
+		want string // of the error; empty: none
+	}{
+		{"nothing but a snapshot", Recovered{Snapshot: meta}, ""},
+		{"a commit index older than the snapshot", Recovered{Snapshot: meta, HardState: hard(3)}, ""},
+		{"entries that the snapshot covers", Recovered{Snapshot: meta, HardState: hard(6), Entries: []*raftpb.Entry{entry(4), entry(5), entry(6)}}, ""},
+		{"a gap behind the snapshot", Recovered{Snapshot: meta, HardState: hard(5), Entries: []*raftpb.Entry{entry(7)}}, "starts at 7, after a snapshot at 5"},
+		{"a log that ends before what was committed", Recovered{Snapshot: meta, HardState: hard(9), Entries: []*raftpb.Entry{entry(6)}}, "entry 9 was committed"},
+		{"no snapshot", Recovered{}, "index 0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.rec.Machine = machine.New()
+			_, err := New(Config{ID: 1, Rand: &fixedReader{}, Recovered: tt.rec})
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("err = %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnIncompleteConfigIsRefused(t *testing.T) {
+	rec := Recovered{Machine: machine.New(), Snapshot: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1))}}
+	for want, cfg := range map[string]Config{
+		"ID is zero":    {Rand: &fixedReader{}, Recovered: rec},
+		"Rand is nil":   {ID: 1, Recovered: rec},
+		"Machine":       {ID: 1, Rand: &fixedReader{}},
+		"ElectionTicks": {ID: 1, Rand: &fixedReader{}, Recovered: rec, ElectionTicks: 2, HeartbeatTicks: 2},
+		"InFlight":      {ID: 1, Rand: &fixedReader{}, Recovered: rec, InFlight: -1},
+		"randomness":    {ID: 1, Rand: strings.NewReader("short"), Recovered: rec},
+	} {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("err = %v, want one about %s", err, want)
+		}
+	}
+}
