@@ -16,7 +16,7 @@ var layers = [][]string{
 	{".", "api", "api/lockstep/v1", "internal/house"},
 	{"lease", "fence"},
 	{"memlock"},
-	{"locktest", "fencetest", "election", "client/session"},
+	{"locktest", "fencetest", "election", "client/session", "client/internal/wirefake"},
 	{"client"},
 	{"server/machine", "server/expiry", "server/storage"},
 	{"server/transport"},
@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"server/sim", "server/console"},
 	{"server"},
 	{"server/faulttest", "server/conformance"},
-	{"cmd/internal/bench", "cmd/internal/term"},
+	{"cmd/internal/bench", "cmd/internal/demo", "cmd/internal/term"},
 	{"cmd/internal/cli"},
 	{"cmd/lockstep"},
 }
