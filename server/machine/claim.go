@@ -23,7 +23,8 @@ type claim struct {
 	token   Token
 	granted bool
 	closing bool
-	delay   Millis // of the closing
+	delay   Millis  // of the closing
+	labels  []Label // of the session and the claim, made when first shown
 
 	links []link
 	one   [1]link // what links uses for one name, so that most claims are one object
@@ -148,8 +149,8 @@ func (m *Machine) acquire(a *Acquire) Result {
 		return r
 	}
 	if s.numbered {
-		if code := s.outside(seq, s.floor, m.limits.RequestWindow); code != OK {
-			return m.refused(code, "requests ahead of the floor", m.limits.RequestWindow)
+		if r := m.outside(s, seq, s.floor); r.Code != OK {
+			return r
 		}
 	} else {
 		s.last++
@@ -352,7 +353,9 @@ func blockers(self *claim, names []*name) []Holder {
 			continue
 		}
 		for k := n.holders.head; k != nil && len(list) < maxBlockers; k = k.next {
-			list = append(list, k.claim.holder())
+			if len(names) == 1 || !lists(list, k.claim) {
+				list = append(list, k.claim.holder())
+			}
 		}
 	}
 	for _, n := range names {
@@ -366,6 +369,11 @@ func blockers(self *claim, names []*name) []Holder {
 	return list
 }
 
+// lists reports whether the claim is in the list already, as a holder of another name.
+func lists(list []Holder, c *claim) bool {
+	return slices.ContainsFunc(list, func(h Holder) bool { return h.Claim == c.id() })
+}
+
 func (c *claim) holder() Holder {
 	return Holder{
 		Claim:    c.id(),
@@ -373,10 +381,18 @@ func (c *claim) holder() Holder {
 		Since:    c.since,
 		Mode:     c.spec.Mode,
 		Weight:   c.spec.Weight,
-		Metadata: mergeLabels(c.session.metadata, c.spec.Metadata),
+		Metadata: c.metadata(),
 		Closing:  c.closing,
 		Names:    c.spec.Names,
 	}
+}
+
+// metadata is what others see: the labels of the session and of the claim.
+func (c *claim) metadata() []Label {
+	if c.labels == nil {
+		c.labels = mergeLabels(c.session.metadata, c.spec.Metadata)
+	}
+	return c.labels
 }
 
 // mergeLabels joins two sorted lists. Where both have a key, the value of over wins.

@@ -132,8 +132,8 @@ func (m *Machine) cancel(c *Cancel) Result {
 		}
 		return Result{Code: NotQueued}
 	}
-	if code := s.outside(c.Seq, s.floor, m.limits.RequestWindow); code != OK {
-		return m.refused(code, "requests ahead of the floor", m.limits.RequestWindow)
+	if r := m.outside(s, c.Seq, s.floor); r.Code != OK {
+		return r
 	}
 	o := outcome{seq: c.Seq, state: Cancelled}
 	s.remember(o, &m.limits)

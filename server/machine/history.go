@@ -97,7 +97,7 @@ func (m *Machine) record(kind EventKind, c *claim, by, reason string) {
 		}
 		m.out.Events = append(m.out.Events, Event{
 			Number: m.events, Kind: kind, Name: n.text, Claim: c.id(), Token: c.token, Mode: c.spec.Mode,
-			Wall: m.wall, Metadata: mergeLabels(c.session.metadata, c.spec.Metadata), By: by, Reason: reason,
+			Wall: m.wall, Metadata: c.metadata(), By: by, Reason: reason,
 		})
 	}
 }

@@ -107,8 +107,8 @@ func (m *Machine) checkOwner(id SessionID) Result {
 
 // checkWindow refuses a number too far ahead. A number that is known is never that.
 func (m *Machine) checkWindow(s *session, seq, floor uint64) Result {
-	if s.outside(seq, max(s.floor, floor), m.limits.RequestWindow) == OutOfRange {
-		return m.refused(OutOfRange, "requests ahead of the floor", m.limits.RequestWindow)
+	if r := m.outside(s, seq, max(s.floor, floor)); r.Code == OutOfRange {
+		return r
 	}
 	return Result{}
 }

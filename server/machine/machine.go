@@ -75,7 +75,10 @@ func (m *Machine) Apply(index, term uint64, e *Entry) Output {
 	m.wall = e.Header.Wall
 	clear(m.touched)
 	m.touched = m.touched[:0]
-	m.out = Output{Results: make([]Result, 0, len(e.Commands))}
+	m.out = Output{
+		Results: make([]Result, 0, len(e.Commands)),
+		Events:  make([]Event, 0, len(e.Commands)), // most commands make one
+	}
 	for n, c := range e.Commands {
 		m.at = Position{index, uint32(n)}
 		m.out.Results = append(m.out.Results, m.command(term, c))

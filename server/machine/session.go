@@ -147,16 +147,16 @@ func (s *session) forgettable(o *outcome) bool {
 	return mutantForget || !o.byService() || o.change <= s.seen
 }
 
-// outside tells whether a number that is not known is one that was forgotten, or too
-// far ahead of the floor.
-func (s *session) outside(seq, floor uint64, window uint32) Code {
-	switch {
+// outside refuses a number that is not known, if it was forgotten or is too far ahead
+// of the floor.
+func (m *Machine) outside(s *session, seq, floor uint64) Result {
+	switch window := m.limits.RequestWindow; {
 	case seq < floor:
-		return StaleRequest
+		return Result{Code: StaleRequest}
 	case seq-floor >= uint64(window):
-		return OutOfRange
+		return m.refused(OutOfRange, "requests ahead of the floor", window)
 	default:
-		return OK
+		return Result{}
 	}
 }
 

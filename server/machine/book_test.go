@@ -1,0 +1,124 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A book judges the outputs of a machine from outside, by the promises alone. It knows
+// nothing of how the machine is built.
+type book struct {
+	open    map[SessionID]bool
+	claims  map[ClaimID]*booked
+	tokens  map[string]Token     // the last token of each name
+	queues  map[string][]ClaimID // the waiters of each name, in the order of their requests
+	changes map[SessionID]uint64
+	event   uint64
+}
+
+type booked struct {
+	names   []string
+	mode    Mode
+	token   Token
+	granted bool
+	over    bool
+}
+
+func newBook() *book {
+	return &book{
+		open:    map[SessionID]bool{},
+		claims:  map[ClaimID]*booked{},
+		tokens:  map[string]Token{},
+		queues:  map[string][]ClaimID{},
+		changes: map[SessionID]uint64{},
+	}
+}
+
+// entry enters what the machine gave for an entry, and returns the first broken promise.
+func (b *book) entry(e *Entry, out *Output) error {
+	for i, r := range out.Results {
+		if _, ok := e.Commands[i].(OpenSession); ok && r.Code == OK {
+			b.open[r.Session] = true
+		}
+	}
+	for _, ev := range out.Events {
+		if ev.Number != b.event+1 {
+			return fmt.Errorf("event %d follows event %d", ev.Number, b.event)
+		}
+		b.event = ev.Number
+		if err := b.happened(&ev); err != nil {
+			return fmt.Errorf("%w: %+v", err, ev)
+		}
+	}
+	for _, c := range out.Changes {
+		if c.Number != b.changes[c.Session]+1 {
+			return fmt.Errorf("change %d of %v follows %d", c.Number, c.Session, b.changes[c.Session])
+		}
+		b.changes[c.Session] = c.Number
+		if c.Ended != OK {
+			b.open[c.Session] = false
+		} else if c.Claim.Change != c.Number {
+			return fmt.Errorf("change %d carries %d", c.Number, c.Claim.Change)
+		}
+	}
+	for i, r := range out.Results {
+		if c, ok := e.Commands[i].(CloseSession); ok && r.Code == OK {
+			b.open[c.Session] = false
+		}
+	}
+	return nil
+}
+
+func (b *book) happened(ev *Event) error {
+	c := b.claims[ev.Claim]
+	if c == nil {
+		c = &booked{mode: ev.Mode}
+		b.claims[ev.Claim] = c
+	}
+	switch ev.Kind {
+	case EventQueued:
+		if c.granted || c.over || slices.Contains(b.queues[ev.Name], ev.Claim) {
+			return fmt.Errorf("queued a second time")
+		}
+		b.queues[ev.Name] = append(b.queues[ev.Name], ev.Claim)
+	case EventGranted:
+		return b.granted(c, ev)
+	default:
+		if c.over && slices.Contains(c.names, ev.Name) {
+			return fmt.Errorf("over a second time")
+		}
+		c.over = true
+		b.leave(ev)
+		c.names = append(c.names, ev.Name)
+		if ev.Token != c.token {
+			return fmt.Errorf("its token was %d", c.token)
+		}
+	}
+	return nil
+}
+
+func (b *book) leave(ev *Event) {
+	q := b.queues[ev.Name]
+	if i := slices.Index(q, ev.Claim); i >= 0 {
+		b.queues[ev.Name] = slices.Delete(q, i, i+1)
+	}
+}
+
+func (b *book) granted(c *booked, ev *Event) error {
+	last := b.tokens[ev.Name]
+	switch {
+	case c.over || c.granted && c.token != ev.Token:
+		return fmt.Errorf("granted a second time")
+	case !b.open[ev.Claim.Session]:
+		return fmt.Errorf("granted to a session that has ended")
+	case ev.Token == 0 || ev.Token < last || ev.Token == last && ev.Mode != Shared:
+		return fmt.Errorf("the last token of this name was %d", last)
+	}
+	if q := b.queues[ev.Name]; len(q) > 0 && q[0] != ev.Claim {
+		return fmt.Errorf("granted before %v, which came earlier", q[0])
+	}
+	b.leave(ev)
+	c.granted, c.token = true, ev.Token
+	b.tokens[ev.Name] = ev.Token
+	return nil
+}

@@ -1,0 +1,544 @@
+package machine
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// TestScripts plays the scripts in testdata. Each tells one story; people who do not read Go
+// can check whether the answers are right. The commands:
+//
+//	open session=1 [ttl=10s] [numbered-by-service] [host=h]   sessions open by themselves on first use
+//	acquire lock=a|lock=(a,b) session=1 [shared] [permits=1/3] [try] [wait=5s] [delay=30s]
+//	        [seq=n] [floor=n] [seen=n] [nonce=s] [purpose=p]   seq: the next of the session by itself
+//	release|cancel|revoke lock=a session=1 [seq=n] [token=n] [by=ann] [reason=r] [now]
+//	close|revoke-session session=1        expire session=(2,1) [stale]
+//	end-wait|end-delay lock=a session=1 [stale]
+//	floor token=n      limits waiters=n …      together (commands on the lines below, in one entry)
+//	show lock=a        list [prefix=p] [after=a] [limit=n]      history lock=a [limit=n]
+//	changes session=1 [since=n]      claim session=1 seq=n      timers      counts
+//	check COMMAND …    what would be refused before it is proposed
+//	restore            goes on with a machine restored from a snapshot
+//	print changes|timers      shows them too from here on
+//
+// A claim is shown as its session, or as session.seq when it is not the first.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+		s := newStage()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			return s.run(t, d)
+		})
+	})
+}
+
+// A stage runs scripts. It knows sessions by the names that the script gives them.
+type stage struct {
+	m         *Machine
+	ids       map[string]SessionID
+	names     map[SessionID]string
+	seqs      map[SessionID]uint64
+	byService map[SessionID]bool
+	last      map[string]ClaimID // by session and lock: the last claim
+	tokens    map[ClaimID]Token
+	opening   string
+	changes   bool
+	timers    bool
+	out       strings.Builder
+	locks     map[ClaimID]string
+}
+
+func newStage() *stage {
+	s := &stage{
+		m: New(), ids: map[string]SessionID{}, names: map[SessionID]string{}, seqs: map[SessionID]uint64{},
+		byService: map[SessionID]bool{}, last: map[string]ClaimID{}, tokens: map[ClaimID]Token{}, locks: map[ClaimID]string{},
+	}
+	s.m.Apply(1, testTerm, &Entry{Commands: []Command{SetTokenFloor{1}}})
+	return s
+}
+
+func (s *stage) run(t *testing.T, d *datadriven.TestData) string {
+	s.out.Reset()
+	switch d.Cmd {
+	case "new":
+		*s = *newStage()
+		s.m = New() // without a floor
+		return ""
+	case "print":
+		s.changes = s.changes || d.HasArg("changes")
+		s.timers = s.timers || d.HasArg("timers")
+		return ""
+	case "restore":
+		s.restore(t)
+		return ""
+	case "show", "list", "history", "changes", "claim", "timers", "counts":
+		s.read(t, d)
+		return s.text()
+	case "check":
+		inner := datadriven.TestData{Cmd: d.CmdArgs[0].Key, CmdArgs: d.CmdArgs[1:], Pos: d.Pos}
+		seqs := maps.Clone(s.seqs)
+		r, ok := s.m.Check(s.command(t, &inner))
+		s.seqs = seqs
+		if ok {
+			return "may be proposed"
+		}
+		return "refused: " + refusal(r)
+	case "together":
+		var commands []Command
+		for line := range strings.SplitSeq(strings.TrimSpace(d.Input), "\n") {
+			cmd, args, err := datadriven.ParseLine(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			commands = append(commands, s.command(t, &datadriven.TestData{Cmd: cmd, CmdArgs: args, Pos: d.Pos}))
+		}
+		s.apply(t, commands...)
+		return s.text()
+	default:
+		s.apply(t, s.command(t, d))
+		return s.text()
+	}
+}
+
+func (s *stage) text() string {
+	if s.out.Len() == 0 {
+		return "nothing"
+	}
+	return s.out.String()
+}
+
+func (s *stage) say(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
+
+func (s *stage) restore(t *testing.T) {
+	before := snapshot(s.m)
+	m, err := Restore(bytes.NewReader(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.m = m
+}
+
+func arg[T any](t *testing.T, d *datadriven.TestData, key string, value T) T {
+	d.MaybeScanArgs(t, key, &value)
+	return value
+}
+
+func span(t *testing.T, d *datadriven.TestData, key, value string) Millis {
+	length, err := time.ParseDuration(arg(t, d, key, value))
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return Millis(length.Milliseconds())
+}
+
+func valuesOf(d *datadriven.TestData, key string) []string {
+	if a, ok := d.Arg(key); ok {
+		return a.Vals
+	}
+	return nil
+}
+
+// session finds a session by its name in the script, and opens it on first use.
+func (s *stage) session(t *testing.T, d *datadriven.TestData) SessionID {
+	name := arg(t, d, "session", "1")
+	if _, ok := s.ids[name]; !ok {
+		s.open(name, OpenSession{TTL: 10_000, ClientNumbered: true, Metadata: []Label{{"host", "host-" + name}}})
+	}
+	return s.ids[name]
+}
+
+func (s *stage) open(name string, c OpenSession) Result {
+	out := s.m.Apply(s.m.Index()+1, testTerm, &Entry{Commands: []Command{c}})
+	r := out.Results[0]
+	if r.Code == OK {
+		s.ids[name], s.names[r.Session] = r.Session, name
+		s.byService[r.Session] = !c.ClientNumbered
+	}
+	return r
+}
+
+func (s *stage) command(t *testing.T, d *datadriven.TestData) Command {
+	switch d.Cmd {
+	case "open":
+		s.opening = arg(t, d, "session", "1")
+		return OpenSession{
+			TTL: span(t, d, "ttl", "10s"), ClientNumbered: !d.HasArg("numbered-by-service"),
+			Metadata: []Label{{"host", arg(t, d, "host", "host-"+s.opening)}},
+		}
+	case "acquire":
+		return s.acquire(t, d)
+	case "close":
+		return CloseSession{s.session(t, d)}
+	case "expire":
+		c := Expire{Term: s.term(d)}
+		for _, name := range valuesOf(d, "session") {
+			c.Sessions = append(c.Sessions, s.ids[name])
+		}
+		return c
+	case "end-wait":
+		return EndWait{s.term(d), []ClaimID{s.claim(t, d)}}
+	case "end-delay":
+		return EndDelay{s.term(d), []ClaimID{s.claim(t, d)}}
+	case "floor":
+		return SetTokenFloor{Token(arg(t, d, "token", uint64(0)))}
+	case "limits":
+		return s.limits(t, d)
+	case "hash":
+		return CheckHash{s.m.Index(), s.m.Hash()}
+	default:
+		return s.ofClaim(t, d)
+	}
+}
+
+func (s *stage) ofClaim(t *testing.T, d *datadriven.TestData) Command {
+	id := s.claim(t, d)
+	token := arg(t, d, "token", uint64(s.tokens[id]))
+	by, reason := arg(t, d, "by", "ann"), arg(t, d, "reason", "maintenance")
+	switch d.Cmd {
+	case "release":
+		return Release{id.Session, id.Seq, Token(token)}
+	case "cancel":
+		return Cancel{id.Session, id.Seq, arg(t, d, "floor", uint64(0)), arg(t, d, "seen", uint64(0))}
+	case "revoke":
+		return Revoke{id, Token(token), by, reason, d.HasArg("now")}
+	case "revoke-session":
+		return Revoke{ClaimID{Session: id.Session}, 0, by, reason, d.HasArg("now")}
+	default:
+		d.Fatalf(t, "unknown command")
+		return nil
+	}
+}
+
+func (s *stage) term(d *datadriven.TestData) uint64 {
+	if d.HasArg("stale") {
+		return testTerm - 1
+	}
+	return testTerm
+}
+
+// claim is the one with seq, or the session's last on the lock.
+func (s *stage) claim(t *testing.T, d *datadriven.TestData) ClaimID {
+	id := ClaimID{Session: s.session(t, d)}
+	if d.HasArg("lock") {
+		id = s.last[arg(t, d, "session", "1")+" "+valuesOf(d, "lock")[0]]
+		id.Session = s.session(t, d)
+	}
+	id.Seq = arg(t, d, "seq", id.Seq)
+	return id
+}
+
+func (s *stage) acquire(t *testing.T, d *datadriven.TestData) Acquire {
+	a := Acquire{
+		Session: s.session(t, d), Nonce: arg(t, d, "nonce", ""),
+		Floor: arg(t, d, "floor", uint64(0)), Seen: arg(t, d, "seen", uint64(0)),
+	}
+	if !s.byService[a.Session] {
+		a.Seq = arg(t, d, "seq", s.seqs[a.Session]+1)
+		s.seqs[a.Session] = max(s.seqs[a.Session], a.Seq)
+	}
+	a.Spec = Spec{Names: valuesOf(d, "lock"), LockDelay: span(t, d, "delay", "0s")}
+	if d.HasArg("shared") {
+		a.Spec.Mode = Shared
+	}
+	if permits := arg(t, d, "permits", ""); permits != "" {
+		k, n, _ := strings.Cut(permits, "/")
+		a.Spec.Mode, a.Spec.Weight, a.Spec.Capacity = Permits, number(t, k), number(t, n)
+	}
+	if d.HasArg("try") || d.HasArg("wait") {
+		a.Spec.HasWait, a.Spec.Wait = true, span(t, d, "wait", "0s")
+	}
+	if purpose := arg(t, d, "purpose", ""); purpose != "" {
+		a.Spec.Metadata = []Label{{"purpose", purpose}}
+	}
+	return a
+}
+
+func number(t *testing.T, s string) uint32 {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(n)
+}
+
+func (s *stage) limits(t *testing.T, d *datadriven.TestData) SetLimits {
+	l := s.m.Limits()
+	l.Sessions = arg(t, d, "sessions", l.Sessions)
+	l.WaitersPerName = arg(t, d, "waiters", l.WaitersPerName)
+	l.ClaimsPerSession = arg(t, d, "claims", l.ClaimsPerSession)
+	l.RequestWindow = arg(t, d, "window", l.RequestWindow)
+	l.RememberedClaims = arg(t, d, "remembered", l.RememberedClaims)
+	l.HistoryBytes = arg(t, d, "history", l.HistoryBytes)
+	l.AbnormalBytes = arg(t, d, "abnormal", l.AbnormalBytes)
+	return SetLimits{l}
+}
+
+// apply applies the commands as one entry and tells what came of it.
+func (s *stage) apply(t *testing.T, commands ...Command) {
+	index := s.m.Index() + 1
+	e := Entry{Header: Header{Wall: WallMillis(1000 * index)}, Commands: commands}
+	out := s.m.Apply(index, testTerm, &e)
+	for _, err := range []error{s.m.CheckTouched(), s.m.CheckInvariants()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.note(&e, &out)
+	told := map[ClaimID]bool{}
+	for i := range out.Events {
+		s.event(&out.Events[i], &out)
+		told[out.Events[i].Claim] = true
+	}
+	for i := range out.Results {
+		s.result(commands[i], &out.Results[i], told)
+	}
+	for i := range out.Changes {
+		if s.changes {
+			s.change(&out.Changes[i])
+		}
+	}
+	for _, timer := range out.Timers {
+		if s.timers {
+			s.timer(timer)
+		}
+	}
+}
+
+// note remembers tokens and the numbers of claims, so that scripts need not name them.
+func (s *stage) note(e *Entry, out *Output) {
+	for i, c := range e.Commands {
+		if a, ok := c.(Acquire); ok {
+			id := ClaimID{a.Session, max(a.Seq, out.Results[i].Claim.Seq)}
+			for _, n := range a.Spec.Names {
+				s.last[s.names[a.Session]+" "+n] = id
+			}
+			s.locks[id] = strings.Join(a.Spec.Names, "+")
+		}
+	}
+	for _, ev := range out.Events {
+		if ev.Kind == EventGranted {
+			s.tokens[ev.Claim] = ev.Token
+		}
+	}
+}
+
+func (s *stage) name(id ClaimID) string {
+	name := s.names[id.Session]
+	if id.Seq > 1 {
+		return fmt.Sprintf("%s.%d", name, id.Seq)
+	}
+	return name
+}
+
+func (s *stage) event(ev *Event, out *Output) {
+	freed := "freed"
+	if ev.Token == 0 {
+		freed = "left the queue"
+	}
+	for _, timer := range out.Timers {
+		if timer.Kind == DelayStarted && timer.Claim == ev.Claim {
+			freed = fmt.Sprintf("closed for %v", duration(timer.Span))
+		}
+	}
+	switch ev.Kind {
+	case EventGranted:
+		s.say("granted %s to %s token %d", ev.Name, s.name(ev.Claim), ev.Token)
+	case EventQueued:
+		s.say("queued %s by %s%s", ev.Name, s.name(ev.Claim), s.place(ev.Claim, out))
+	case EventExpired:
+		s.say("session %s expired: %s %s", s.names[ev.Claim.Session], ev.Name, freed)
+	case EventRevoked:
+		s.say("revoked %s from %s by %s, %s: %s", ev.Name, s.name(ev.Claim), ev.By, ev.Reason, freed)
+	default:
+		reason := ""
+		if ev.Reason != "" {
+			reason = ": " + ev.Reason
+		}
+		s.say("%v %s by %s%s", ev.Kind, ev.Name, s.name(ev.Claim), reason)
+	}
+}
+
+// place is the position and the blockers that the answer to the claim gives.
+func (s *stage) place(id ClaimID, out *Output) string {
+	for i := range out.Results {
+		c := &out.Results[i].Claim
+		if c.Seq == id.Seq && c.State == Queued {
+			return fmt.Sprintf(" position %d%s", c.Position, s.behind(c.Blockers))
+		}
+	}
+	return ""
+}
+
+func (s *stage) behind(blockers []Holder) string {
+	if len(blockers) == 0 {
+		return ""
+	}
+	var list []string
+	for _, h := range blockers {
+		list = append(list, s.holder(h))
+	}
+	return " behind " + strings.Join(list, ", ")
+}
+
+func duration(m Millis) time.Duration { return time.Duration(m) * time.Millisecond }
+
+func refusal(r Result) string {
+	if r.Limit != "" {
+		return fmt.Sprintf("%v, %s", r.Code, r.Limit)
+	}
+	return r.Code.String()
+}
+
+// result tells an answer, unless an event told the same.
+func (s *stage) result(c Command, r *Result, told map[ClaimID]bool) {
+	switch c := c.(type) {
+	case OpenSession:
+		if r.Code == OK {
+			name := s.opening
+			s.ids[name], s.names[r.Session] = r.Session, name
+			s.byService[r.Session] = !c.ClientNumbered
+			s.say("session %s opened", name)
+		}
+	case Acquire:
+		if r.Code == OK && !told[ClaimID{c.Session, r.Claim.Seq}] {
+			s.say("answer: %s", s.status(&r.Claim))
+		}
+	case Cancel:
+		if r.Code == OK && !told[ClaimID{c.Session, c.Seq}] {
+			s.say("answer: %s", s.status(&r.Claim))
+		}
+	case Release:
+		if r.Code == OK && !told[ClaimID{c.Session, c.Seq}] {
+			s.say("answer: %s", s.status(&r.Claim))
+		}
+	case Revoke:
+		s.say("revoked claims: %d", r.Revoked)
+	}
+	if r.Code != OK {
+		s.say("refused: %s", refusal(*r))
+	}
+}
+
+func (s *stage) status(c *ClaimStatus) string {
+	text := c.State.String()
+	if c.Token != 0 {
+		text += fmt.Sprintf(" token %d", c.Token)
+	}
+	if c.Position != 0 {
+		text += fmt.Sprintf(" position %d", c.Position)
+	}
+	if c.By != "" {
+		text += fmt.Sprintf(" by %s, %s", c.By, c.Reason)
+	}
+	return text + s.behind(c.Blockers)
+}
+
+func (s *stage) change(c *Change) {
+	if c.Ended != OK {
+		by := ""
+		if c.By != "" {
+			by = fmt.Sprintf(" by %s, %s", c.By, c.Reason)
+		}
+		s.say("  change %d of session %s: %v%s", c.Number, s.names[c.Session], c.Ended, by)
+		return
+	}
+	s.say("  change %d of session %s: claim %d %s", c.Number, s.names[c.Session], c.Claim.Seq, s.status(&c.Claim))
+}
+
+func (s *stage) timer(timer Timer) {
+	length := ""
+	if timer.Span != 0 {
+		length = fmt.Sprintf(" %v", duration(timer.Span))
+	}
+	s.say("  timer: %v, %s%s", timer.Kind, s.name(timer.Claim), length)
+}
+
+func (s *stage) holder(h Holder) string {
+	text := s.name(h.Claim)
+	if h.Token != 0 {
+		text += fmt.Sprintf(" (token %d)", h.Token)
+	}
+	if h.Closing {
+		text += " closing"
+	}
+	return text
+}
+
+func (s *stage) read(t *testing.T, d *datadriven.TestData) {
+	switch d.Cmd {
+	case "show":
+		s.lock(s.m.Lock(valuesOf(d, "lock")[0], arg(t, d, "waiters", 100)))
+	case "list":
+		locks, more := s.m.Locks(arg(t, d, "prefix", ""), arg(t, d, "after", ""), arg(t, d, "limit", 100))
+		for _, l := range locks {
+			s.lock(l)
+		}
+		if more {
+			s.say("and more")
+		}
+	case "history":
+		events, complete := s.m.History(valuesOf(d, "lock")[0], arg(t, d, "limit", 100))
+		for _, ev := range events {
+			token := ""
+			if ev.Token != 0 {
+				token = fmt.Sprintf(" token %d", ev.Token)
+			}
+			s.say("%d: %v %s, %s%s%s", ev.Number, ev.Kind, ev.Name, s.name(ev.Claim), token, labels(ev.Metadata))
+		}
+		if !complete {
+			s.say("older ones may be missing")
+		}
+	case "changes":
+		for _, c := range s.m.ChangedSince(s.session(t, d), arg(t, d, "since", uint64(0))) {
+			s.say("change %d: claim %d %s", c.Change, c.Seq, s.status(&c))
+		}
+	case "claim":
+		if c, ok := s.m.Claim(s.claim(t, d)); ok {
+			s.say("%s", s.status(&c))
+		} else {
+			s.say("unknown")
+		}
+	case "timers":
+		timers := s.m.Timers()
+		slices.SortStableFunc(timers, func(a, b Timer) int { return strings.Compare(s.name(a.Claim), s.name(b.Claim)) })
+		for _, timer := range timers {
+			s.timer(timer)
+		}
+	case "counts":
+		c := s.m.Counts()
+		s.say("%d sessions, %d names, %d holders, %d waiters, %d closing, next token %d",
+			c.Sessions, c.Names, c.Holders, c.Waiters, c.Closing, c.NextToken)
+	}
+}
+
+func labels(list []Label) string {
+	var b strings.Builder
+	for _, l := range list {
+		fmt.Fprintf(&b, " %s=%s", l.Key, l.Value)
+	}
+	return b.String()
+}
+
+func (s *stage) lock(l Lock) {
+	if len(l.Holders)+len(l.Waiters) == 0 {
+		s.say("%s: free", l.Name)
+		return
+	}
+	s.say("%s: %v", l.Name, l.Mode)
+	for _, h := range l.Holders {
+		s.say("  held by %s%s", s.holder(h), labels(h.Metadata))
+	}
+	for _, h := range l.Waiters {
+		s.say("  waiting: %s", s.holder(h))
+	}
+	if l.Waiting > len(l.Waiters) {
+		s.say("  and %d more", l.Waiting-len(l.Waiters))
+	}
+}
