@@ -46,6 +46,9 @@ first, then the environment, then the file.`,
 func (a *App) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(),
+		a.benchCommand(),
+		a.demoCommand(),
+		a.historyCommand(),
 		a.versionCommand(),
 	}
 }

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/bench"
+)
+
+func (a *App) benchCommand() *cobra.Command {
+	var (
+		out      output
+		target   targetFlags
+		workload string
+		ttl      time.Duration
+		cfg      bench.Config
+	)
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure how fast locks are granted",
+		Long: `Bench lets workers take a lock and free it, in a closed loop, for a set time. With the
+workload "free" each worker has a name of its own; with "hot" all share one. It
+prints grants per second, the latency from asking to the grant, and the longest
+time in which nobody was granted anything. It fails when a token of a name does not rise.`,
+		Example: `  lockstep bench --workload free --workers 64 --duration 10s
+  lockstep bench --workload hot --workers 64 -o json`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if cfg.Workload, err = bench.ParseWorkload(workload); err != nil {
+				return usageError("--workload: %w", err)
+			}
+			t, err := target.target()
+			if err != nil {
+				return err
+			}
+			t.TTL = ttl
+			cfg.Connect = func() (lockstep.Locker, error) { return a.OpenLocker(t) }
+			return a.bench(cmd.Context(), cfg, out)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&workload, "workload", string(bench.Free), "`free`: a name for each worker; hot: one name for all")
+	flags.IntVar(&cfg.Workers, "workers", 64, "workers side by side")
+	flags.IntVar(&cfg.Clients, "clients", 0, "clients that the workers share, each with a session; 0 is one for 64 workers")
+	flags.DurationVar(&cfg.Duration, "duration", 10*time.Second, "how long to measure, at least 1s")
+	flags.StringVar(&cfg.Prefix, "prefix", "bench", "what the lock names begin with")
+	flags.DurationVar(&ttl, "ttl", lockstep.DefaultTTL, "lease of each session")
+	target.register(flags)
+	out.register(flags)
+	return cmd
+}
+
+func (a *App) bench(ctx context.Context, cfg bench.Config, out output) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	cfg.Progress = func(elapsed time.Duration, grants int64) {
+		fmt.Fprintf(a.Err, "\r%3.0f s of %.0f s, %d grants", elapsed.Seconds(), cfg.Duration.Seconds(), grants)
+	}
+	result, err := bench.Run(ctx, cfg)
+	fmt.Fprint(a.Err, "\r\033[K")
+	if err != nil {
+		return err
+	}
+	if err := a.showBench(result, out); err != nil {
+		return err
+	}
+	switch {
+	case result.Regressions > 0:
+		return fmt.Errorf("%d tokens did not rise", result.Regressions)
+	case result.Grants == 0:
+		return exitError{CodeUnavailable, errors.New("nothing was granted: " + result.FirstError)}
+	}
+	return nil
+}
+
+func (a *App) showBench(r bench.Result, out output) error {
+	if out == jsonOutput {
+		return a.writeJSON(r)
+	}
+	t := a.table()
+	fmt.Fprintf(t, "workload\t%s, %d workers, %d clients\n", r.Workload, r.Workers, r.Clients)
+	fmt.Fprintf(t, "grants\t%d in %.1f s, %.0f/s\n", r.Grants, r.Seconds, r.GrantsPerSecond)
+	fmt.Fprintf(t, "latency\tp50 %.2f ms, p99 %.2f ms, max %.2f ms\n", r.P50, r.P99, r.Max)
+	fmt.Fprintf(t, "longest gap\t%.1f ms without a grant\n", r.LongestGap)
+	fmt.Fprintf(t, "errors\t%d %s\n", r.Errors, printable(r.FirstError))
+	return t.Flush()
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/client"
+)
+
+// An eventReport is one event of the history as JSON.
+type eventReport struct {
+	Number   uint64            `json:"number"`
+	Kind     string            `json:"kind"`
+	Session  string            `json:"session"`
+	Seq      uint64            `json:"seq"`
+	Token    uint64            `json:"token,omitempty"`
+	Time     time.Time         `json:"time"` // the leader's wall clock
+	By       string            `json:"by,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+type historyReport struct {
+	Name     string        `json:"name"`
+	Events   []eventReport `json:"events"`   // the oldest first
+	Complete bool          `json:"complete"` // false when older ones may have been dropped
+}
+
+func (a *App) historyCommand() *cobra.Command {
+	var (
+		out    output
+		target targetFlags
+		limit  uint32
+	)
+	cmd := &cobra.Command{
+		Use:     "history NAME",
+		Short:   "Show who held a lock, since when, and why it ended",
+		Example: "  lockstep history billing/nightly\n  lockstep history billing/nightly --limit 1000 -o json",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := target.target()
+			if err != nil {
+				return err
+			}
+			admin, err := client.NewAdmin(client.Config{Endpoints: t.Endpoints, UnavailableAfter: t.Connect})
+			if err != nil {
+				return err
+			}
+			defer admin.Close()
+			events, complete, err := admin.History(cmd.Context(), args[0], limit)
+			if err != nil {
+				return err
+			}
+			return a.showHistory(historyReport{args[0], eventReports(events), complete}, out)
+		},
+	}
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "show at most so many of the newest events, up to 1000")
+	target.register(cmd.Flags())
+	out.register(cmd.Flags())
+	return cmd
+}
+
+func eventReports(events []*pb.Event) []eventReport {
+	list := make([]eventReport, 0, len(events))
+	for _, e := range events {
+		list = append(list, eventReport{
+			Number: e.GetNumber(), Kind: eventKind(e.GetKind()), Session: e.GetSession(), Seq: e.GetSeq(), Token: e.GetToken(),
+			Time: time.UnixMilli(int64(e.GetUnixMs())).UTC(), By: e.GetBy(), Reason: e.GetReason(), Metadata: e.GetMetadata(),
+		})
+	}
+	return list
+}
+
+func eventKind(k pb.EventKind) string {
+	return strings.ToLower(strings.TrimPrefix(k.String(), "EVENT_KIND_"))
+}
+
+func (a *App) showHistory(h historyReport, out output) error {
+	if out == jsonOutput {
+		return a.writeJSON(h)
+	}
+	if !h.Complete {
+		fmt.Fprintln(a.Err, "older events may have been dropped")
+	}
+	t := a.table()
+	fmt.Fprintln(t, "TIME\tEVENT\tTOKEN\tSESSION\tPURPOSE\tWHY")
+	for _, e := range h.Events {
+		token := "-"
+		if e.Token > 0 {
+			token = fmt.Sprint(e.Token)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.12s\t%s\t%s\n", e.Time.Format("15:04:05.000"), e.Kind, token, e.Session,
+			printable(e.Metadata["purpose"]), printable(why(e)))
+	}
+	return t.Flush()
+}
+
+func why(e eventReport) string {
+	if e.By == "" {
+		return e.Reason
+	}
+	return "by " + e.By + ": " + e.Reason
+}
