@@ -54,6 +54,7 @@ func (s *Store) Recover(group uint32) (Recovered, error) {
 	}
 	s.groups[group] = st
 	s.setBase(group, b.index)
+	s.prune(group)
 	return r, nil
 }
 
