@@ -93,11 +93,13 @@ type cluster struct {
 	tag     uint64
 	stream  StreamID
 	wall    machine.WallMillis
+	// diskTime is how long a write takes.
+	diskTime Time
 }
 
 func newCluster(t testing.TB, n int, tune func(*Config)) *cluster {
 	t.Helper()
-	c := &cluster{t: t, now: second, cut: func(uint64, uint64) bool { return false }, tune: tune, wall: wall0}
+	c := &cluster{t: t, now: second, cut: func(uint64, uint64) bool { return false }, tune: tune, wall: wall0, diskTime: latency}
 	meta := &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{}}
 	for id := range uint64(n) {
 		meta.ConfState.Voters = append(meta.ConfState.Voters, id+1)
@@ -255,7 +257,7 @@ func (c *cluster) turn(h *host) {
 		c.network = append(c.network, parcel{c.now + latency, h.id, m.GetTo(), proto.Clone(m).(*raftpb.Message)})
 	}
 	for _, m := range out.Appends {
-		h.disk.unsynced = append(h.disk.unsynced, sync{at: c.now + latency, append: m})
+		h.disk.unsynced = append(h.disk.unsynced, sync{at: c.now + c.diskTime, append: m})
 	}
 	if p := out.Snapshot; p != nil {
 		if p.First {
@@ -264,7 +266,7 @@ func (c *cluster) turn(h *host) {
 		h.disk.writing = append(h.disk.writing, p.Chunk...)
 		if p.Last {
 			h.disk.state[p.Metadata.GetIndex()] = h.disk.writing
-			h.disk.unsynced = append(h.disk.unsynced, sync{at: c.now + latency, snapshot: p})
+			h.disk.unsynced = append(h.disk.unsynced, sync{at: c.now + c.diskTime, snapshot: p})
 		}
 	}
 	if out.CompactTo != 0 {

@@ -243,6 +243,7 @@ func TestEveryAnswerThatWasGivenSurvivesTheCrashOfAll(t *testing.T) {
 	for seed := range uint64(20) {
 		reseed(seed)
 		c := newCluster(t, 3, nil)
+		c.diskTime = 7 * ms
 		h := c.leader()
 		k := c.open(h, 60_000)
 		var last machine.ClaimStatus

@@ -86,11 +86,19 @@ func (r *Replica) depose() {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.streams)) {
-		if s := l.streams[id]; len(s.sessions) > 0 || len(s.follows) > 0 {
-			r.reply(s.id, 0, machine.SessionID{}, Refused{Reason: NotLeader})
-		}
+		r.dismiss(l.streams[id])
 	}
 	r.lead = leadership{}
+}
+
+// dismiss tells the clients of a stream that nothing more comes on it from here.
+func (r *Replica) dismiss(s *stream) {
+	if len(s.sessions) == 0 && len(s.follows) > 0 {
+		r.tell(s, s.follows[0].Session, Refused{Reason: NotLeader})
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(s.sessions), compareIDs) {
+		r.tell(s, id, Refused{Reason: NotLeader})
+	}
 }
 
 // leadOn is a leader's part of a turn: answer what rounds confirmed, end what ran out,

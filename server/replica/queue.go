@@ -113,8 +113,11 @@ func (q *queue) take(commands, bytes int, now Time) []*pending {
 // nextBatch is when a batch may be closed next, if nothing is applied before.
 func (l *leadership) nextBatch(c *Config) Time {
 	q := &l.queue
-	if len(q.waiting) == 0 || len(q.flying) == 0 || len(q.flying) >= c.InFlight {
-		return never
+	switch {
+	case q.next != nil, len(q.waiting) == 0, len(q.flying) >= c.InFlight:
+		return never // the next tick or the next entry applied is soon enough
+	case len(q.flying) == 0:
+		return 0
 	}
 	return q.since + Time(c.BatchAge)
 }

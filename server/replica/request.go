@@ -41,7 +41,8 @@ type (
 	}
 
 	// Attach binds a session to the stream, away from any other, if Number is
-	// higher than that of the last attachment.
+	// higher than that of the last attachment. When the session was ended by the service, Ended comes
+	// before the refusal.
 	Attach struct {
 		Secret machine.Secret
 		Number uint64
@@ -199,7 +200,7 @@ type Refusal uint8
 // The refusals.
 const (
 	RefusedByMachine Refusal = iota // see Code
-	NotLeader                       // this replica does not lead, or no longer
+	NotLeader                       // this replica does not lead, or no longer; with Tag 0 nothing more comes for the session from here
 	Overloaded                      // the queue of proposals is full
 	NotAttached                     // the session is not bound to this stream
 	OldAttachment                   // Attach.Number is not higher than the last one

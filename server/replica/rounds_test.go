@@ -92,6 +92,22 @@ func TestARoundThatTheNextLeaderConfirmsCountsForNothing(t *testing.T) {
 	}
 }
 
+func TestADeposedLeaderRenewsNothing(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	k := c.open(c.lead(1), ttl)
+	c.lead(2)
+	var tags []uint64
+	for i := range 20 {
+		tags = append(tags, k.send(KeepAlive{Number: uint64(i)}))
+		c.run(50 * ms)
+	}
+	for _, tag := range tags {
+		if a := c.answer(c.host(1), tag); refusal(a) != NotLeader {
+			t.Fatalf("a keepalive was answered %+v by a replica that leads no longer", a)
+		}
+	}
+}
+
 func TestReadsDoNotWaitForTheCadenceOfKeepAlives(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	h := c.leader()

@@ -175,7 +175,11 @@ func (r *Replica) attach(q *Request, b Attach, has proof) {
 	bound := r.lead.sessions[q.Session]
 	switch {
 	case !ok:
-		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: r.machine.SessionEnd(q.Session)})
+		code, by, reason := r.machine.SessionEnding(q.Session)
+		if code != machine.SessionUnknown {
+			r.reply(q.Stream, 0, q.Session, Ended{Code: code, By: by, Reason: reason})
+		}
+		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: code})
 	case !sameSecret(&b.Secret, &s.Secret):
 		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: machine.SessionUnknown})
 	case bound != nil && b.Number <= bound.number:

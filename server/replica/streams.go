@@ -42,9 +42,11 @@ type parkKey struct {
 
 func sortedParkKeys(m map[parkKey][]Request) []parkKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b parkKey) int {
-		return cmp.Or(cmp.Compare(a.stream, b.stream), bytes.Compare(a.session[:], b.session[:]))
+		return cmp.Or(cmp.Compare(a.stream, b.stream), compareIDs(a.session, b.session))
 	})
 }
+
+func compareIDs(a, b machine.SessionID) int { return bytes.Compare(a[:], b[:]) }
 
 func (l *leadership) streamOf(id StreamID) *stream {
 	s, ok := l.streams[id]

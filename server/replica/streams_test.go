@@ -319,6 +319,14 @@ func TestAnEndedSessionIsToldItsEndAndMayConfirmIt(t *testing.T) {
 	if e, ok := a.over(); !ok || e.Code != machine.SessionRevoked || e.By != "ops" {
 		t.Fatalf("told %+v", e)
 	}
+	late := c.newStream()
+	a2 := c.call(h, Request{Stream: late, Session: a.id, Body: Attach{Secret: a.secret, Number: 2}}).(Refused)
+	if a2.Code != machine.SessionRevoked {
+		t.Errorf("attach to an ended session was answered %+v", a2)
+	}
+	if got := h.take(func(r Reply) bool { return r.Stream == late }); len(got) != 1 || got[0].Answer.(Ended).By != "ops" {
+		t.Errorf("before the refusal came %+v, want who revoked it", got)
+	}
 	if len(b.changes()) != 0 {
 		t.Fatal("granted although the old holder has not confirmed")
 	}
