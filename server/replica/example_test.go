@@ -1,0 +1,68 @@
+package replica_test
+
+import (
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// A cluster of one, driven by hand: a shell gives the replica the time and what arrived, and carries out
+// what a turn returns. Here every write is durable at once.
+func Example() {
+	r, err := replica.New(replica.Config{
+		ID:   1,
+		Rand: rand.Reader,
+		Recovered: replica.Recovered{
+			Snapshot: &raftpb.SnapshotMetadata{
+				Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: []uint64{1}},
+			},
+			Machine: machine.New(),
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	now, wall := replica.Time(0), machine.WallMillis(1_767_225_600_000)
+	run := func(d time.Duration, inputs ...replica.Input) (replies []replica.Reply) {
+		for _, in := range inputs {
+			r.Step(in)
+		}
+		for end := now + replica.Time(d); now < end; now += replica.Time(time.Millisecond) {
+			out := r.Turn(now, wall)
+			if n := len(out.Appends); n > 0 {
+				r.Step(replica.Persisted{Appends: n})
+			}
+			replies = append(replies, out.Replies...)
+		}
+		return replies
+	}
+
+	run(3 * time.Second) // elects itself
+	fmt.Println(r.Status().Role, "serving:", r.Status().Serving)
+
+	const stream = 7
+	secret := machine.Secret{1, 2, 3}
+	opened := run(time.Second, replica.Request{
+		Stream: stream, Tag: 1, Body: replica.Open{TTL: 10_000, Secret: secret, ClientNumbered: true, Attach: true},
+	})[0].Answer.(replica.Opened)
+
+	claim := machine.Acquire{Seq: 1, Spec: machine.Spec{Names: []string{"billing/nightly"}}}
+	claimed := run(time.Second, replica.Request{
+		Stream: stream, Tag: 2, Session: opened.Session, Body: replica.Acquire{Claim: claim},
+	})[0].Answer.(replica.Claimed)
+	fmt.Println("granted:", claimed.Claim.State == machine.Granted, "token:", claimed.Claim.Token > 0)
+
+	// The client falls silent: its lease and the grace pass.
+	ended := run(12 * time.Second)[0].Answer.(replica.Ended)
+	fmt.Println("expired:", ended.Code == machine.SessionExpired)
+	// Output:
+	// leader serving: true
+	// granted: true token: true
+	// expired: true
+}
