@@ -135,7 +135,7 @@ func metadata(field string, m map[string]string) ([]machine.Label, *pb.Error) {
 		return nil, explain(pb.Reason_REASON_INVALID_METADATA, field, err)
 	}
 	ls := make([]machine.Label, 0, len(m))
-	for key, value := range m {
+	for key, value := range m { // in any order: they are sorted below
 		ls = append(ls, machine.Label{Key: key, Value: value})
 	}
 	slices.SortFunc(ls, func(a, b machine.Label) int { return cmp.Compare(a.Key, b.Key) })

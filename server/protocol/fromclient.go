@@ -44,10 +44,9 @@ func CheckSize(m proto.Message) *pb.Error {
 	return nil
 }
 
-// TooBig is the error of a frame or message above the bounds of this package.
-func TooBig() *pb.Error {
-	return broken(pb.Reason_REASON_QUOTA_EXCEEDED, "message", "is too big: the limit is %d bytes for a frame, %d requests in it, and %d bytes for each",
-		MaxFrameBytes, MaxFrameRequests, MaxRequestBytes)
+// TooManyRequests is the error of a frame of n requests, above MaxFrameRequests.
+func TooManyRequests(n int) *pb.Error {
+	return broken(pb.Reason_REASON_QUOTA_EXCEEDED, "requests", "a frame has %d, the limit is %d", n, MaxFrameRequests)
 }
 
 func streamOpen(o *pb.StreamOpen, rnd io.Reader) (replica.Body, *pb.Error) {

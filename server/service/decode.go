@@ -7,16 +7,56 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours wraps
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
+// A tolerantCodec decodes a malformed message of ours to an empty one with a mark, for [malformed] to find.
+//
+// gRPC itself ends a call whose message does not decode with INTERNAL, as if we were at fault, and
+// does so before the handler or an interceptor could say something better. Text that is not UTF-8 is
+// such a message, and a mistake that a client may well make.
+type tolerantCodec struct{ encoding.CodecV2 }
+
+func newCodec() tolerantCodec { return tolerantCodec{encoding.GetCodecV2("proto")} }
+
+// Unmarshal decodes a message.
+func (c tolerantCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	err := c.CodecV2.Unmarshal(data, v)
+	m, ok := v.(proto.Message)
+	if err == nil || !ok || m.ProtoReflect().Descriptor().ParentFile().Package() != pb.File_lockstep_v1_lockstep_proto.Package() {
+		return err
+	}
+	proto.Reset(m)
+	m.ProtoReflect().SetUnknown(mark)
+	return nil
+}
+
+// mark is an unknown field with the highest number there is. A client that sends it itself is
+// told that its message is malformed.
+var mark = protowire.AppendVarint(protowire.AppendTag(nil, protowire.MaxValidNumber, protowire.VarintType), 1)
+
+// malformed is the error of a message that did not decode; nil for any other.
+func malformed(m proto.Message) *pb.Error {
+	if string(m.ProtoReflect().GetUnknown()) != string(mark) {
+		return nil
+	}
+	return &pb.Error{
+		Reason:  pb.Reason_REASON_INVALID_ARGUMENT,
+		Field:   "message",
+		Message: "message: is not a valid message of lockstep.v1; all text must be UTF-8",
+	}
+}
+
 // checked is the description of a service whose unary methods refuse messages that are
-// malformed or too big in our own words. gRPC calls the former INTERNAL, as if we were at fault;
-// text that is not UTF-8 is one of them. Interceptors come too late: a message that does not decode never reaches them.
+// malformed or too big.
 func checked(desc grpc.ServiceDesc) *grpc.ServiceDesc {
 	desc.Methods = slices.Clone(desc.Methods)
 	for i := range desc.Methods {
@@ -29,7 +69,10 @@ func checkedMethod(next grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, ic grpc.UnaryServerInterceptor) (any, error) {
 		return next(srv, ctx, func(m any) error {
 			if err := decode(m); err != nil {
-				return decodeError(err)
+				return err
+			}
+			if e := malformed(m.(proto.Message)); e != nil {
+				return protocol.Err(e)
 			}
 			if e := protocol.CheckSize(m.(proto.Message)); e != nil {
 				return protocol.Err(e)
@@ -37,21 +80,6 @@ func checkedMethod(next grpc.MethodHandler) grpc.MethodHandler {
 			return nil
 		}, ic)
 	}
-}
-
-// decodeError explains why a message could not be read; errors of the connection stay as they are.
-func decodeError(err error) error {
-	switch status.Code(err) {
-	case codes.Internal:
-		return protocol.Err(&pb.Error{
-			Reason:  pb.Reason_REASON_INVALID_ARGUMENT,
-			Field:   "message",
-			Message: "message: is not a valid message of lockstep.v1; all text must be UTF-8",
-		})
-	case codes.ResourceExhausted:
-		return protocol.Err(protocol.TooBig())
-	}
-	return err
 }
 
 // isDisconnect tells the end of a connection, which is no news, from what a client does wrong.

@@ -12,7 +12,8 @@
 //
 //   - NOT_LEADER and the leader's address, as soon as this node does not lead;
 //   - UNAVAILABLE when the node is going down;
-//   - INVALID_ARGUMENT or QUOTA_EXCEEDED when a frame is malformed or too big;
+//   - INVALID_ARGUMENT when a frame is malformed, QUOTA_EXCEEDED when it has too many requests, and gRPC's own
+//     RESOURCE_EXHAUSTED when it has too many bytes;
 //   - OVERLOADED when the client does not read what it is sent.
 //
 // A client that closes its direction ends the stream; answers still under way are lost.

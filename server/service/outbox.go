@@ -17,7 +17,7 @@ type outbox struct {
 		sync.Mutex
 		replies []replica.Reply
 		events  []*pb.ServerEvent // refusals that the node never saw
-		full    bool              // more than limit waited: the client is too slow; nothing is added any more
+		full    bool              // more than limit waited: all were dropped and nothing is added any more
 	}
 }
 
@@ -49,9 +49,19 @@ func (o *outbox) refuse(e *pb.ServerEvent) {
 	o.signal()
 }
 
+// hasRoomLocked reports whether n more fit. When they do not the client is too slow, and the stream
+// is lost: what waits is dropped at once, for its writer may be stuck for long. o.mu must be held.
 func (o *outbox) hasRoomLocked(n int) bool {
-	o.mu.full = o.mu.full || len(o.mu.replies)+len(o.mu.events)+n > o.limit
+	if len(o.mu.replies)+len(o.mu.events)+n > o.limit {
+		o.mu.full, o.mu.replies, o.mu.events = true, nil, nil
+	}
 	return !o.mu.full
+}
+
+func (o *outbox) isFull() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.full
 }
 
 func (o *outbox) signal() {

@@ -29,3 +29,8 @@ func overloaded() *pb.Error {
 func goingDown() *pb.Error {
 	return &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "this node is going down: ask another"}
 }
+
+// tooSlow ends the stream of a client that does not read.
+func tooSlow() error {
+	return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_OVERLOADED, Message: "the client does not read what it is sent"})
+}

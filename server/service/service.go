@@ -159,6 +159,7 @@ func New(cfg Config) (*Service, error) {
 
 func options(cfg Config) []grpc.ServerOption {
 	opts := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(protocol.MaxFrameBytes),
 		grpc.MaxConcurrentStreams(cfg.Limits.StreamsPerConnection),
 		grpc.ConnectionTimeout(handshakeTimeout),

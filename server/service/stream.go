@@ -120,7 +120,7 @@ func (st *stream) flush() error {
 		}
 	}
 	if full {
-		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_OVERLOADED, Message: "the client does not read what it is sent"})
+		return tooSlow()
 	}
 	return st.send(frame)
 }
@@ -141,20 +141,34 @@ func (st *stream) read() error {
 			return nil
 		}
 		if err != nil {
-			return decodeError(err)
+			return err
 		}
 		received := st.svc.cfg.Node.Now()
-		if n := len(frame.GetRequests()); n > protocol.MaxFrameRequests {
-			return protocol.Err(protocol.TooBig())
+		if e := checkFrame(frame); e != nil {
+			return protocol.Err(e)
 		}
 		pause := rate.take(time.Now(), len(frame.GetRequests()))
 		if err := st.submit(st.translate(frame, received, pause > 0)); err != nil {
 			return err
 		}
+		if st.box.isFull() {
+			// The writer may be stuck until the client reads. Its sessions must not live on
+			// by the keepalives of a client that does not hear us.
+			st.disconnect()
+			return tooSlow()
+		}
 		if !st.sleep(pause) {
 			return nil
 		}
 	}
+}
+
+// checkFrame finds what is wrong with a frame as a whole. gRPC has checked its size.
+func checkFrame(f *pb.ClientFrame) *pb.Error {
+	if len(f.GetRequests()) > protocol.MaxFrameRequests {
+		return protocol.TooManyRequests(len(f.GetRequests()))
+	}
+	return malformed(f)
 }
 
 // translate checks the requests of a frame and answers those that are refused already. Above the

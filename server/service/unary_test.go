@@ -82,6 +82,7 @@ func waitForWaiters(t *testing.T, api pb.LockServiceClient, name string, n int) 
 }
 
 func TestTheUnaryCallsTakeAndFreeALock(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a := newCaller(t, api, &pb.OpenSessionRequest{Metadata: map[string]string{"host": "h1"}})
 	first := a.take("billing/nightly")
@@ -124,6 +125,7 @@ func TestTheUnaryCallsTakeAndFreeALock(t *testing.T) {
 }
 
 func TestAcquireWaitsForTheHolder(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
 	held := a.take("x")
@@ -147,6 +149,7 @@ func TestAcquireWaitsForTheHolder(t *testing.T) {
 }
 
 func TestAWaitThatRunsOutIsBusy(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
 	a.take("x")
@@ -156,6 +159,7 @@ func TestAWaitThatRunsOutIsBusy(t *testing.T) {
 }
 
 func TestACallThatIsGivenUpLeavesNoTicket(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
 	held := a.take("x")
@@ -180,6 +184,7 @@ func TestACallThatIsGivenUpLeavesNoTicket(t *testing.T) {
 }
 
 func TestACallWithADeadlineEndsThereAndLeavesNoTicket(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
 	a.take("x")
@@ -195,6 +200,7 @@ func TestACallWithADeadlineEndsThereAndLeavesNoTicket(t *testing.T) {
 // TestGivingUpAroundTheGrantNeverLeaksALock gives up at every moment around a grant. Whatever the caller
 // was told, the lock is free or the caller holds it.
 func TestGivingUpAroundTheGrantNeverLeaksALock(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	b := newCaller(t, api, &pb.OpenSessionRequest{})
 	answered := 0
@@ -218,6 +224,7 @@ func TestGivingUpAroundTheGrantNeverLeaksALock(t *testing.T) {
 }
 
 func TestTheSameNonceIsTheSameClaim(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a := newCaller(t, api, &pb.OpenSessionRequest{})
 	r := func() *pb.AcquireRequest {
@@ -239,6 +246,7 @@ func TestTheSameNonceIsTheSameClaim(t *testing.T) {
 }
 
 func TestAClientNumberedSessionRetriesByItsNumber(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a := newCaller(t, api, &pb.OpenSessionRequest{ClientNumbered: true})
 	first, err := a.acquire(patient(t), &pb.AcquireRequest{Seq: 1, Spec: &pb.ClaimSpec{Names: []string{"x"}}})
@@ -271,6 +279,7 @@ func TestAClientNumberedSessionRetriesByItsNumber(t *testing.T) {
 }
 
 func TestWhatIsNotOnesOwnIsRefused(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{})
 	held := a.take("x")
@@ -303,6 +312,7 @@ func TestWhatIsNotOnesOwnIsRefused(t *testing.T) {
 }
 
 func TestAReleaseOfAQueuedClaimIsRefusedAndLeavesTheQueue(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a, b := newCaller(t, api, &pb.OpenSessionRequest{}), newCaller(t, api, &pb.OpenSessionRequest{ClientNumbered: true})
 	held := a.take("x")
@@ -326,6 +336,7 @@ func TestAReleaseOfAQueuedClaimIsRefusedAndLeavesTheQueue(t *testing.T) {
 }
 
 func TestAnExpiredSessionIsToldSo(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a := newCaller(t, api, &pb.OpenSessionRequest{TtlMs: 1000})
 	held := a.take("x")
@@ -345,6 +356,7 @@ func TestAnExpiredSessionIsToldSo(t *testing.T) {
 }
 
 func TestAKeepAliveTellsWhatChanged(t *testing.T) {
+	t.Parallel()
 	m := startNode(t)
 	api := locks(t, m)
 	a := newCaller(t, api, &pb.OpenSessionRequest{})
@@ -369,6 +381,7 @@ func TestAKeepAliveTellsWhatChanged(t *testing.T) {
 }
 
 func TestListsHavePages(t *testing.T) {
+	t.Parallel()
 	api := locks(t, startNode(t))
 	a := newCaller(t, api, &pb.OpenSessionRequest{})
 	for i := range 7 {
@@ -394,6 +407,7 @@ func TestListsHavePages(t *testing.T) {
 }
 
 func TestAFollowerSendsUnaryCallsToTheLeader(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, clusterOptions{nodes: 3})
 	leader := c.leader()
 	api := locks(t, c.follower())
