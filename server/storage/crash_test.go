@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -134,12 +136,15 @@ func (m *model) check(t *rapid.T, s *Store) {
 func TestACrashWhileTheDirectoryIsMadeIsNoDamage(t *testing.T) {
 	for n := 0; ; n++ {
 		mem := vfs.NewCrashableMem()
+		var mu sync.Mutex // Pebble has goroutines of its own
 		left := n
 		var crashed *vfs.MemFS
 		stop := errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
 				return nil
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			if left--; left < 0 && crashed == nil {
 				crashed = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(uint64(n), 2))})
 			}
@@ -166,26 +171,27 @@ func TestACrashWhileTheDirectoryIsMadeIsNoDamage(t *testing.T) {
 // TestAFailedSyncIsFinal: no retry, no further write, and the failure is told.
 func TestAFailedSyncIsFinal(t *testing.T) {
 	for _, op := range []errorfs.OpKind{errorfs.OpFileSyncData, errorfs.OpFileWrite} {
-		armed, hits := false, 0
+		var armed atomic.Bool
+		var hits atomic.Int32
 		fail := errorfs.InjectorFunc(func(o errorfs.Op) error {
-			if !armed || !strings.HasSuffix(o.Path, ".log") || o.Kind != op {
+			if !armed.Load() || !strings.HasSuffix(o.Path, ".log") || o.Kind != op {
 				return nil
 			}
-			hits++
+			hits.Add(1)
 			return errorfs.ErrInjected
 		})
 		mem := vfs.NewCrashableMem()
 		s := started(t, errorfs.Wrap(mem, fail), "data")
 		write(t, s, 2, 2, 3)
-		armed = true
+		armed.Store(true)
 		msg := []*raftpb.Message{appendMsg(hard(2, 1, 3), entries(2, 4, 4))}
 		err := s.Append(testGroup, msg)
 		if !errors.Is(err, errorfs.ErrInjected) {
 			t.Fatalf("op %v: err = %v", op, err)
 		}
-		armed = false
-		before := hits
-		if again := s.Append(testGroup, msg); again == nil || hits != before {
+		armed.Store(false)
+		before := hits.Load()
+		if again := s.Append(testGroup, msg); again == nil || hits.Load() != before {
 			t.Errorf("op %v: after the failure: %v", op, again)
 		}
 		if err := s.Compact(testGroup, 2); err == nil {

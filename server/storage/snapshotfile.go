@@ -61,6 +61,8 @@ func (s *Store) newWriter(ref snapshotRef, meta *raftpb.SnapshotMetadata) (*Snap
 	w := &SnapshotWriter{s: s, ref: ref, tmp: tmp, buf: make([]byte, 4, 4+chunkSize+4)}
 	header, err := s.snapshotHeader(ref, meta)
 	if err == nil {
+		// Before it is written: a file may change the buffers given to Write.
+		w.crc = crc32.Checksum(header[12:len(header)-4], castagnoli)
 		w.f, err = s.fs.Create(s.snapshotPath(tmp), vfs.WriteCategoryUnspecified)
 	}
 	if err == nil {
@@ -70,7 +72,6 @@ func (s *Store) newWriter(ref snapshotRef, meta *raftpb.SnapshotMetadata) (*Snap
 		w.Abort()
 		return nil, fmt.Errorf("storage: snapshot %s: %w", ref.name(), err)
 	}
-	w.crc = crc32.Checksum(header[12:len(header)-4], castagnoli)
 	return w, nil
 }
 
