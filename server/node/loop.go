@@ -71,4 +71,7 @@ func (n *Node) carryOut(ctx context.Context, out *replica.Output) {
 	if n.cfg.Events != nil && len(out.Events) > 0 {
 		n.cfg.Events(out.Events)
 	}
+	if n.cfg.Applied != nil && len(out.Applied) > 0 {
+		n.cfg.Applied(out.Applied)
+	}
 }

@@ -75,6 +75,8 @@ type Config struct {
 
 	// Events receives the history as it is applied, on the node's loop: it must not block. Default: none.
 	Events func([]machine.Event)
+	// Applied receives the entries as they are applied, under the same rule. Default: none.
+	Applied func([]replica.Applied)
 
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
@@ -119,6 +121,8 @@ type Node struct {
 	streams streams
 	status  atomic.Pointer[replica.Status] // nil until the replica is made
 	busy    diskClock
+
+	published atomic.Int64 // when status was stored, by Now
 
 	// Made by Run before the goroutines that use them.
 	store     *storage.Store

@@ -31,6 +31,8 @@ type Status struct {
 	Replica replica.Status
 	// DiskBusy is how long the write under way takes already; 0 when none is.
 	DiskBusy time.Duration
+	// Age is how old the replica's view is. Far above 50 ms, the loop hangs. Zero while Starting.
+	Age time.Duration
 }
 
 // A Role is what a node is in its group.
@@ -65,6 +67,7 @@ type MemberStatus struct {
 func (n *Node) publish() {
 	s := n.replica.Status()
 	n.status.Store(&s)
+	n.published.Store(int64(n.Now()))
 }
 
 // Status tells how the node is. It is at most some 50 ms old.
@@ -75,6 +78,7 @@ func (n *Node) Status() Status {
 		return s
 	}
 	s.Replica = *r
+	s.Age = time.Duration(int64(n.Now()) - n.published.Load())
 	s.Role = Role(r.Role) + Follower
 	s.Term, s.Leader, s.Serving = r.Term, r.Leader, r.Serving
 	s.Commit, s.Applied, s.Counts = r.Committed, r.Applied, r.Counts
