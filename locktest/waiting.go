@@ -93,14 +93,18 @@ func checkOutlives(e *env) {
 func checkCancelAgainstGrant(e *env) {
 	a, b := e.pair()
 	name := e.name("x")
-	for range 60 {
+	for i := range 90 {
 		held := e.acquire(a, name)
 		p := e.start(b, name)
 		e.sleep(time.Duration(rand.Int64N(int64(3 * time.Millisecond))))
-		go func() {
-			time.Sleep(time.Duration(rand.Int64N(int64(time.Millisecond))))
+		switch i % 3 { // cancel before the release, beside it, and after it
+		case 0:
 			p.cancel()
-		}()
+		case 1:
+			go p.cancel()
+		default:
+			time.AfterFunc(time.Duration(rand.Int64N(int64(time.Millisecond))), p.cancel)
+		}
 		e.release(held)
 		e.ended(p, e.soon())
 		if p.err == nil {
