@@ -14,7 +14,12 @@ type book struct {
 	queues  map[string][]ClaimID // the waiters of each name, in the order of their requests
 	changes map[SessionID]uint64
 	event   uint64
+	heard   map[SessionID]heard
+	ended   map[ClaimID]uint64 // claims of client-numbered sessions that the service ended: the change
 }
+
+// heard is the most that the logged commands of a session may have told.
+type heard struct{ floor, seen uint64 }
 
 type booked struct {
 	names   []string
@@ -31,7 +36,46 @@ func newBook() *book {
 		tokens:  map[string]Token{},
 		queues:  map[string][]ClaimID{},
 		changes: map[SessionID]uint64{},
+		heard:   map[SessionID]heard{},
+		ended:   map[ClaimID]uint64{},
 	}
+}
+
+// remembered checks that the holder of what the service ended can still learn of it.
+func (b *book) remembered(m *Machine, e *Entry, out *Output) error {
+	for _, c := range out.Changes {
+		if st := c.Claim.State; st == Revoked || st == WaitEnded {
+			b.ended[ClaimID{c.Session, c.Claim.Seq}] = c.Number
+		}
+	}
+	for _, c := range e.Commands {
+		switch c := c.(type) {
+		case Acquire:
+			b.hear(c.Session, c.Floor, c.Seen)
+		case Cancel:
+			b.hear(c.Session, c.Floor, c.Seen)
+		}
+	}
+	for id, change := range b.ended {
+		s, live := m.Session(id.Session)
+		h := b.heard[id.Session]
+		if !live || !s.ClientNumbered || id.Seq < h.floor && change <= h.seen {
+			delete(b.ended, id)
+			continue
+		}
+		if c, ok := m.Claim(id); !ok || c.Change != change {
+			return fmt.Errorf("claim %v, ended by change %d, is forgotten with floor %d and seen %d", id, change, h.floor, h.seen)
+		}
+		if !slices.ContainsFunc(m.ChangedSince(id.Session, change-1), func(c ClaimStatus) bool { return c.Seq == id.Seq }) {
+			return fmt.Errorf("a client that resumes is not told of the end of %v", id)
+		}
+	}
+	return nil
+}
+
+func (b *book) hear(id SessionID, floor, seen uint64) {
+	h := b.heard[id]
+	b.heard[id] = heard{max(h.floor, floor), max(h.seen, min(seen, b.changes[id]))}
 }
 
 // entry enters what the machine gave for an entry, and returns the first broken promise.

@@ -81,16 +81,15 @@ func (m *Machine) Check(c Command) (Result, bool) {
 	r := Result{}
 	switch c := c.(type) {
 	case OpenSession:
-		if uint32(m.counts.Sessions) >= m.limits.Sessions {
+		if c.TTL == 0 {
+			r.Code = Malformed
+		} else if uint32(m.counts.Sessions) >= m.limits.Sessions {
 			r = m.refused(QuotaExceeded, "sessions", m.limits.Sessions)
 		}
 	case Acquire:
 		r = m.checkAcquire(&c)
 	case Cancel:
-		r = m.checkOwner(c.Session)
-		if s := m.session(c.Session); s != nil && s.numbered {
-			r = m.checkWindow(s, c.Seq, c.Floor)
-		}
+		r = m.checkCancel(&c)
 	case Release:
 		r = m.checkOwner(c.Session)
 	}
@@ -105,7 +104,21 @@ func (m *Machine) checkOwner(id SessionID) Result {
 	return Result{}
 }
 
-// checkWindow refuses a number too far ahead. A number that is known is never that.
+func (m *Machine) checkCancel(c *Cancel) Result {
+	s := m.session(c.Session)
+	switch {
+	case s == nil:
+		return m.checkOwner(c.Session)
+	case c.Seq == 0:
+		return Result{Code: Malformed}
+	case !s.numbered || s.find(c.Seq) != nil || s.outcome(c.Seq) != nil:
+		return Result{}
+	default:
+		return m.checkWindow(s, c.Seq, c.Floor)
+	}
+}
+
+// checkWindow refuses a number that is not known and too far ahead of the floor.
 func (m *Machine) checkWindow(s *session, seq, floor uint64) Result {
 	if r := m.outside(s, seq, max(s.floor, floor)); r.Code == OutOfRange {
 		return r

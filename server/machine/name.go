@@ -222,7 +222,7 @@ func (t *table[K, V]) put(k K, v V) {
 
 // minPeak is the size of a table below which shrinking it saves nothing. There are
 // 256 tables of each kind.
-const minPeak = 64
+const minPeak = 16
 
 func (t *table[K, V]) remove(k K) {
 	delete(t.m, k)

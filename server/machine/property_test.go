@@ -209,6 +209,7 @@ func TestReplicasAgreeAndKeepThePromises(t *testing.T) {
 			mustHold(t, a.CheckTouched())
 			mustHold(t, a.CheckInvariants())
 			mustHold(t, book.entry(&e, &out))
+			mustHold(t, book.remembered(a, &e, &out))
 			s.heard(&e, &out)
 			walk.step(a, b, &decoded)
 		}

@@ -2,15 +2,20 @@ package machine
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
 	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // snapshot is the whole of a capture that nothing disturbs.
 func snapshot(m *Machine) []byte {
-	return drain(m.StartCapture())
-}
-
-func drain(c *Capture) []byte {
+	c := m.StartCapture()
 	var b bytes.Buffer
 	for {
 		chunk, last := c.Next()
@@ -21,23 +26,231 @@ func drain(c *Capture) []byte {
 	}
 }
 
-func TestARestoredMachineHasTheSameSnapshot(t *testing.T) {
-	m := New()
-	out := m.Apply(1, 1, &Entry{Commands: []Command{
-		SetTokenFloor{10},
-		OpenSession{TTL: 10_000, ClientNumbered: true, Metadata: []Label{{"host", "a"}}},
-	}})
-	a := out.Results[1].Session
-	m.Apply(2, 1, &Entry{Commands: []Command{
-		Acquire{Session: a, Seq: 1, Spec: Spec{Names: []string{"x", "y"}, Metadata: []Label{{"pid", "1"}}}},
-		Acquire{Session: a, Seq: 2, Spec: Spec{Names: []string{"y"}}},
-	}})
-	want := snapshot(m)
-	n, err := Restore(bytes.NewReader(want))
+func restored(t *testing.T, m *Machine) *Machine {
+	t.Helper()
+	n, err := Restore(bytes.NewReader(snapshot(m)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := snapshot(n); !bytes.Equal(got, want) {
-		t.Fatal("the snapshots differ")
+	return n
+}
+
+// busyMachine has something of everything that a snapshot holds.
+func busyMachine() *Machine {
+	m, ids := opened(4)
+	out := apply(m, OpenSession{TTL: 7, Secret: Secret{1}, Metadata: []Label{{"host", "a"}}})
+	curl := out.Results[0].Session
+	shared := func(id SessionID, seq uint64) Acquire {
+		return Acquire{Session: id, Seq: seq, Spec: Spec{Names: []string{"r"}, Mode: Shared, LockDelay: 4, Metadata: []Label{{"purpose", "p"}}}}
+	}
+	apply(m,
+		exclusive(ids[0], 1, "a", "b"), exclusive(ids[1], 1, "b"), exclusive(ids[2], 1, "b", "a"),
+		shared(ids[0], 2), shared(ids[1], 2), shared(ids[2], 2), exclusive(ids[3], 1, "r"),
+		Acquire{Session: ids[3], Seq: 2, Spec: Spec{Names: []string{"a"}, HasWait: true, Wait: 5}},
+		Acquire{Session: ids[3], Seq: 3, Spec: Spec{Names: []string{"a"}, HasWait: true}},
+		Acquire{Session: ids[3], Seq: 4, Spec: Spec{Names: []string{"a"}, Mode: Permits, Weight: 1, Capacity: 2}},
+		Acquire{Session: curl, Nonce: "n", Spec: Spec{Names: []string{"s"}, Mode: Permits, Weight: 2, Capacity: 3}},
+		Acquire{Session: curl, Spec: Spec{Names: []string{"q"}}},
+		Acquire{Session: curl, Spec: Spec{Names: []string{"a"}, Mode: Shared}},
+		Cancel{Session: curl, Seq: 2},
+		Cancel{Session: ids[3], Seq: 9},
+	)
+	apply(m,
+		Revoke{ClaimID{ids[1], 2}, 2, "ann", "maintenance", false},
+		Expire{1, ids[2:3]},
+		Revoke{Claim: ClaimID{Session: ids[0]}, By: "ann"},
+		EndWait{1, []ClaimID{{ids[3], 2}}},
+		CloseSession{apply(m, OpenSession{TTL: 1}).Results[0].Session},
+	)
+	return m
+}
+
+func TestARestoredMachineIsTheSame(t *testing.T) {
+	m := busyMachine()
+	if err := m.CheckInvariants(); err != nil {
+		t.Fatal(err)
+	}
+	want := snapshot(m)
+	for name, r := range map[string]io.Reader{
+		"whole": bytes.NewReader(want), "byte by byte": iotest.OneByteReader(bytes.NewReader(want)),
+	} {
+		n, err := Restore(r)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := snapshot(n); !bytes.Equal(got, want) {
+			t.Errorf("%s: the snapshots differ", name)
+		}
+		if m.Index() != n.Index() || m.Hash() != n.Hash() || m.Limits() != n.Limits() || m.Counts() != n.Counts() {
+			t.Errorf("%s: the numbers differ", name)
+		}
+		if diff := cmp.Diff(m.Timers(), n.Timers()); diff != "" {
+			t.Errorf("%s: the timers differ: %s", name, diff)
+		}
+	}
+}
+
+func TestADamagedSnapshotGivesNoMachine(t *testing.T) {
+	whole := snapshot(busyMachine())
+	refuse := func(name string, b []byte) {
+		if m, err := Restore(bytes.NewReader(b)); !errors.Is(err, ErrSnapshot) || m != nil {
+			t.Fatalf("%s: error %v", name, err)
+		}
+	}
+	for n := 0; n < len(whole); n += 3 {
+		refuse(fmt.Sprintf("cut after %d of %d bytes", n, len(whole)), whole[:n])
+	}
+	for i := 0; i < len(whole); i += 2 {
+		b := bytes.Clone(whole)
+		b[i] ^= 1 << (i % 8)
+		refuse(fmt.Sprintf("a bit of byte %d is flipped", i), b)
+	}
+	refuse("bytes behind the end", append(bytes.Clone(whole), 0))
+	refuse("twice", append(bytes.Clone(whole), whole...))
+	refuse("empty", nil)
+	refuse("foreign", bytes.Repeat([]byte("a text of somebody else\n"), 1000))
+}
+
+func TestPartsOfTwoSnapshotsDoNotMix(t *testing.T) {
+	m := busyMachine()
+	one := chunks(m)
+	apply(m, SetTokenFloor{1000})
+	two := chunks(m)
+	for i := 1; i < len(one); i++ {
+		mixed := append(bytes.Join(one[:i], nil), bytes.Join(two[i:], nil)...)
+		if _, err := Restore(bytes.NewReader(mixed)); !errors.Is(err, ErrSnapshot) {
+			t.Fatalf("%d parts of the first and the rest of the second: %v", i, err)
+		}
+	}
+	if _, err := Restore(bytes.NewReader(append(bytes.Join(one[:5], nil), bytes.Join(one[6:], nil)...))); err == nil {
+		t.Fatal("a part is missing and nobody noticed")
+	}
+}
+
+func chunks(m *Machine) [][]byte {
+	c := m.StartCapture()
+	for list := [][]byte(nil); ; {
+		chunk, last := c.Next()
+		if list = append(list, chunk); last {
+			return list
+		}
+	}
+}
+
+func TestAnErrorOfTheReaderIsPassedOn(t *testing.T) {
+	whole := snapshot(busyMachine())
+	broken := errors.New("disk on fire")
+	_, err := Restore(io.MultiReader(bytes.NewReader(whole[:500]), iotest.ErrReader(broken)))
+	if !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+}
+
+// TestAForgedSnapshotIsChecked changes what the snapshot says and mends the checksums: what
+// contradicts itself is refused all the same.
+func TestAForgedSnapshotIsChecked(t *testing.T) {
+	for name, forge := range map[string]func(m *Machine, s *session){
+		"a token that was never given":    func(m *Machine, s *session) { s.claims[0].token = m.nextToken },
+		"a holder more than there can be": func(m *Machine, s *session) { s.claims[1].granted = true; s.claims[1].token = 1 },
+		"a waiter that could go":          func(m *Machine, s *session) { s.claims = s.claims[1:] },
+		"a claim that asks for nothing":   func(m *Machine, s *session) { s.claims[0].spec.Names = nil },
+		"a live session that is over":     func(m *Machine, s *session) { s.ended = SessionExpired },
+		"two claims of one number":        func(m *Machine, s *session) { s.claims[1].seq = 1 },
+		"a closing claim without delay":   func(m *Machine, s *session) { s.closing = s.claims[:1]; s.claims = s.claims[1:] },
+		"a live claim with a delay":       func(m *Machine, s *session) { s.claims[0].delay = 1 },
+		"a semaphore and a lock in one name": func(m *Machine, s *session) {
+			s.claims[1].spec.Mode, s.claims[1].spec.Weight, s.claims[1].spec.Capacity = Permits, 1, 1
+		},
+		"limits out of bounds":       func(m *Machine, s *session) { m.limits.Sessions = 0 },
+		"a newer feature level":      func(m *Machine, s *session) { m.limits.FeatureLevel = FeatureLevel + 1 },
+		"more history than fits":     func(m *Machine, s *session) { m.limits.HistoryBytes = 64 << 10; fill(&m.history, 65<<10) },
+		"a session in another shard": func(m *Machine, s *session) { s.id[15]++ },
+	} {
+		m, ids := opened(1)
+		apply(m, exclusive(ids[0], 1, "a"), exclusive(ids[0], 2, "a"))
+		forge(m, m.session(ids[0]))
+		if _, err := Restore(bytes.NewReader(snapshot(m))); !errors.Is(err, ErrSnapshot) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// fill puts at least size bytes of events into the ring.
+func fill(r *ring, size int) {
+	c := &claim{session: &session{}, spec: Spec{Names: []string{"x"}}}
+	r.limit = 10 * size
+	for r.size < size {
+		r.add(appendRecord(nil, 1, EventQueued, &name{text: "x", hash: hashText(0, "x")}, c, 0, "", ""), 1)
+	}
+}
+
+func TestOneCaptureRunsAtATime(t *testing.T) {
+	m, ids := opened(1)
+	c := m.StartCapture()
+	mustPanic(t, "running already", func() { m.StartCapture() })
+	m.AbortCapture()
+	mustPanic(t, "is over", func() { c.Next() })
+	m.AbortCapture() // aborting nothing is no harm
+	snapshot(m)
+	apply(m, CloseSession{ids[0]})
+	snapshot(m)
+}
+
+// FuzzRestore looks for bytes that make Restore panic. The checksums are mended, or
+// nearly every input would be refused for them alone.
+func FuzzRestore(f *testing.F) {
+	for _, m := range []*Machine{New(), busyMachine()} {
+		for i, chunk := range chunks(m) {
+			if len(chunk) > 20 {
+				f.Add(uint16(i), chunk[:len(chunk)-crc32.Size])
+			}
+		}
+	}
+	parts := chunks(busyMachine())
+	f.Fuzz(func(t *testing.T, at uint16, part []byte) {
+		var forged []byte
+		sum := uint32(0)
+		for i, chunk := range parts {
+			chunk = chunk[:len(chunk)-crc32.Size]
+			if i == int(at)%len(parts) {
+				chunk = part
+			}
+			head := 0
+			if i == 0 {
+				head = min(len(snapshotMagic), len(chunk))
+			}
+			forged = append(forged, chunk...)
+			sum = crc32.Update(sum, castagnoli, chunk[head:])
+			forged = binary.BigEndian.AppendUint32(forged, sum)
+		}
+		m, err := Restore(bytes.NewReader(forged))
+		if err != nil {
+			return
+		}
+		exercise(t, m)
+	})
+}
+
+// exercise uses all of a machine: whatever Restore lets through must work.
+func exercise(t *testing.T, m *Machine) {
+	if m.index > 1<<62 {
+		return // no log is that long
+	}
+	snapshot(m)
+	m.History("a", 10)
+	var all Expire
+	all.Term = 1
+	for _, timer := range m.Timers() {
+		all.Sessions = append(all.Sessions, timer.Claim.Session)
+	}
+	locks, _ := m.Locks("", "", 100)
+	for _, l := range locks {
+		for _, h := range l.Holders {
+			apply(m, Release{h.Claim.Session, h.Claim.Seq, h.Token})
+		}
+	}
+	apply(m, all)
+	if err := m.CheckInvariants(); err != nil {
+		t.Fatal(err)
 	}
 }

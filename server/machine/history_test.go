@@ -1,0 +1,112 @@
+package machine
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// smallHistory is a machine with the smallest history and a session.
+func smallHistory() (*Machine, SessionID) {
+	m, ids := opened(1)
+	l := DefaultLimits()
+	l.HistoryBytes, l.AbnormalBytes = 64<<10, 64<<10
+	apply(m, SetLimits{l})
+	return m, ids[0]
+}
+
+func churn(m *Machine, id SessionID, from, rounds uint64, name string) {
+	for seq := from; seq < from+rounds; seq++ {
+		token := apply(m, exclusive(id, seq, name)).Results[0].Claim.Token
+		apply(m, Release{id, seq, token})
+	}
+}
+
+func TestTheHistoryStaysWithinItsBytes(t *testing.T) {
+	m, id := smallHistory()
+	for seq := uint64(1); seq < 5000; seq += 100 {
+		churn(m, id, seq, 100, strings.Repeat("n", int(seq%500)+1))
+		if m.history.size > m.history.limit {
+			t.Fatalf("%d bytes of history, the limit is %d", m.history.size, m.history.limit)
+		}
+	}
+	if m.history.size < m.history.limit*7/8 {
+		t.Errorf("%d bytes of history, although %d are allowed", m.history.size, m.history.limit)
+	}
+	if len(m.history.segments) > 20 {
+		t.Errorf("%d segments", len(m.history.segments))
+	}
+	if got := restored(t, m).history.dropped; got != m.history.dropped {
+		t.Errorf("dropped up to %d, restored %d", m.history.dropped, got)
+	}
+}
+
+func TestARevocationOutlivesTheRestOfTheHistory(t *testing.T) {
+	m, id := smallHistory()
+	apply(m, exclusive(id, 1, "a"))
+	apply(m, Revoke{ClaimID{id, 1}, 1, "ann", "maintenance", true})
+	churn(m, id, 2, 5000, "b")
+	churn(m, id, 5002, 1, "a")
+	events, complete := m.History("a", 10)
+	var got []string
+	for _, e := range events {
+		got = append(got, e.Kind.String())
+	}
+	if diff := cmp.Diff([]string{"revoked", "granted", "released"}, got); diff != "" || complete {
+		t.Errorf("complete %v, %s", complete, diff)
+	}
+	if events[0].By != "ann" || events[0].Number != 2 {
+		t.Errorf("the revocation is %+v", events[0])
+	}
+}
+
+func TestASmallerLimitDropsTheOldestHistory(t *testing.T) {
+	m, ids := opened(1)
+	churn(m, ids[0], 1, 10_000, "a")
+	before, complete := m.History("a", 20_000)
+	if len(before) != 20_000 || !complete {
+		t.Fatalf("%d events, complete %v", len(before), complete)
+	}
+	l := DefaultLimits()
+	l.HistoryBytes = 512 << 10
+	apply(m, SetLimits{l})
+	after, complete := m.History("a", 20_000)
+	if m.history.size > 512<<10 || len(after) < 3000 || complete {
+		t.Fatalf("%d bytes, complete %v", m.history.size, complete)
+	}
+	if diff := cmp.Diff(before[len(before)-len(after):], after); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLongAndShortRecordsComeBackAsTheyWere(t *testing.T) {
+	m, ids := opened(1)
+	for i, size := range []int{1, 20, 100, 127, 128, 500, 20_000} {
+		a := exclusive(ids[0], uint64(i+1), strings.Repeat("n", size))
+		a.Spec.Metadata = []Label{{"k", strings.Repeat("v", size)}}
+		want := apply(m, a).Events
+		got, complete := m.History(a.Spec.Names[0], 10)
+		if diff := cmp.Diff(want, got); diff != "" || !complete {
+			t.Errorf("a name of %d bytes: complete %v, %s", size, complete, diff)
+		}
+	}
+}
+
+func TestACaptureKeepsTheHistoryThatIsDroppedMeanwhile(t *testing.T) {
+	m, id := smallHistory()
+	churn(m, id, 1, 1000, "a")
+	want := snapshot(m)
+	c := m.StartCapture()
+	churn(m, id, 1001, 1000, "a")
+	var got bytes.Buffer
+	for last := false; !last; {
+		var chunk []byte
+		chunk, last = c.Next()
+		got.Write(chunk)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Error("the snapshot is not that of the start")
+	}
+}
