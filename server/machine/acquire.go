@@ -1,0 +1,177 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+)
+
+// maxPermits bounds the capacity of a semaphore, as the contract does.
+const maxPermits = 1 << 20
+
+// wellFormed checks what callers check before they propose. An entry that breaks these
+// rules was proposed by a broken node; refusing it is better than stopping the cluster.
+func (s *Spec) wellFormed() bool {
+	if len(s.Names) < 1 || len(s.Names) > MaxNames {
+		return false
+	}
+	for i, n := range s.Names {
+		if n == "" || slices.Contains(s.Names[:i], n) {
+			return false
+		}
+	}
+	switch s.Mode {
+	case Exclusive:
+		return s.Weight == 0 && s.Capacity == 0
+	case Shared:
+		return s.Weight == 0 && s.Capacity == 0 && len(s.Names) == 1
+	case Permits:
+		return s.Weight >= 1 && s.Weight <= s.Capacity && s.Capacity <= maxPermits && len(s.Names) == 1
+	default:
+		return false
+	}
+}
+
+// wellFormed reports whether the claim is numbered by the one who numbers the session's.
+func (a *Acquire) wellFormed(s *session) bool {
+	return a.Spec.wellFormed() && s.numbered == (a.Seq != 0)
+}
+
+func (m *Machine) acquire(a *Acquire) Result {
+	s := m.session(a.Session)
+	if s == nil {
+		return Result{Code: m.SessionEnd(a.Session)}
+	}
+	if !a.wellFormed(s) {
+		return Result{Code: Malformed}
+	}
+	m.changing(s.id)
+	s.hear(a.Floor, a.Seen)
+	seq := a.Seq
+	if !s.numbered {
+		seq = s.nonces[a.Nonce] // zero for a new one, and for none
+	}
+	print := fingerprint(&a.Spec)
+	if r, known := m.repeated(s, seq, print); known && !mutantDedupe {
+		return r
+	}
+	if s.numbered {
+		if r := m.outside(s, seq, s.floor); r.Code != OK {
+			return r
+		}
+	} else {
+		s.last++
+		seq = s.last
+	}
+	return m.place(s, a, seq, print)
+}
+
+// repeated answers the Acquire of a claim that is known already.
+func (m *Machine) repeated(s *session, seq, print uint64) (Result, bool) {
+	if seq == 0 {
+		return Result{}, false
+	}
+	if c := s.find(seq); c != nil {
+		if c.print != print {
+			return Result{Code: RequestReused}, true
+		}
+		r := Result{Claim: c.status()}
+		if !c.granted {
+			r.Claim.Blockers = c.blockers()
+		}
+		return r, true
+	}
+	if o := s.outcome(seq); o != nil {
+		if o.print != 0 && o.print != print {
+			return Result{Code: RequestReused}, true
+		}
+		return o.result(), true
+	}
+	return Result{}, false
+}
+
+// place decides about a claim that is new: granted, queued, busy or refused.
+func (m *Machine) place(s *session, a *Acquire, seq, print uint64) Result {
+	if !m.ready() {
+		return Result{Code: NotReady}
+	}
+	spec := &a.Spec
+	done := outcome{seq: seq, print: print, nonce: a.Nonce}
+	if limit := m.limits.ClaimsPerSession; s.weight+uint32(len(spec.Names)) > limit {
+		return m.refuse(s, done, m.refused(QuotaExceeded, "claims of a session times their names", limit))
+	}
+	var found [MaxNames]*name
+	var hashes [MaxNames]uint64
+	open, short := true, true // it can be granted now; its queues are not full
+	for i, text := range spec.Names {
+		hashes[i] = hashText(0, text)
+		n := m.find(text, hashes[i])
+		found[i] = n
+		if n == nil {
+			continue
+		}
+		if !n.matches(spec) {
+			return m.refuse(s, done, Result{Code: ModeMismatch})
+		}
+		open = open && n.waiters.n == 0 && n.takes(spec)
+		short = short && n.waiters.n < int(m.limits.WaitersPerName)
+	}
+	if !open && spec.Try() {
+		done.state, done.names = Busy, uint8(len(spec.Names))
+		s.weight += uint32(len(spec.Names))
+		s.remember(done, &m.limits)
+		r := Result{Claim: done.status()}
+		r.Claim.Blockers = blockers(nil, found[:len(spec.Names)])
+		return r
+	}
+	if !open && !short {
+		return m.refuse(s, done, m.refused(QuotaExceeded, "waiters of a name", m.limits.WaitersPerName))
+	}
+	c := m.enter(s, a, seq, print, found[:len(spec.Names)], hashes[:])
+	if open {
+		m.grant(c)
+		return Result{Claim: c.status()}
+	}
+	return m.enqueue(c)
+}
+
+// refuse remembers a refusal under the claim's number, if it has one that a duplicate
+// could carry.
+func (m *Machine) refuse(s *session, done outcome, r Result) Result {
+	if s.numbered || done.nonce != "" {
+		done.code, done.reason = r.Code, r.Limit
+		s.remember(done, &m.limits)
+	}
+	return r
+}
+
+func (m *Machine) refused(code Code, what string, limit uint32) Result {
+	return Result{Code: code, Limit: fmt.Sprintf("%s: at most %d", what, limit)}
+}
+
+// enter makes a live claim with a place at each of its names, in no list yet.
+func (m *Machine) enter(s *session, a *Acquire, seq, print uint64, names []*name, hashes []uint64) *claim {
+	c := &claim{session: s, seq: seq, spec: a.Spec, print: print, nonce: a.Nonce, at: m.at, since: m.wall}
+	c.links = c.one[:]
+	if len(names) > 1 {
+		c.links = make([]link, len(names))
+	}
+	for i, text := range a.Spec.Names {
+		c.links[i] = link{name: m.use(names[i], text, hashes[i], &a.Spec), claim: c}
+	}
+	s.add(c)
+	return c
+}
+
+func (m *Machine) enqueue(c *claim) Result {
+	for i := range c.links {
+		c.links[i].name.waiters.push(&c.links[i])
+	}
+	m.counts.Waiters++
+	if c.spec.HasWait {
+		m.timer(WaitStarted, c.id(), c.spec.Wait)
+	}
+	m.record(EventQueued, c, "", "")
+	r := Result{Claim: c.status()}
+	r.Claim.Blockers = c.blockers()
+	return r
+}

@@ -1,0 +1,55 @@
+package machine
+
+// revokeDelay is how long a revoked holder may believe in its grant without hearing of
+// the end, before the leader adds its grace: its lease, or the lock delay it asked for.
+func revokeDelay(c *claim) Millis { return max(c.session.ttl, c.spec.LockDelay) }
+
+func (m *Machine) revoke(r *Revoke) Result {
+	if r.Claim.Seq == 0 {
+		return m.revokeSession(r)
+	}
+	if c := m.findClosing(r.Claim); c != nil && c.token == r.Token {
+		return m.hurry(r, c)
+	}
+	s := m.session(r.Claim.Session)
+	if s == nil {
+		return Result{}
+	}
+	c := s.find(r.Claim.Seq)
+	if c == nil || !c.granted || c.token != r.Token {
+		return Result{}
+	}
+	m.changing(s.id)
+	m.record(EventRevoked, c, r.By, r.Reason)
+	if r.Now {
+		m.free(c)
+	} else {
+		m.close(c, revokeDelay(c))
+	}
+	m.settled(c, Revoked, r.By, r.Reason)
+	m.settle()
+	return Result{Revoked: 1}
+}
+
+// hurry frees a claim that is closing already, if the operator says now.
+func (m *Machine) hurry(r *Revoke, closing ...*claim) Result {
+	if !r.Now {
+		return Result{}
+	}
+	for _, c := range closing {
+		m.confirm(c)
+	}
+	m.settle()
+	return Result{Revoked: uint32(len(closing))}
+}
+
+func (m *Machine) revokeSession(r *Revoke) Result {
+	if s := m.session(r.Claim.Session); s != nil {
+		how := ending{code: SessionRevoked, by: r.By, reason: r.Reason, now: r.Now}
+		return Result{Revoked: uint32(m.endSessions([]*session{s}, how))}
+	}
+	if s := m.leaving(r.Claim.Session); s != nil {
+		return m.hurry(r, append([]*claim(nil), s.closing...)...)
+	}
+	return Result{}
+}

@@ -1,0 +1,225 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+func (s *stage) name(id ClaimID) string {
+	name := s.names[id.Session]
+	if id.Seq > 1 {
+		return fmt.Sprintf("%s.%d", name, id.Seq)
+	}
+	return name
+}
+
+func (s *stage) event(ev *Event, out *Output) {
+	freed := "freed"
+	if ev.Token == 0 {
+		freed = "left the queue"
+	}
+	for _, timer := range out.Timers {
+		if timer.Kind == DelayStarted && timer.Claim == ev.Claim {
+			freed = fmt.Sprintf("closed for %v", duration(timer.Span))
+		}
+	}
+	switch ev.Kind {
+	case EventGranted:
+		s.say("granted %s to %s token %d", ev.Name, s.name(ev.Claim), ev.Token)
+	case EventQueued:
+		s.say("queued %s by %s%s", ev.Name, s.name(ev.Claim), s.place(ev.Claim, out))
+	case EventExpired:
+		s.say("session %s expired: %s %s", s.names[ev.Claim.Session], ev.Name, freed)
+	case EventRevoked:
+		s.say("revoked %s from %s by %s, %s: %s", ev.Name, s.name(ev.Claim), ev.By, ev.Reason, freed)
+	default:
+		reason := ""
+		if ev.Reason != "" {
+			reason = ": " + ev.Reason
+		}
+		s.say("%v %s by %s%s", ev.Kind, ev.Name, s.name(ev.Claim), reason)
+	}
+}
+
+// place is the position and the blockers that the answer to the claim gives.
+func (s *stage) place(id ClaimID, out *Output) string {
+	for i := range out.Results {
+		c := &out.Results[i].Claim
+		if c.Seq == id.Seq && c.State == Queued {
+			return fmt.Sprintf(" position %d%s", c.Position, s.behind(c.Blockers))
+		}
+	}
+	return ""
+}
+
+func (s *stage) behind(blockers []Holder) string {
+	if len(blockers) == 0 {
+		return ""
+	}
+	var list []string
+	for _, h := range blockers {
+		list = append(list, s.holder(h))
+	}
+	return " behind " + strings.Join(list, ", ")
+}
+
+func duration(m Millis) time.Duration { return time.Duration(m) * time.Millisecond }
+
+func refusal(r Result) string {
+	if r.Limit != "" {
+		return fmt.Sprintf("%v, %s", r.Code, r.Limit)
+	}
+	return r.Code.String()
+}
+
+// result tells an answer, unless an event told the same.
+func (s *stage) result(c Command, r *Result, told map[ClaimID]bool) {
+	switch c := c.(type) {
+	case OpenSession:
+		if r.Code == OK {
+			name := s.opening
+			s.ids[name], s.names[r.Session] = r.Session, name
+			s.byService[r.Session] = !c.ClientNumbered
+			s.say("session %s opened", name)
+		}
+	case Acquire:
+		if r.Code == OK && !told[ClaimID{c.Session, r.Claim.Seq}] {
+			s.say("answer: %s", s.status(&r.Claim))
+		}
+	case Cancel:
+		if r.Code == OK && !told[ClaimID{c.Session, c.Seq}] {
+			s.say("answer: %s", s.status(&r.Claim))
+		}
+	case Release:
+		if r.Code == OK && !told[ClaimID{c.Session, c.Seq}] {
+			s.say("answer: %s", s.status(&r.Claim))
+		}
+	case Revoke:
+		s.say("revoked claims: %d", r.Revoked)
+	}
+	if r.Code != OK {
+		s.say("refused: %s", refusal(*r))
+	}
+}
+
+func (s *stage) status(c *ClaimStatus) string {
+	text := c.State.String()
+	if c.Token != 0 {
+		text += fmt.Sprintf(" token %d", c.Token)
+	}
+	if c.Position != 0 {
+		text += fmt.Sprintf(" position %d", c.Position)
+	}
+	if c.By != "" {
+		text += fmt.Sprintf(" by %s, %s", c.By, c.Reason)
+	}
+	return text + s.behind(c.Blockers)
+}
+
+func (s *stage) change(c *Change) {
+	if c.Ended != OK {
+		by := ""
+		if c.By != "" {
+			by = fmt.Sprintf(" by %s, %s", c.By, c.Reason)
+		}
+		s.say("  change %d of session %s: %v%s", c.Number, s.names[c.Session], c.Ended, by)
+		return
+	}
+	s.say("  change %d of session %s: claim %d %s", c.Number, s.names[c.Session], c.Claim.Seq, s.status(&c.Claim))
+}
+
+func (s *stage) timer(timer Timer) {
+	length := ""
+	if timer.Span != 0 {
+		length = fmt.Sprintf(" %v", duration(timer.Span))
+	}
+	s.say("  timer: %v, %s%s", timer.Kind, s.name(timer.Claim), length)
+}
+
+func (s *stage) holder(h Holder) string {
+	text := s.name(h.Claim)
+	if h.Token != 0 {
+		text += fmt.Sprintf(" (token %d)", h.Token)
+	}
+	if h.Closing {
+		text += " closing"
+	}
+	return text
+}
+
+func (s *stage) read(t *testing.T, d *datadriven.TestData) {
+	switch d.Cmd {
+	case "show":
+		s.lock(s.m.Lock(valuesOf(d, "lock")[0], arg(t, d, "waiters", 100)))
+	case "list":
+		locks, more := s.m.Locks(arg(t, d, "prefix", ""), arg(t, d, "after", ""), arg(t, d, "limit", 100))
+		for _, l := range locks {
+			s.lock(l)
+		}
+		if more {
+			s.say("and more")
+		}
+	case "history":
+		events, complete := s.m.History(valuesOf(d, "lock")[0], arg(t, d, "limit", 100))
+		for _, ev := range events {
+			token := ""
+			if ev.Token != 0 {
+				token = fmt.Sprintf(" token %d", ev.Token)
+			}
+			s.say("%d: %v %s, %s%s%s", ev.Number, ev.Kind, ev.Name, s.name(ev.Claim), token, labels(ev.Metadata))
+		}
+		if !complete {
+			s.say("older ones may be missing")
+		}
+	case "changes":
+		for _, c := range s.m.ChangedSince(s.session(t, d), arg(t, d, "since", uint64(0))) {
+			s.say("change %d: claim %d %s", c.Change, c.Seq, s.status(&c))
+		}
+	case "claim":
+		if c, ok := s.m.Claim(s.claim(t, d)); ok {
+			s.say("%s", s.status(&c))
+		} else {
+			s.say("unknown")
+		}
+	case "timers":
+		timers := s.m.Timers()
+		slices.SortStableFunc(timers, func(a, b Timer) int { return strings.Compare(s.name(a.Claim), s.name(b.Claim)) })
+		for _, timer := range timers {
+			s.timer(timer)
+		}
+	case "counts":
+		c := s.m.Counts()
+		s.say("%d sessions, %d names, %d holders, %d waiters, %d closing, next token %d",
+			c.Sessions, c.Names, c.Holders, c.Waiters, c.Closing, c.NextToken)
+	}
+}
+
+func labels(list []Label) string {
+	var b strings.Builder
+	for _, l := range list {
+		fmt.Fprintf(&b, " %s=%s", l.Key, l.Value)
+	}
+	return b.String()
+}
+
+func (s *stage) lock(l Lock) {
+	if len(l.Holders)+len(l.Waiters) == 0 {
+		s.say("%s: free", l.Name)
+		return
+	}
+	s.say("%s: %v", l.Name, l.Mode)
+	for _, h := range l.Holders {
+		s.say("  held by %s%s", s.holder(h), labels(h.Metadata))
+	}
+	for _, h := range l.Waiters {
+		s.say("  waiting: %s", s.holder(h))
+	}
+	if l.Waiting > len(l.Waiters) {
+		s.say("  and %d more", l.Waiting-len(l.Waiters))
+	}
+}

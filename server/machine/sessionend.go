@@ -1,0 +1,156 @@
+package machine
+
+// An ending is how sessions end.
+type ending struct {
+	code       Code // OK for a close
+	by, reason string
+	now        bool // with SessionRevoked: free at once
+}
+
+func (e ending) ofWaiter() EventKind {
+	switch e.code {
+	case SessionExpired:
+		return EventExpired
+	case SessionRevoked:
+		return EventRevoked
+	default:
+		return EventCancelled
+	}
+}
+
+func (e ending) ofHolder() EventKind {
+	if e.code == OK {
+		return EventReleased
+	}
+	return e.ofWaiter()
+}
+
+// delay is how long the claim's names stay closed after the end.
+func (e ending) delay(c *claim) Millis {
+	switch {
+	case e.code == SessionExpired:
+		return c.spec.LockDelay
+	case e.code == SessionRevoked && !e.now:
+		return revokeDelay(c)
+	default:
+		return 0
+	}
+}
+
+// endSessions ends sessions whole. First the waiting claims of all of them go, so that no
+// release grants anything to a session that is about to end; then the grants; then the queues are tried.
+func (m *Machine) endSessions(sessions []*session, how ending) (claims int) {
+	for _, s := range sessions {
+		m.changing(s.id)
+		claims += len(s.claims)
+		for _, c := range s.claims {
+			if !c.granted {
+				m.unqueue(c)
+				m.record(how.ofWaiter(), c, how.by, how.reason)
+			}
+		}
+	}
+	for _, s := range sessions {
+		for _, c := range s.claims {
+			if c.granted {
+				m.endHolder(c, how)
+			}
+		}
+		s.claims = nil
+		m.endSession(s, how)
+	}
+	m.settle()
+	return claims
+}
+
+func (m *Machine) endHolder(c *claim, how ending) {
+	m.record(how.ofHolder(), c, how.by, how.reason)
+	if delay := how.delay(c); delay > 0 {
+		m.close(c, delay)
+		return
+	}
+	m.free(c)
+}
+
+// endSession ends a session that has no live claim any more. Its closing claims stay,
+// unless it is the owner that ends it: then it knows that they are over.
+func (m *Machine) endSession(s *session, how ending) {
+	shard := &m.shards[shardOf(s.id)]
+	shard.live.remove(s.id)
+	m.counts.Sessions--
+	m.timer(SessionEnded, ClaimID{Session: s.id}, 0)
+	if how.code == OK || how.now {
+		m.confirmAll(s)
+	}
+	s.ended, s.outcomes, s.nonces, s.weight = how.code, nil, nil, 0
+	if len(s.closing) > 0 {
+		shard.leaving.put(s.id, s)
+	}
+	m.rememberSession(s.id, how)
+	if how.code != OK {
+		s.change++
+		m.out.Changes = append(m.out.Changes, Change{
+			Session: s.id, Number: s.change, Ended: how.code, By: how.by, Reason: how.reason,
+		})
+	}
+}
+
+func (m *Machine) closeSession(c *CloseSession) Result {
+	if s := m.session(c.Session); s != nil {
+		m.endSessions([]*session{s}, ending{})
+		return Result{}
+	}
+	if s := m.leaving(c.Session); s != nil {
+		m.changing(s.id)
+		m.confirmAll(s)
+		m.settle()
+		return Result{}
+	}
+	if e, ok := m.shards[shardOf(c.Session)].ended.m[c.Session]; ok {
+		return Result{Code: e.code}
+	}
+	return Result{Code: SessionUnknown}
+}
+
+// rememberedSessions bounds how many ended sessions are remembered: at 100 sessions a
+// second that ended like that for eleven minutes, in about 4 MiB.
+const rememberedSessions = 65_536
+
+// An endedSession is what is remembered of a session, the last ones only.
+type endedSession struct {
+	code   Code // OK when its owner closed it
+	number uint64
+	by     string
+	reason string
+}
+
+func (m *Machine) rememberSession(id SessionID, how ending) {
+	m.endings++
+	m.shards[shardOf(id)].ended.put(id, endedSession{how.code, m.endings, how.by, how.reason})
+	m.lately.push(id)
+	for m.lately.len() > rememberedSessions {
+		oldest := m.lately.pop()
+		m.changing(oldest)
+		m.shards[shardOf(oldest)].ended.remove(oldest)
+	}
+}
+
+// A fifo is a queue of session ids that gives its memory back as it moves on.
+type fifo struct {
+	ids  []SessionID
+	head int
+}
+
+func (f *fifo) len() int { return len(f.ids) - f.head }
+
+func (f *fifo) push(id SessionID) { f.ids = append(f.ids, id) }
+
+func (f *fifo) pop() SessionID {
+	id := f.ids[f.head]
+	f.head++
+	if f.head > len(f.ids)/2 {
+		f.ids = append(f.ids[:0], f.ids[f.head:]...)
+		f.head = 0
+	}
+	return id
+}
