@@ -68,6 +68,14 @@ func (k *claim) busy() error {
 	return &lockstep.BusyError{Holders: claimsOf(k.queued.Holders), Position: int(k.queued.Position)}
 }
 
+// refusal is the error of a refused claim. The end of a wait does not repeat who was in the way.
+func (k *claim) refusal(e *pb.Error) error {
+	if e.GetReason() == pb.Reason_REASON_BUSY && len(e.GetHolders()) == 0 && k.queued != nil {
+		return k.busy()
+	}
+	return fromWire(e)
+}
+
 // Acquire implements [lockstep.Locker]. When no node serves for
 // [Config.UnavailableAfter] it returns [lockstep.ErrUnavailable]. A session that ends while the
 // claim waits is replaced, and the claim goes to the end of the queue.

@@ -106,6 +106,8 @@ func (h *handle) Release(ctx context.Context) error {
 		err = h.finalErr
 	case <-ctx.Done():
 		err = h.client.uncertain(ctx)
+	case <-h.client.life.Done(): // Close gave up: the lease ends it
+		err = lockstep.ErrUncertain
 	}
 	if err != nil {
 		return &lockstep.OpError{Op: "release", Lock: h.Name(), Err: err}

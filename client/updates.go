@@ -37,7 +37,7 @@ func (c *Client) actOnClaimLocked(s *session.Session, u session.Update) {
 	case session.Granted:
 		c.grantLocked(s, k, u)
 	case session.Refused:
-		c.dropLocked(k, fromWire(u.Err))
+		c.dropLocked(k, k.refusal(u.Err))
 	case session.Abandoned:
 		delete(c.mu.claims, u.Seq)
 		c.mu.orphans = append(c.mu.orphans, k)

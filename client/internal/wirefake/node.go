@@ -1,0 +1,268 @@
+package wirefake
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+// A Cluster is one Service that several nodes serve; one of them leads. It times
+// leases, waits and closings on the real clock.
+type Cluster struct {
+	mu       sync.Mutex
+	service  *Service
+	leader   string // address; empty = none
+	streams  map[int]*stream
+	lastID   int
+	deadline map[string]time.Time
+	frames   int // received
+	requests int // received
+}
+
+// A Node is one server of a cluster.
+type Node struct {
+	pb.UnimplementedLockServiceServer
+	pb.UnimplementedAdminServiceServer
+	cluster *Cluster
+	address string
+	silent  bool // guarded by cluster.mu: takes requests and answers nothing
+}
+
+type stream struct {
+	node *Node
+	out  chan *pb.ServerEvent
+	end  chan error
+}
+
+// Start serves n nodes until the test ends; the first leads.
+func Start(t testing.TB, n int) (*Cluster, []*Node) {
+	t.Helper()
+	c := &Cluster{
+		service:  New(),
+		streams:  make(map[int]*stream),
+		deadline: make(map[string]time.Time),
+	}
+	var nodes []*Node
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := &Node{cluster: c, address: l.Addr().String()}
+		s := grpc.NewServer()
+		pb.RegisterLockServiceServer(s, node)
+		pb.RegisterAdminServiceServer(s, node)
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = s.Serve(l) }) // it ends with Stop
+		t.Cleanup(func() { s.Stop(); serving.Wait() })
+		nodes = append(nodes, node)
+	}
+	c.leader = nodes[0].address
+	stop := make(chan struct{})
+	var timing sync.WaitGroup
+	timing.Go(func() { c.time(stop) })
+	t.Cleanup(func() { close(stop); timing.Wait() })
+	return c, nodes
+}
+
+// Address is where clients connect to.
+func (n *Node) Address() string { return n.address }
+
+// Do runs f on the state of the cluster and delivers what it says.
+func (c *Cluster) Do(f func(*Service)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(c.service)
+	c.deliverLocked()
+}
+
+// Lead makes the node the leader; nil leaves the cluster without one. All streams end.
+func (c *Cluster) Lead(n *Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leader = ""
+	if n != nil {
+		c.leader = n.address
+	}
+	for _, s := range c.streams {
+		s.end <- c.notLeaderLocked()
+	}
+	clear(c.streams)
+}
+
+// Silence makes the node take requests without answering them.
+func (n *Node) Silence(silent bool) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	n.silent = silent
+}
+
+// Received is how many frames and requests have come.
+func (c *Cluster) Received() (frames, requests int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.frames, c.requests
+}
+
+func (c *Cluster) time(stop chan struct{}) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case now := <-tick.C:
+			c.Do(func(s *Service) {
+				for id, at := range c.deadline {
+					if now.After(at) {
+						delete(c.deadline, id)
+						s.Expire(id)
+					}
+				}
+			})
+		}
+	}
+}
+
+func (c *Cluster) deliverLocked() {
+	for _, d := range c.service.Drain() {
+		if s := c.streams[d.Stream]; s != nil && !s.node.silent {
+			s.out <- d.Event
+		}
+	}
+}
+
+// Fail is the gRPC error with the content of e, as the service makes it.
+func Fail(code codes.Code, e *pb.Error) error {
+	info := &errdetails.ErrorInfo{Reason: strings.TrimPrefix(e.GetReason().String(), "REASON_"), Domain: "lockstep.dev"}
+	s, err := status.New(code, e.GetMessage()).WithDetails(protoadapt.MessageV1Of(info), protoadapt.MessageV1Of(e))
+	if err != nil {
+		panic(err)
+	}
+	return s.Err()
+}
+
+func (c *Cluster) notLeaderLocked() error {
+	return Fail(codes.Unavailable, &pb.Error{Reason: pb.Reason_REASON_NOT_LEADER, Message: "this node does not lead", LeaderAddress: c.leader})
+}
+
+// Session implements the stream.
+func (n *Node) Session(g pb.LockService_SessionServer) error {
+	c := n.cluster
+	c.mu.Lock()
+	if c.leader != n.address {
+		defer c.mu.Unlock()
+		return c.notLeaderLocked()
+	}
+	c.lastID++
+	id := c.lastID
+	st := &stream{node: n, out: make(chan *pb.ServerEvent, 4096), end: make(chan error, 2)}
+	c.streams[id] = st
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.streams, id)
+		c.service.Gone(id)
+		c.mu.Unlock()
+	}()
+	go func() {
+		for {
+			f, err := g.Recv()
+			if err != nil {
+				st.end <- nil
+				return
+			}
+			c.take(n, id, f)
+		}
+	}()
+	for {
+		select {
+		case err := <-st.end:
+			return err
+		case e := <-st.out:
+			if err := g.Send(&pb.ServerFrame{Events: []*pb.ServerEvent{e}}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *Cluster) take(n *Node, id int, f *pb.ClientFrame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frames++
+	c.requests += len(f.GetRequests())
+	if n.silent || c.streams[id] == nil {
+		return
+	}
+	for _, r := range f.GetRequests() {
+		if s := c.service.Handle(id, r); s != "" {
+			e := c.service.sessions[s]
+			c.deadline[s] = time.Now().Add(time.Duration(e.ttl+c.service.Gracems) * time.Millisecond)
+		}
+	}
+	c.deliverLocked()
+}
+
+// GetLock implements the read.
+func (n *Node) GetLock(_ context.Context, r *pb.GetLockRequest) (*pb.GetLockResponse, error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader != n.address {
+		return nil, c.notLeaderLocked()
+	}
+	l := &pb.Lock{Name: r.GetName()}
+	if id, seq, token := c.service.Holder(r.GetName()); id != "" {
+		l.Holders = []*pb.Holder{{Session: id, Seq: seq, Token: token}}
+	}
+	for _, w := range c.service.lock(r.GetName()).waiters {
+		l.Waiters = append(l.Waiters, &pb.Holder{Session: w.session.id, Seq: w.seq})
+	}
+	return &pb.GetLockResponse{Lock: l}, nil
+}
+
+// Status implements the question to one node.
+func (n *Node) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	return &pb.StatusResponse{ClusterId: "fake", Node: n.address, LeaderAddress: n.cluster.leader}, nil
+}
+
+// Revoke implements the revocation of one grant.
+func (n *Node) Revoke(_ context.Context, r *pb.RevokeRequest) (*pb.RevokeResponse, error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader != n.address {
+		return nil, c.notLeaderLocked()
+	}
+	resp := &pb.RevokeResponse{}
+	for name, l := range c.service.locks {
+		t := r.GetClaim()
+		if l.holder != nil && l.holder.session.id == t.GetSession() && l.holder.seq == t.GetSeq() && l.holder.status.GetToken() == t.GetToken() && c.service.Revoke(name, r.GetBy()) {
+			resp.Revoked++
+		}
+	}
+	c.deliverLocked()
+	return resp, nil
+}
+
+// Elect makes the node the leader without ending the streams of the old one, as when
+// that one hangs.
+func (c *Cluster) Elect(n *Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leader = n.address
+}
