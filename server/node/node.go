@@ -73,6 +73,9 @@ type Config struct {
 	// Built is when the binary was built. A token floor is refused while the wall clock is before it.
 	Built machine.WallMillis
 
+	// tune changes the replica's configuration, for tests.
+	tune func(*replica.Config)
+
 	// Events receives the history as it is applied, on the node's loop: it must not block. Default: none.
 	Events func([]machine.Event)
 	// Applied receives the entries as they are applied, under the same rule. Default: none.

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -184,15 +183,18 @@ func (n *Node) makeReplica(rec *storage.Recovered) (err error) {
 	}
 	n.log.Info("recovered", "snapshot", rec.Snapshot.GetIndex(), "entries", len(rec.Entries),
 		"term", rec.HardState.GetTerm(), "commit", rec.HardState.GetCommit())
-	n.replica, err = replica.New(replica.Config{
+	cfg := replica.Config{
 		ID: n.id, Group: group,
 		Recovered: replica.Recovered{
 			HardState: rec.HardState, Snapshot: rec.Snapshot, Entries: rec.Entries, Machine: m,
 		},
 		TokenFloor: n.cfg.TokenFloor, Built: n.cfg.Built, Limits: n.cfg.Limits,
-		Rand: randomness{}, Logger: n.log,
-	})
-	if err != nil {
+		Rand: rand.Reader, Logger: n.log,
+	}
+	if n.cfg.tune != nil {
+		n.cfg.tune(&cfg)
+	}
+	if n.replica, err = replica.New(cfg); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
 	n.disk = newDisk(n.store, &n.inbox, &n.busy)
@@ -200,10 +202,3 @@ func (n *Node) makeReplica(rec *storage.Recovered) (err error) {
 	n.publish()
 	return nil
 }
-
-// randomness is crypto/rand.
-type randomness struct{}
-
-func (randomness) Read(p []byte) (int, error) { return rand.Read(p) }
-
-var _ io.Reader = randomness{}

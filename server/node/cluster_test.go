@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// patience is how long tests wait for what takes milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+// A cluster is a few real nodes in this process, over loopback TCP and real files.
+type cluster struct {
+	t       *testing.T
+	dir     string
+	members map[string]string
+	nodes   map[string]*running
+	change  func(*Config) // of every node that is started
+}
+
+// A running is a node between start and stop.
+type running struct {
+	*Node
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // of Run; read after ended
+}
+
+func newCluster(t *testing.T, size int, change func(*Config)) *cluster {
+	c := &cluster{t: t, dir: t.TempDir(), members: make(map[string]string), nodes: make(map[string]*running), change: change}
+	listeners := make(map[string]net.Listener)
+	for i := range size {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := fmt.Sprintf("n%d", i+1)
+		listeners[name], c.members[name] = l, l.Addr().String()
+	}
+	for name, l := range listeners {
+		c.startOn(name, l)
+	}
+	t.Cleanup(func() {
+		for name := range c.nodes {
+			c.stop(name)
+		}
+	})
+	return c
+}
+
+func (c *cluster) config(name string, l net.Listener) Config {
+	cfg := Config{
+		Name: name, DataDir: filepath.Join(c.dir, name), Members: c.members,
+		ClientAddress: name + ".example:7400", Listener: l, Secret: []byte("test"),
+	}
+	if testing.Verbose() {
+		h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})
+		cfg.Logger = slog.New(h).With("node", name)
+	}
+	if c.change != nil {
+		c.change(&cfg)
+	}
+	return cfg
+}
+
+func (c *cluster) startOn(name string, l net.Listener) *running {
+	c.t.Helper()
+	n, err := New(c.config(name, l))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Node: n, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.err = n.Run(ctx)
+	}()
+	c.nodes[name] = r
+	return r
+}
+
+// start starts a node again at its old address.
+func (c *cluster) start(name string) *running {
+	c.t.Helper()
+	var l net.Listener
+	c.eventually("the old port is free", func() (err error) {
+		l, err = net.Listen("tcp", c.members[name])
+		return err
+	})
+	return c.startOn(name, l)
+}
+
+// stop ends a node without a hand-over.
+func (c *cluster) stop(name string) {
+	c.t.Helper()
+	r := c.nodes[name]
+	if r == nil {
+		return
+	}
+	delete(c.nodes, name)
+	r.cancel()
+	if err := r.wait(c.t); err != nil {
+		c.t.Errorf("node %s: %v", name, err)
+	}
+}
+
+// wait gives the error that Run ended with.
+func (r *running) wait(t *testing.T) error {
+	t.Helper()
+	select {
+	case <-r.ended:
+		return r.err
+	case <-time.After(patience):
+		t.Fatal("Run has not returned")
+		return nil
+	}
+}
+
+func (c *cluster) eventually(what string, try func() error) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("never came: %s: %v", what, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// leader waits for one that serves.
+func (c *cluster) leader() *running {
+	c.t.Helper()
+	var leader *running
+	c.eventually("a leader that serves", func() error {
+		for _, r := range c.nodes {
+			if s := r.Status(); s.Serving && s.Replica.NoFloor == "" {
+				leader = r
+				return nil
+			}
+		}
+		return errors.New("nobody leads")
+	})
+	return leader
+}
+
+// A client is a stream to one node.
+type client struct {
+	t       *testing.T
+	n       *running
+	id      replica.StreamID
+	replies chan replica.Reply
+	tag     uint64
+	session machine.SessionID
+}
+
+func (c *cluster) connect(n *running) *client {
+	cl := &client{t: c.t, n: n, replies: make(chan replica.Reply, 10_000)}
+	cl.id = n.Connect(func(rs []replica.Reply) {
+		for _, r := range rs {
+			cl.replies <- r
+		}
+	})
+	return cl
+}
+
+// call sends a request and waits for its answer. Other replies are passed over.
+func (cl *client) call(body replica.Body) replica.Answer {
+	cl.t.Helper()
+	cl.tag++
+	req := replica.Request{Stream: cl.id, Tag: cl.tag, Received: cl.n.Now(), Session: cl.session, Body: body}
+	if err := cl.n.Submit([]replica.Request{req}); err != nil {
+		cl.t.Fatalf("submit: %v", err)
+	}
+	timeout := time.After(patience)
+	for {
+		select {
+		case r := <-cl.replies:
+			if r.Tag == cl.tag {
+				return r.Answer
+			}
+		case <-timeout:
+			cl.t.Fatalf("no answer to %T", body)
+		}
+	}
+}
+
+func (cl *client) open() {
+	cl.t.Helper()
+	a := cl.call(replica.Open{TTL: 60_000, Random: [8]byte{1}, Secret: machine.Secret{2}, ClientNumbered: true, Attach: true})
+	opened, ok := a.(replica.Opened)
+	if !ok {
+		cl.t.Fatalf("open: %+v", a)
+	}
+	cl.session = opened.Session
+}
+
+// acquire takes a free lock and gives its token.
+func (cl *client) acquire(seq uint64, name string) machine.Token {
+	cl.t.Helper()
+	a := cl.call(replica.Acquire{Claim: machine.Acquire{
+		Session: cl.session, Seq: seq, Floor: seq, Spec: machine.Spec{Names: []string{name}},
+	}})
+	claimed, ok := a.(replica.Claimed)
+	if !ok || claimed.Claim.State != machine.Granted {
+		cl.t.Fatalf("acquire %s: %+v", name, a)
+	}
+	return claimed.Claim.Token
+}
+
+// onDisk makes nodes use a given file system instead of the machine's.
+func onDisk(fs vfs.FS) func(*Config) { return func(cfg *Config) { cfg.FS = fs } }

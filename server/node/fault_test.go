@@ -1,0 +1,200 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/storage"
+)
+
+// smallSnapshots makes a snapshot every 20 entries, and keeps little log behind it.
+func smallSnapshots(cfg *Config) {
+	cfg.tune = func(r *replica.Config) { r.SnapshotEntries, r.SnapshotTail = 20, 1 }
+}
+
+func TestAFarBehindNodeCatchesUpByAStreamedSnapshot(t *testing.T) {
+	c := newCluster(t, 3, smallSnapshots)
+	leader := c.leader()
+	cl := c.connect(leader)
+	cl.open()
+	away := "n1"
+	if leader.cfg.Name == away {
+		away = "n2"
+	}
+	c.stop(away)
+	behind := leader.Status().Commit
+	for i := uint64(1); i <= 60; i++ {
+		cl.acquire(i, fmt.Sprintf("jobs/%d", i))
+	}
+	c.eventually("the log the node needs is gone", func() error {
+		if s := leader.Status(); s.Replica.Snapshot < behind+20 {
+			return fmt.Errorf("snapshot at %d", s.Replica.Snapshot)
+		}
+		return nil
+	})
+	n := c.start(away)
+	c.eventually("the node has caught up", func() error { return sameApplied(c) })
+	if got, want := n.Status().Counts, leader.Status().Counts; got != want {
+		t.Errorf("its state has %+v, the leader's %+v", got, want)
+	}
+	if n.Status().Replica.Snapshot <= behind {
+		t.Errorf("it caught up without a snapshot: %+v", n.Status().Replica)
+	}
+
+	c.stop(away) // and starts from the snapshot that it received
+	c.start(away)
+	c.eventually("the node has caught up again", func() error { return sameApplied(c) })
+}
+
+func TestARestartFromASnapshotKeepsTheLocks(t *testing.T) {
+	c := newCluster(t, 1, smallSnapshots)
+	cl := c.connect(c.leader())
+	cl.open()
+	var last machine.Token
+	for i := uint64(1); i <= 50; i++ {
+		last = cl.acquire(i, fmt.Sprintf("jobs/%d", i))
+	}
+	c.eventually("a snapshot", func() error {
+		if c.leader().Status().Replica.Snapshot < 20 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	c.stop("n1")
+	files, err := filepath.Glob(filepath.Join(c.dir, "n1/snapshots/*.snap"))
+	if err != nil || len(files) == 0 || len(files) > 2 {
+		t.Errorf("snapshot files: %v %v", files, err)
+	}
+	c.start("n1")
+	read := c.connect(c.leader()).call(replica.ReadLock{Name: "jobs/50"}).(replica.LockRead)
+	if len(read.Lock.Holders) != 1 || read.Lock.Holders[0].Token != last {
+		t.Errorf("lock: %+v", read.Lock)
+	}
+}
+
+func TestAFailedSyncEndsTheNodeAndTheOthersGoOn(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	var armed atomic.Bool
+	fail := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if armed.Load() && strings.HasSuffix(op.Path, ".log") && op.Kind == errorfs.OpFileSyncData {
+			return errorfs.ErrInjected
+		}
+		return nil
+	})
+	c := newCluster(t, 3, func(cfg *Config) {
+		if cfg.Name == "n1" {
+			cfg.FS = errorfs.Wrap(vfs.Default, fail)
+		}
+	})
+	cl := c.connect(c.leader())
+	cl.open()
+	cl.acquire(1, "jobs/a")
+	bad := c.nodes["n1"]
+	armed.Store(true)
+	// It may be the leader, whose answer then never comes: nobody is told of what isn't durable.
+	req := replica.Request{Stream: cl.id, Tag: 99, Session: cl.session, Received: cl.n.Now(),
+		Body: replica.Acquire{Claim: machine.Acquire{Session: cl.session, Seq: 2, Floor: 2, Spec: machine.Spec{Names: []string{"jobs/b"}}}}}
+	if err := cl.n.Submit([]replica.Request{req}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bad.wait(t); !errors.Is(err, errorfs.ErrInjected) {
+		t.Fatalf("Run ended with %v", err)
+	}
+	if err := bad.Submit(nil); !errors.Is(err, ErrStopped) {
+		t.Errorf("Submit: %v", err)
+	}
+	delete(c.nodes, "n1")
+	cl = c.connect(c.leader())
+	cl.open()
+	cl.acquire(1, "jobs/c")
+}
+
+func TestANodeWithAWipedDirectoryIsRefused(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.leader()
+	c.eventually("all have met", func() error {
+		for _, n := range c.nodes {
+			for _, m := range n.Status().Members {
+				if !m.Reachable {
+					return fmt.Errorf("%s does not reach %s", n.cfg.Name, m.Name)
+				}
+			}
+		}
+		return nil
+	})
+	c.stop("n2")
+	if err := os.RemoveAll(filepath.Join(c.dir, "n2")); err != nil {
+		t.Fatal(err)
+	}
+	n := c.start("n2")
+	err := n.wait(t)
+	if !errors.Is(err, ErrReplaced) || !strings.Contains(err.Error(), "new name") {
+		t.Errorf("Run ended with %v", err)
+	}
+	delete(c.nodes, "n2")
+	c.leader()
+}
+
+func TestAMinorityGrantsNothing(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	leader := c.leader()
+	for name := range c.nodes {
+		if name != leader.cfg.Name {
+			c.stop(name)
+		}
+	}
+	c.eventually("the leader steps down", func() error {
+		if leader.Status().Role == Leader {
+			return errors.New("still leads")
+		}
+		return nil
+	})
+	a := c.connect(leader).call(replica.Open{TTL: 10_000, Attach: true})
+	if r, ok := a.(replica.Refused); !ok || r.Reason != replica.NotLeader {
+		t.Errorf("answer %+v", a)
+	}
+}
+
+func TestANodeThatWaitsForAMajorityRefusesRequests(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	for _, name := range []string{"n1", "n2", "n3"} {
+		c.stop(name)
+	}
+	for _, name := range []string{"n1", "n2", "n3"} {
+		if err := os.RemoveAll(filepath.Join(c.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := c.start("n1")
+	a := c.connect(n).call(replica.ReadLock{Name: "x"})
+	if r, ok := a.(replica.Refused); !ok || r.Reason != replica.NotLeader {
+		t.Errorf("answer %+v", a)
+	}
+	if s := n.Status(); s.Role != Starting || len(s.Members) != 3 {
+		t.Errorf("status %+v", s)
+	}
+	c.start("n2")
+	c.leader()
+}
+
+func TestADirectoryInUseIsRefused(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	c.leader()
+	c.members["n2"] = "127.0.0.1:1" // another cluster in name, the same directory
+	_, err := storage.Open(storage.Config{Dir: filepath.Join(c.dir, "n1"), ClusterID: "x", NodeID: 1})
+	if !errors.Is(err, storage.ErrLocked) {
+		t.Errorf("err = %v", err)
+	}
+}
