@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -225,7 +226,7 @@ func (f *runFlags) resolve(cmd *cobra.Command, words []string) ([]string, error)
 		return append([]string{path}, words...), nil
 	}
 	code := CodeNotFound
-	if errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EISDIR) {
 		code = CodeNotRunnable
 	}
 	return nil, exitError{code, fmt.Errorf("cannot execute %s: %w", lockstep.Excerpt(words[0]), cause(err))}
