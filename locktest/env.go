@@ -63,14 +63,11 @@ func (e *env) freeBy() time.Duration { return e.caps.TTL + e.caps.Grace + e.back
 // could need, so that a wrong one cannot hang the suite.
 func (e *env) limit() context.Context { return e.ctx }
 
-// acquire takes a lock that is free, or will be when an expiry has passed.
+// acquire takes a lock that is free, or will be when an expiry has passed. It does
+// not rely on Acquire to end.
 func (e *env) acquire(l lockstep.Locker, name string, opts ...lockstep.AcquireOption) lockstep.Lock {
 	e.Helper()
-	lock, err := l.Acquire(e.limit(), name, opts...)
-	if err != nil {
-		e.Fatalf("acquire %s: %v", name, err)
-	}
-	return lock
+	return e.granted(e.start(l, name, opts...), e.freeBy()+e.soon())
 }
 
 func (e *env) release(k lockstep.Lock) {
@@ -97,13 +94,17 @@ func (e *env) busy(l lockstep.Locker, name string, opts ...lockstep.AcquireOptio
 // clean-up is allowed, and gives it back.
 func (e *env) free(l lockstep.Locker, name string, within time.Duration) {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.limit(), within)
-	defer cancel()
-	lock, err := l.Acquire(ctx, name)
-	if err != nil {
-		e.Fatalf("%s is not free after %v: %v", name, within, err)
+	p := e.start(l, name)
+	select {
+	case <-p.done:
+	case <-time.After(within):
+		p.cancel()
+		e.Fatalf("%s is not free after %v", name, within)
 	}
-	e.release(lock)
+	if p.err != nil {
+		e.Fatalf("%s is not free: %v", name, p.err)
+	}
+	e.release(p.lock)
 }
 
 // A pending is an Acquire that runs in the background.
