@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"runtime/debug"
 	"strconv"
 	"time"
 )
@@ -71,6 +72,11 @@ type Config struct {
 	// Version is the version of the binary, for Status.
 	Version string
 
+	// Built is when the binary was built. A new cluster does not start to grant while the machine's clock says
+	// that it is earlier, because tokens begin at that clock. Default: the time of the commit, if the
+	// toolchain has recorded it.
+	Built time.Time
+
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
 }
@@ -98,10 +104,27 @@ func (c Config) withDefaults() Config {
 	if c.StopTimeout == 0 {
 		c.StopTimeout = DefaultStopTimeout
 	}
+	if c.Built.IsZero() {
+		c.Built = commitTime()
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
+}
+
+// commitTime is the time of the commit that the binary was built from, or the zero time.
+func commitTime() (t time.Time) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return t
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.time" {
+			t, _ = time.Parse(time.RFC3339, s.Value) // the zero time is the answer to a text that is none
+		}
+	}
+	return t
 }
 
 func fallback(field *string, value string) {

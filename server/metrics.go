@@ -8,11 +8,30 @@ import (
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// A tally counts the events that this node applied since it started.
+// A tally counts what this node applied since it started.
 type tally struct {
-	byKind [machine.EventCancelled + 1]atomic.Uint64
+	byKind  [machine.EventCancelled + 1]atomic.Uint64
+	batches prometheus.Histogram // commands per entry
+}
+
+func newTally() *tally {
+	return &tally{batches: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "lockstep_batch_commands",
+		Help:    "Commands of an applied log entry.",
+		Buckets: prometheus.ExponentialBuckets(1, 2, 10), // 1 to 512, which is the largest batch
+	})}
+}
+
+// applied is called on the node's loop.
+func (t *tally) applied(entries []replica.Applied) {
+	for i := range entries {
+		if e := entries[i].Entry; e != nil {
+			t.batches.Observe(float64(len(e.Commands)))
+		}
+	}
 }
 
 // count is called on the node's loop.
@@ -29,6 +48,7 @@ func registry(n statusReader, t *tally) *prometheus.Registry {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&collector{node: n, tally: t},
+		t.batches,
 	)
 	return r
 }
@@ -61,6 +81,9 @@ var gauges = []gauge{
 	newGauge("holders", "Granted claims.", func(s node.Status) float64 { return float64(s.Counts.Holders) }),
 	newGauge("waiters", "Queued claims.", func(s node.Status) float64 { return float64(s.Counts.Waiters) }),
 	newGauge("closing", "Ended claims whose old holder may not know it yet.", func(s node.Status) float64 { return float64(s.Counts.Closing) }),
+	newGauge("queued_commands", "Commands that wait for a batch, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Queued) }),
+	newGauge("held_requests", "Keepalives and reads that wait for a quorum round, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Held) }),
+	newGauge("attached_sessions", "Sessions bound to a stream, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Attached) }),
 	newGauge("disk_busy_seconds", "Age of the write under way.", func(s node.Status) float64 { return s.DiskBusy.Seconds() }),
 }
 

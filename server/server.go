@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/service"
 )
@@ -34,7 +35,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Server{cfg: cfg, tally: &tally{}}, nil
+	return &Server{cfg: cfg, tally: newTally()}, nil
 }
 
 // Addresses tells what the ports were bound to. It may be called from any goroutine.
@@ -135,7 +136,9 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		ClientAddress: cfg.AdvertiseClient,
 		Listener:      ports.Peer,
 		Secret:        []byte(cfg.ClusterSecret),
+		Built:         machine.WallMillis(max(0, cfg.Built.UnixMilli())),
 		Events:        s.tally.count,
+		Applied:       s.tally.applied,
 		Logger:        cfg.Logger,
 	})
 	if err != nil {

@@ -28,6 +28,9 @@ const (
 	webStopTimeout = time.Second
 	// slowDisk is how long a write may take before the node counts as not ready.
 	slowDisk = time.Second
+	// hungLoop is how long the node's loop may go without a turn before the process counts as
+	// dead. It turns every 50 ms at least; a machine that swaps can take some seconds.
+	hungLoop = 10 * time.Second
 )
 
 // A statusReader is what the web needs of a node.
@@ -80,7 +83,10 @@ func (w *web) run(ctx context.Context) error {
 // the others is not helped by a restart.
 func live(n statusReader) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		n.Status()
+		if age := n.Status().Age; age > hungLoop {
+			http.Error(w, fmt.Sprintf("the node's loop has not turned for %v", age.Round(time.Millisecond)), http.StatusServiceUnavailable)
+			return
+		}
 		fmt.Fprintln(w, "ok")
 	}
 }
@@ -108,6 +114,9 @@ func problems(st node.Status) []string {
 		out = append(out, "no leader is known: too few nodes reach each other")
 	case !service.Ready(st):
 		out = append(out, "this node leads, but has no quorum or has not caught up yet")
+	}
+	if st.Replica.NoFloor != "" {
+		out = append(out, "nothing is granted yet: "+st.Replica.NoFloor)
 	}
 	if st.DiskBusy > slowDisk {
 		out = append(out, fmt.Sprintf("the disk has not answered a write for %v", st.DiskBusy.Round(time.Millisecond)))
