@@ -22,7 +22,7 @@ const patience = 30 * time.Second
 
 // A cluster is a few real nodes in this process, over loopback TCP and real files.
 type cluster struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	members map[string]string
 	nodes   map[string]*running
@@ -37,7 +37,7 @@ type running struct {
 	err    error // of Run; read after ended
 }
 
-func newCluster(t *testing.T, size int, change func(*Config)) *cluster {
+func newCluster(t testing.TB, size int, change func(*Config)) *cluster {
 	c := &cluster{t: t, dir: t.TempDir(), members: make(map[string]string), nodes: make(map[string]*running), change: change}
 	listeners := make(map[string]net.Listener)
 	for i := range size {
@@ -116,7 +116,7 @@ func (c *cluster) stop(name string) {
 }
 
 // wait gives the error that Run ended with.
-func (r *running) wait(t *testing.T) error {
+func (r *running) wait(t testing.TB) error {
 	t.Helper()
 	select {
 	case <-r.ended:
@@ -160,7 +160,7 @@ func (c *cluster) leader() *running {
 
 // A client is a stream to one node.
 type client struct {
-	t       *testing.T
+	t       testing.TB
 	n       *running
 	id      replica.StreamID
 	replies chan replica.Reply
@@ -186,14 +186,15 @@ func (cl *client) call(body replica.Body) replica.Answer {
 	if err := cl.n.Submit([]replica.Request{req}); err != nil {
 		cl.t.Fatalf("submit: %v", err)
 	}
-	timeout := time.After(patience)
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
 	for {
 		select {
 		case r := <-cl.replies:
 			if r.Tag == cl.tag {
 				return r.Answer
 			}
-		case <-timeout:
+		case <-timeout.C:
 			cl.t.Fatalf("no answer to %T", body)
 		}
 	}
