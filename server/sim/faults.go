@@ -12,6 +12,7 @@ var strikes = []fault{
 	{name: "partition", every: 12 * time.Second, hit: partition},
 	{name: "one-way cut", every: 10 * time.Second, hit: oneWay},
 	{name: "isolate leader", every: 12 * time.Second, hit: isolateLeader},
+	{name: "island", every: 8 * time.Second, hit: island},
 	{name: "client cut off", every: 8 * time.Second, hit: clientCut},
 	{name: "node crash", every: 6 * time.Second, hit: crashNode},
 	{name: "leader crash", every: 8 * time.Second, hit: crashLeader},
@@ -130,6 +131,41 @@ func isolateLeader(w *world, r random) {
 	w.cutFor(r.skewed(300*time.Millisecond, 12*time.Second), links)
 }
 
+// island cuts the leader off from the other nodes together with some clients, who see
+// nobody else, for longer than their leases. Mostly its process also stops for a part of one, so
+// that it wakes up as a leader of the past.
+func island(w *world, r random) {
+	n := w.leader(r)
+	if !n.up() || n.paused {
+		return
+	}
+	inside := make([]bool, len(w.net.cut))
+	inside[n.index] = true
+	for _, c := range w.clients {
+		inside[c.machine] = r.chance(0.6)
+	}
+	var links [][2]int
+	for i := range inside {
+		for j := range inside {
+			if inside[i] != inside[j] {
+				links = append(links, [2]int{i, j})
+			}
+		}
+	}
+	ttl := pick(r, w.plan.ttls...)
+	w.note("island of node %d and machines %v", n.index, inside)
+	w.cutFor(r.between(ttl, 5*ttl/2), links)
+	if !r.chance(0.8) {
+		return
+	}
+	w.pauseFor(n, r.between(ttl/4, 3*ttl/4))
+	for _, c := range w.clients {
+		if inside[c.machine] && r.chance(0.5) { // it reads an old answer before it looks at the clock
+			w.after(r.between(0, ttl/2), func() { w.pauseClientFor(c, r.between(ttl/4, 3*ttl/4)) })
+		}
+	}
+}
+
 func clientCut(w *world, r random) {
 	c := w.anyClient(r)
 	var links [][2]int
@@ -167,7 +203,11 @@ func (w *world) pause(n *node, r random) {
 	if !n.up() || n.paused {
 		return
 	}
-	d := r.skewed(100*time.Millisecond, w.longest())
+	w.pauseFor(n, r.skewed(100*time.Millisecond, w.longest()))
+}
+
+// pauseFor stops the process of a node for a while.
+func (w *world) pauseFor(n *node, d time.Duration) {
 	w.note("node %d pauses for %v", n.index, d)
 	n.paused = true
 	life := n.life
@@ -229,10 +269,13 @@ func jumpWall(w *world, r random) {
 
 func pauseClient(w *world, r random) {
 	c := w.anyClient(r)
+	w.pauseClientFor(c, r.skewed(100*time.Millisecond, w.longest()))
+}
+
+func (w *world) pauseClientFor(c *client, d time.Duration) {
 	if !c.alive || c.paused {
 		return
 	}
-	d := r.skewed(100*time.Millisecond, w.longest())
 	w.note("%v pauses for %v", c, d)
 	c.pause()
 	life := c.life
