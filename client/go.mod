@@ -12,7 +12,10 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
+require github.com/pmezard/go-difflib v1.0.0 // indirect
+
 require (
+	github.com/cockroachdb/datadriven v1.0.3
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.42.0 // indirect

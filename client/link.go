@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -191,6 +192,7 @@ func (c *Client) write(ctx context.Context, l *link, stream sessionStream) {
 			return
 		case <-l.wake:
 		}
+		runtime.Gosched() // others that can run may have requests for the same frame
 		for {
 			requests := c.takeFrame(l)
 			if len(requests) == 0 {

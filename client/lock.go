@@ -69,6 +69,9 @@ func (l *lock) handle() *handle {
 	return h
 }
 
+// Owner is the public id of the session, by which listings name the holder.
+func (h *handle) Owner() string { return h.sess.ID() }
+
 func (h *handle) Names() []string          { return namesOf(h.claim) }
 func (h *handle) Token() lockstep.Token    { return h.token }
 func (h *handle) Context() context.Context { return h.ctx }
@@ -100,17 +103,27 @@ func (h *handle) Release(ctx context.Context) error {
 		h.finishLocked(lockstep.ErrReleased)
 		h.sess.Release(now, h.claim.seq)
 	})
-	var err error
-	select {
-	case <-h.settled:
-		err = h.finalErr
-	case <-ctx.Done():
-		err = h.client.uncertain(ctx)
-	case <-h.client.life.Done(): // Close gave up: the lease ends it
-		err = lockstep.ErrUncertain
-	}
+	err := h.awaitEnd(ctx)
 	if err != nil {
 		return &lockstep.OpError{Op: "release", Lock: h.Name(), Err: err}
 	}
 	return nil
+}
+
+// awaitEnd waits until the end of the lock is certain.
+func (l *lock) awaitEnd(ctx context.Context) error {
+	select {
+	case <-l.settled:
+	case <-ctx.Done():
+	case <-l.client.life.Done(): // Close gave up: the lease ends it
+	}
+	select {
+	case <-l.settled:
+		return l.finalErr
+	default:
+	}
+	if ctx.Err() == nil {
+		return lockstep.ErrUncertain
+	}
+	return l.client.uncertain(ctx)
 }

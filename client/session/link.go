@@ -75,9 +75,9 @@ func answerTimeout(ttl time.Duration) time.Duration {
 }
 
 // linkTimeout is the same for Open and Attach, which a new leader answers only when it
-// is ready and has worked through the others that come back: TTL/3, at least 500 ms.
+// is ready and has worked through the others that come back: TTL/4, at least 500 ms.
 func linkTimeout(ttl time.Duration) time.Duration {
-	return max(ttl/3, 500*time.Millisecond)
+	return max(ttl/4, 500*time.Millisecond)
 }
 
 // dropLink forgets what belonged to the connection. Requests that had no answer are

@@ -5,7 +5,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -45,35 +44,53 @@ type stream struct {
 	end  chan error
 }
 
+// A TB is what Start needs of a test.
+type TB interface {
+	Helper()
+	Fatal(...any)
+	Cleanup(func())
+}
+
 // Start serves n nodes until the test ends; the first leads.
-func Start(t testing.TB, n int) (*Cluster, []*Node) {
+func Start(t TB, n int) (*Cluster, []*Node) {
 	t.Helper()
-	c := &Cluster{
-		service:  New(),
-		streams:  make(map[int]*stream),
-		deadline: make(map[string]time.Time),
+	c, nodes, stop, err := Serve(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var nodes []*Node
+	t.Cleanup(stop)
+	return c, nodes
+}
+
+// Serve serves n nodes until stop; the first leads.
+func Serve(n int) (c *Cluster, nodes []*Node, stop func(), err error) {
+	c = &Cluster{service: New(), streams: make(map[int]*stream), deadline: make(map[string]time.Time)}
+	var parts sync.WaitGroup
+	var servers []*grpc.Server
+	done := make(chan struct{})
+	stop = func() {
+		close(done)
+		for _, s := range servers {
+			s.Stop()
+		}
+		parts.Wait()
+	}
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			t.Fatal(err)
+			stop()
+			return nil, nil, nil, err
 		}
 		node := &Node{cluster: c, address: l.Addr().String()}
 		s := grpc.NewServer()
 		pb.RegisterLockServiceServer(s, node)
 		pb.RegisterAdminServiceServer(s, node)
-		var serving sync.WaitGroup
-		serving.Go(func() { _ = s.Serve(l) }) // it ends with Stop
-		t.Cleanup(func() { s.Stop(); serving.Wait() })
-		nodes = append(nodes, node)
+		parts.Go(func() { _ = s.Serve(l) }) // it ends with Stop
+		servers, nodes = append(servers, s), append(nodes, node)
 	}
 	c.leader = nodes[0].address
-	stop := make(chan struct{})
-	var timing sync.WaitGroup
-	timing.Go(func() { c.time(stop) })
-	t.Cleanup(func() { close(stop); timing.Wait() })
-	return c, nodes
+	parts.Go(func() { c.time(done) })
+	return c, nodes, stop, nil
 }
 
 // Address is where clients connect to.
