@@ -138,6 +138,8 @@ func (a *Admin) History(ctx context.Context, name string, limit uint32) (events 
 type Revocation struct {
 	By     string // shown to the holder and in the history
 	Reason string // must not be empty
+	// Token, if not zero, limits the revocation of a lock to the grant with this token.
+	Token lockstep.Token
 	// Now hands the lock on without waiting until its holder knows: two may then
 	// hold it at once.
 	Now bool
@@ -152,7 +154,7 @@ func (a *Admin) RevokeLock(ctx context.Context, name string, r Revocation) (ende
 		return 0, err
 	}
 	for _, h := range l.GetHolders() {
-		if h.GetClosing() && !r.Now {
+		if h.GetClosing() && !r.Now || r.Token != 0 && h.GetToken() != uint64(r.Token) {
 			continue
 		}
 		target := &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: h.GetSession(), Seq: h.GetSeq(), Token: h.GetToken()}}
