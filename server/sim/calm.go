@@ -14,8 +14,8 @@ const (
 	serveWithin = 10 * time.Second
 	// drainWithin is how soon all queues and holders are gone: those of dead clients need a
 	// new leader, 1.25 TTL and the grace, those of revoked or delayed claims as much again, and behind
-	// them stand waiters whose clients may be dead too. TTLs are at most 20 s here.
-	drainWithin = 3 * 60 * time.Second
+	// them stand waiters whose clients may be dead too. TTLs are at most 10 s here.
+	drainWithin = 90 * time.Second
 	// agreeWithin is how soon all nodes have then applied the same.
 	agreeWithin = 15 * time.Second
 )

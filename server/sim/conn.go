@@ -23,8 +23,9 @@ type conn struct {
 	deaf   bool // nothing passes any more, without a word
 
 	up, down pipe
-	lateTill time.Duration     // changes are held back until then
-	late     []*pb.ServerEvent // what is held back
+	reached  map[uint64]time.Duration // true time at which the node read each keepalive, by number
+	lateTill time.Duration            // changes are held back until then
+	late     []*pb.ServerEvent        // what is held back
 }
 
 // A pipe is one direction of a conn.
@@ -79,6 +80,7 @@ func (c *client) dial(n *node, connected func(*conn), failed func()) {
 		default:
 			w.streams++
 			k := &conn{w: w, id: w.streams, client: c, node: n, life: n.life, open: true, served: true}
+			k.reached = map[uint64]time.Duration{}
 			k.up = pipe{w: w, from: c.machine, to: n.index, deaf: &k.deaf}
 			k.down = pipe{w: w, from: n.index, to: c.machine, deaf: &k.deaf}
 			n.streams[k.id] = k
@@ -115,7 +117,10 @@ func (k *conn) fromServer(r replica.Reply) {
 	if bad := e.GetError(); bad.GetReason() == pb.Reason_REASON_NOT_LEADER {
 		bad.LeaderAddress = k.w.leaderHint(k.node)
 	}
-	switch r.Answer.(type) {
+	switch a := r.Answer.(type) {
+	case replica.Kept:
+		k.w.check(k.w.book.Renews(k.node.led, k.reached[a.Number]))
+		delete(k.reached, a.Number)
 	case replica.Changed:
 		if k.w.now < k.lateTill {
 			k.w.count(changeHeldBack)

@@ -24,6 +24,7 @@ type node struct {
 	rep     *replica.Replica // nil while the process is down
 	life    int              // counts the processes, so that events of a dead one are void
 	booted  time.Duration    // true time of the start
+	led     uint64           // the term that it led, or zero, after the last turn
 	streams map[replica.StreamID]*conn
 	unary   map[replica.StreamID]func(replica.Reply)
 
@@ -72,7 +73,7 @@ func (n *node) boot() {
 	}
 	n.rep, n.booted = rep, n.w.now
 	n.streams, n.unary = map[replica.StreamID]*conn{}, map[replica.StreamID]func(replica.Reply){}
-	n.paused, n.stuck, n.inbox = false, false, nil
+	n.paused, n.stuck, n.inbox, n.led = false, false, nil, 0
 	n.w.note("node %d starts at snapshot %d with %d entries", n.index, recovered.Snapshot.GetIndex(), len(recovered.Entries))
 	n.poke(0)
 }
@@ -132,6 +133,9 @@ func (n *node) request(from int, r replica.Request) {
 	n.deliver(from, func() {
 		if r.Received == 0 {
 			r.Received = replica.Time(n.local())
+		}
+		if b, ok := r.Body.(replica.KeepAlive); ok && n.streams[r.Stream] != nil {
+			n.streams[r.Stream].reached[b.Number] = n.w.now
 		}
 		n.rep.Step(r)
 	})

@@ -120,7 +120,7 @@ func (p *plan) drawFaults(o Options, r random) {
 		if on(f.name, 0.4) {
 			p.faults = append(p.faults, &f)
 			if f.name == "island" { // a stale leader can do harm only to a long lease
-				p.ttls = pick(r, p.ttls, []time.Duration{10 * time.Second}, []time.Duration{20 * time.Second})
+				p.ttls = pick(r, p.ttls, []time.Duration{10 * time.Second})
 			}
 		}
 	}

@@ -56,6 +56,9 @@ func (n *node) takeTurn() {
 		return
 	}
 	n.reply(out.Replies)
+	if s := n.rep.Status(); s.Role == replica.Leader {
+		n.led = s.Term
+	}
 	if n.reached(afterReplies) {
 		return
 	}

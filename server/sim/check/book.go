@@ -25,6 +25,10 @@ type Book struct {
 	renewals map[machine.SessionID]renewal
 	count    func(event string)
 	now      time.Duration // true time
+	top      struct {      // the newest term of the log
+		term  uint64
+		since time.Duration // when its first entry was applied
+	}
 }
 
 // A digest is what all replicas must agree on at one index.
@@ -56,6 +60,9 @@ func (b *Book) Apply(a Applied) (first bool, v *Violation) {
 		return false, broken(Agreement, "node %x applied index %d, nobody has applied %d", a.Node, a.Index, last+1)
 	}
 	b.log = append(b.log, d)
+	if a.Term > b.top.term {
+		b.top.term, b.top.since = a.Term, b.now
+	}
 	if a.Entry == nil {
 		return true, nil
 	}

@@ -25,6 +25,17 @@ func (b *Book) Renewed(id machine.SessionID, sent, ttl time.Duration) {
 	}
 }
 
+// Renews checks a renewal that the leader of a term confirms now, and read at the true time read: when
+// it read it, no leader of a later term may have begun to time the lease. Were it
+// otherwise, the session could end under its client.
+func (b *Book) Renews(term uint64, read time.Duration) *Violation {
+	if b.top.term > term && b.top.since < read {
+		return broken(EarlyExpiry, "a renewal that came at %v was confirmed by the leader of term %d, deposed at %v by term %d",
+			read, term, b.top.since, b.top.term)
+	}
+	return nil
+}
+
 // SetNow tells the true time of what follows.
 func (b *Book) SetNow(now time.Duration) { b.now = now }
 
