@@ -12,7 +12,7 @@ import (
 type finder struct {
 	endpoints []string
 	at        int
-	tried     int // since the last success or pause
+	tried     int // since the last success or round
 	hint      string
 	hops      int                      // hints followed in a row
 	failed    map[string]time.Duration // when a node could not be reached
@@ -34,9 +34,9 @@ func newFinder(endpoints []string) *finder {
 	}
 }
 
-// next is the node to try. Pause says that all have been tried in vain, so that
+// next is the node to try. Round says that all have been tried in vain, so that
 // the caller should wait first.
-func (f *finder) next() (addr string, pause bool) {
+func (f *finder) next() (addr string, round bool) {
 	if f.hint != "" {
 		addr, f.hint = f.hint, ""
 		return addr, false
@@ -46,9 +46,9 @@ func (f *finder) next() (addr string, pause bool) {
 	f.hops = 0
 	if f.tried > len(f.endpoints) {
 		f.tried = 1
-		pause = true
+		round = true
 	}
-	return f.endpoints[f.at], pause
+	return f.endpoints[f.at], round
 }
 
 // unreachable notes that the node did not answer.
@@ -70,6 +70,9 @@ func (f *finder) leads(now time.Duration, addr string) {
 	f.hops++
 	f.hint = addr
 }
+
+// hinted reports whether the next node is one that another named.
+func (f *finder) hinted() bool { return f.hint != "" }
 
 // found notes that the node serves.
 func (f *finder) found(addr string) {

@@ -23,11 +23,12 @@ const (
 	maxFrameBytes    = 512 << 10
 )
 
-// The waits between rounds through the endpoints, and after a connection that served
-// was lost: the latter spreads the clients of a leader that died.
+// The waits while the nodes know no leader, and after a connection that served was lost:
+// the latter spreads the clients of a leader that died. An election takes about a
+// second, and the longest wait comes on top of it.
 const (
 	firstPause  = 50 * time.Millisecond
-	longestWait = time.Second
+	longestWait = 400 * time.Millisecond
 	spread      = 50 * time.Millisecond
 )
 
@@ -56,20 +57,22 @@ func (c *Client) keepConnected() {
 	f := newFinder(c.cfg.Endpoints)
 	backoff := lease.Backoff{Base: firstPause, Max: longestWait}
 	for c.awaitWanted() {
-		addr, pause := f.next()
-		if pause && !c.sleep(backoff.Next()) {
+		addr, round := f.next()
+		if round && !c.sleep(backoff.Next()) {
 			return
 		}
 		l := c.serve(addr)
 		now := c.cfg.Clock.Now()
-		if !l.reached {
-			f.unreachable(now, addr)
-		}
 		f.leads(now, l.leader)
-		if l.attached {
+		switch {
+		case l.attached:
 			f.found(addr)
 			backoff.Reset()
 			c.sleep(time.Duration(jitter() * float64(spread)))
+		case !l.reached:
+			f.unreachable(now, addr)
+		case !f.hinted(): // it leads not and knows no leader: ask it again later, or another
+			c.sleep(backoff.Next())
 		}
 	}
 }

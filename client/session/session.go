@@ -221,9 +221,10 @@ func (s *Session) NextTick() time.Duration {
 // ID is the public id; empty before the session is open.
 func (s *Session) ID() string { return s.id }
 
-// TTL is the lease as asked for, and as granted once the session is open. Grace is what
-// the service adds before it ends a session; zero before it is open.
-func (s *Session) TTL() time.Duration   { return s.lease.TTL() }
+// TTL is the lease as asked for, and as granted once the session is open.
+func (s *Session) TTL() time.Duration { return s.lease.TTL() }
+
+// Grace is what the service adds before it ends a session; zero before it is open.
 func (s *Session) Grace() time.Duration { return s.grace }
 
 // ValidUntil is the first moment at which nothing of this session may be believed
@@ -253,9 +254,10 @@ func (s *Session) Attached() bool { return s.link == up }
 // IsOver reports whether the session has ended.
 func (s *Session) IsOver() bool { return s.over }
 
-// Seen is the last change number that was reached, and Floor the lowest claim number
-// whose answer is still needed. They are for tests and traces.
-func (s *Session) Seen() uint64  { return s.seen }
+// Seen is the last change number that was reached. It is for tests and traces.
+func (s *Session) Seen() uint64 { return s.seen }
+
+// Floor is the lowest claim number whose answer is still needed. It is for tests and traces.
 func (s *Session) Floor() uint64 { return s.floor }
 
 // Claims is the number of claims that are not over.
