@@ -30,7 +30,7 @@ const maxInFlight = 4
 //
 // renew sends one renewal and returns nil when the backend has confirmed the full
 // TTL. It is called every TTL/3 and, after any other error, again after a jittered
-// wait of 50 ms to TTL/6. No number of failures ends the loop before ValidUntil.
+// wait of at most TTL/12. No number of failures ends the loop before ValidUntil.
 // The context of a call ends after TTL/3; a call that hangs longer is left behind,
 // and so is one that is under way when KeepAlive returns: it waits for no one. A
 // State of which every earlier renewal hangs is renewed by the next; at most four
@@ -41,7 +41,7 @@ func KeepAlive(ctx context.Context, clock Clock, st *State, renew func(context.C
 	k := keeper{
 		clock: clock, st: st, renew: renew,
 		answers: make(chan answer, maxInFlight),
-		backoff: Backoff{Max: max(st.TTL()/6, 50*time.Millisecond)},
+		backoff: Backoff{Max: max(st.TTL()/12, 50*time.Millisecond)},
 		due:     st.NextSend(clock.Now()),
 	}
 	return k.run(ctx)

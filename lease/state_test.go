@@ -76,6 +76,12 @@ func TestConfirmation(t *testing.T) {
 			st.Confirm(5*second, newer)
 			return st.Confirm(5*second, older)
 		}, false, 4*second + valid},
+		{"of an older attempt does not get the TTL that came later", func(st *lease.State) bool {
+			older, newer := st.Sending(2*second), st.Sending(3*second)
+			st.Confirm(5*second, newer)
+			st.Adopt(30 * second)
+			return st.Confirm(5*second, older)
+		}, false, 3*second + valid},
 		{"counts the attempt that was answered, not the last one sent", func(st *lease.State) bool {
 			older := st.Sending(2 * second)
 			st.Sending(4 * second)
