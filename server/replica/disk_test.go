@@ -95,6 +95,21 @@ func TestAMutedLeaderSendsNothing(t *testing.T) {
 	}
 }
 
+func TestAPauseIsNotTakenForAStallOfTheDisk(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.lead(1)
+	k := c.open(h, 60_000)
+	k.send(k.acquireBody(spec("job")))
+	c.until(second, "write", func() bool { return len(h.disk.unsynced) > 0 })
+	h.paused, h.disk.stuck = true, true
+	c.run(30 * second)
+	h.paused = false
+	c.run(100 * ms) // it runs before the end of the write is reported
+	if h.exit != "" || h.r.stalled {
+		t.Errorf("exit %q, stalled %v after a pause", h.exit, h.r.stalled)
+	}
+}
+
 func TestLeadershipIsGivenAwayOncePerStall(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.StallMute, cfg.StallExit = time.Hour, time.Hour })
 	h := c.lead(1)

@@ -13,7 +13,7 @@ import (
 // A write is one MsgStorageAppend on its way to the disk.
 type write struct {
 	message  *raftpb.Message
-	since    Time
+	since    Time             // on the clock awake
 	snapshot *machine.Machine // the state to swap in when it is durable, or nil
 	answered bool             // only with a planted bug
 }
@@ -86,7 +86,7 @@ func (r *Replica) send(m *raftpb.Message) {
 // it cuts only by answers to the newest writes. So what it reads is what
 // the disk will hold once all writes in flight are done, as it has to be.
 func (r *Replica) write(m *raftpb.Message) {
-	w := write{message: m, since: r.now}
+	w := write{message: m, since: r.awake}
 	if snap := m.GetSnapshot(); !raft.IsEmptySnap(snap) {
 		w.snapshot = r.takeIncoming(snap.GetMetadata().GetIndex())
 		if err := r.disk.ApplySnapshot(snap); err != nil {

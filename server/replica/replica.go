@@ -51,6 +51,7 @@ type Replica struct {
 	snaps    snapshots
 
 	now      Time
+	awake    Time // like now, but without the gaps in which this process did not run
 	wall     machine.WallMillis
 	lastTick Time
 	started  bool
@@ -176,15 +177,18 @@ func (r *Replica) Step(in Input) {
 	}
 }
 
-// receive takes a message of a peer. MsgSnap has to bring its state with it, and a
-// request for a round that a peer forwards is nobody's: each replica confirms
-// its own rounds only.
+// receive takes a message of a peer. MsgSnap has to bring its state with it. What a replica that does
+// not lead might forward is dropped: proposals and rounds are their leader's own.
 func (r *Replica) receive(m *raftpb.Message) {
 	switch m.GetType() {
 	case raftpb.MsgSnap:
 		panic(fmt.Sprintf("replica: MsgSnap %d from %x came as Message", m.GetSnapshot().GetMetadata().GetIndex(), m.GetFrom()))
-	case raftpb.MsgProp:
-		r.log.Debug("forwarded proposal dropped", "from", m.GetFrom())
+	case raftpb.MsgProp, raftpb.MsgReadIndex:
+		if mutantForwarded && m.GetType() == raftpb.MsgReadIndex {
+			r.step(m)
+			return
+		}
+		r.log.Debug("forwarded message dropped", "type", m.GetType(), "from", m.GetFrom())
 	default:
 		r.step(m)
 	}
@@ -219,8 +223,9 @@ func (r *Replica) begin(now Time, wall machine.WallMillis) {
 		panic(fmt.Sprintf("replica: time fell from %v to %v", time.Duration(r.now), time.Duration(now)))
 	}
 	if !r.started {
-		r.started, r.lastTick = true, now
+		r.started, r.lastTick, r.now = true, now, now
 	}
+	r.awake += min(now-r.now, Time(r.cfg.maxStep()))
 	r.now, r.wall = now, wall
 	if r.lead.serving {
 		r.lead.clock.Advance(time.Duration(now), r.healthy())
