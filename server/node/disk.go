@@ -79,12 +79,12 @@ func (d *disk) run(ctx context.Context) error {
 }
 
 // A diskClock tells how long the write under way takes already.
-type diskClock struct{ since atomic.Int64 } // Unix nanoseconds by the monotonic clock's offset; 0: none
+type diskClock struct {
+	began time.Time    // of the node
+	since atomic.Int64 // nanoseconds after began; 0: no write is under way
+}
 
-// origin makes readings of the monotonic clock of plain numbers.
-var origin = time.Now()
-
-func (c *diskClock) start() { c.since.Store(int64(time.Since(origin)) | 1) }
+func (c *diskClock) start() { c.since.Store(max(1, int64(time.Since(c.began)))) }
 func (c *diskClock) stop()  { c.since.Store(0) }
 
 func (c *diskClock) busy() time.Duration {
@@ -92,5 +92,5 @@ func (c *diskClock) busy() time.Duration {
 	if since == 0 {
 		return 0
 	}
-	return time.Since(origin) - time.Duration(since)
+	return time.Since(c.began) - time.Duration(since)
 }

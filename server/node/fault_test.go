@@ -1,13 +1,17 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -119,6 +123,63 @@ func TestAFailedSyncEndsTheNodeAndTheOthersGoOn(t *testing.T) {
 	cl = c.connect(c.leader())
 	cl.open()
 	cl.acquire(1, "jobs/c")
+}
+
+func TestAHangingDiskGivesLeadershipAwayAndEndsTheNode(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	var hang sync.RWMutex
+	stall := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSyncData && strings.HasSuffix(op.Path, ".log") {
+			hang.RLock()
+			defer hang.RUnlock()
+		}
+		return nil
+	})
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.tune = func(r *replica.Config) { r.StallExit = 3 * time.Second }
+		if cfg.Name == "n1" {
+			cfg.FS = errorfs.Wrap(vfs.Default, stall)
+		}
+	})
+	c.eventually("n1 leads", func() error {
+		if l := c.leader(); l.cfg.Name != "n1" {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			return errors.Join(l.HandOver(ctx), errors.New("another one leads"))
+		}
+		return nil
+	})
+	bad := c.nodes["n1"]
+	cl := c.connect(bad)
+	cl.open()
+	hang.Lock()
+	defer hang.Unlock()
+	if err := bad.Submit([]replica.Request{{Stream: cl.id, Received: bad.Now(), Body: replica.Open{TTL: 10_000}}}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("leadership is given away before the node ends", func() error {
+		s := bad.Status()
+		if s.Role == Leader {
+			return errors.New("n1 still leads")
+		}
+		return nil
+	})
+	if err := bad.wait(t); err == nil || !strings.Contains(err.Error(), "not finished") {
+		t.Errorf("Run ended with %v", err)
+	}
+	delete(c.nodes, "n1")
+	cl = c.connect(c.leader())
+	cl.open()
+	cl.acquire(1, "jobs/a")
+}
+
+func TestABrokenInvariantIsTheErrorOfRun(t *testing.T) {
+	n := &Node{log: slog.New(slog.DiscardHandler), inbox: newInbox(), began: time.Now()} // without a replica
+	if _, _, err := n.turn(new(load)); err == nil || !strings.Contains(err.Error(), "broken invariant") {
+		t.Errorf("err = %v", err)
+	}
 }
 
 func TestANodeWithAWipedDirectoryIsRefused(t *testing.T) {

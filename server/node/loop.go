@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -31,11 +33,9 @@ func (n *Node) loop(ctx context.Context) error {
 		} else if ctx.Err() != nil {
 			return nil
 		}
-		n.step(&l)
-		now := n.Now()
-		out := n.replica.Turn(now, machine.WallMillis(time.Now().UnixMilli()))
-		if out.Exit != "" {
-			return errors.New("node: " + out.Exit)
+		now, out, err := n.turn(&l)
+		if err != nil {
+			return err
 		}
 		n.carryOut(ctx, &out)
 		if v := n.replica.View(); v != view || now-published >= replica.Time(publishEvery) {
@@ -44,6 +44,24 @@ func (n *Node) loop(ctx context.Context) error {
 		}
 		timer.Reset(time.Duration(out.Wake - n.Now()))
 	}
+}
+
+// turn gives the replica what has arrived and runs a turn. A broken invariant, such as a state that differs from the
+// leader's, ends the node: what the replica holds can't be trusted any more.
+func (n *Node) turn(l *load) (now replica.Time, out replica.Output, err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			n.log.Error("broken invariant", "what", broken, "stack", string(debug.Stack()))
+			err = fmt.Errorf("node: broken invariant: %v", broken)
+		}
+	}()
+	n.step(l)
+	now = n.Now()
+	out = n.replica.Turn(now, machine.WallMillis(time.Now().UnixMilli()))
+	if out.Exit != "" {
+		err = errors.New("node: " + out.Exit)
+	}
+	return now, out, err
 }
 
 // step gives the replica everything that has arrived.

@@ -150,6 +150,7 @@ func New(cfg Config) (*Node, error) {
 		members: members(cluster, &cfg), began: time.Now(),
 		inbox: newInbox(),
 	}
+	n.busy.began = n.began
 	n.streams.init()
 	return n, nil
 }

@@ -47,8 +47,8 @@ func (h peerHandler) Admit(id transport.Identity) error {
 		return h.n.store.RememberInstance(id.Node, id.Instance)
 	}
 	if known != storage.InstanceID(id.Instance) {
-		return fmt.Errorf("node %s is known here with the data directory %s, and comes with %s: put the old directory "+
-			"back, or start it under a new name as a new member", id.Name, known, storage.InstanceID(id.Instance))
+		return transport.NotAdmitted(fmt.Sprintf("node %s is known here with the data directory %s, and comes with %s: put "+
+			"the old directory back, or start it under a new name as a new member", id.Name, known, storage.InstanceID(id.Instance)))
 	}
 	return nil
 }

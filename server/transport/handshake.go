@@ -134,7 +134,7 @@ func (t *Transport) greet(c *conn, p Peer, purpose string) error {
 		return t.refuse(c, refusedOther, fmt.Sprintf("%s is node %s (%016x), not %s (%016x)", p.Address, w.From.Name, w.From.Node, p.Name, p.Node))
 	}
 	if err := t.cfg.Handler.Admit(w.From); err != nil {
-		return t.refuse(c, refusedAdmit, err.Error())
+		return t.refuse(c, admitCode(err), err.Error())
 	}
 	if _, err := c.Write(appendFrame(nil, frameMAC, t.mac("dialer", greeting, answer))); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (t *Transport) greet(c *conn, p Peer, purpose string) error {
 	_, err = c.expect(frameReady)
 	// Only here the refusing side has proved the secret: a stranger must not end a node with this.
 	if e := new(refusedError); errors.As(err, &e) && e.code == refusedAdmit {
-		return fmt.Errorf("%w: %s", ErrNotAdmitted, e.reason)
+		return &notAdmitted{reason: e.Error(), remote: true}
 	}
 	if err != nil {
 		return err
@@ -176,6 +176,13 @@ func refusal(payload []byte) error {
 		return &refusedError{}
 	}
 	return &refusedError{code: payload[0], reason: string(payload[1:])}
+}
+
+func admitCode(err error) byte {
+	if errors.Is(err, ErrNotAdmitted) {
+		return refusedAdmit
+	}
+	return refusedOther // we could not tell: that is no reason for the peer to end
 }
 
 // refuse tells the other side why, and gives the same as an error.
@@ -220,7 +227,7 @@ func (t *Transport) receive(c *conn) error {
 		return t.refuse(c, refusedOther, "the cluster secret differs")
 	}
 	if err := t.cfg.Handler.Admit(h.From); err != nil {
-		return t.refuse(c, refusedAdmit, err.Error())
+		return t.refuse(c, admitCode(err), err.Error())
 	}
 	c.peer, c.purpose = h.From, h.Purpose
 	_, err = c.Write(appendFrame(nil, frameReady, nil))

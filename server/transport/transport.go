@@ -19,9 +19,25 @@ import (
 var (
 	// ErrRefused is matched by the error of a handshake that the peer refused.
 	ErrRefused = errors.New("refused by the peer")
-	// ErrNotAdmitted is the refusal of the peer's Admit. It matches ErrRefused too.
-	ErrNotAdmitted = fmt.Errorf("not admitted: %w", ErrRefused)
+	// ErrNotAdmitted is matched by what NotAdmitted makes, here and at the peer.
+	ErrNotAdmitted = errors.New("not admitted")
 )
+
+// A notAdmitted matches ErrNotAdmitted and, at the node that was refused, ErrRefused.
+type notAdmitted struct {
+	reason string
+	remote bool
+}
+
+// NotAdmitted is the error of a Handler's Admit that tells the peer that it has to end.
+func NotAdmitted(reason string) error { return &notAdmitted{reason: reason} }
+
+func (e *notAdmitted) Error() string { return e.reason }
+
+// Is makes errors.Is see what it is.
+func (e *notAdmitted) Is(target error) bool {
+	return target == ErrNotAdmitted || e.remote && target == ErrRefused
+}
 
 // An Identity is what a node tells of itself in the handshake.
 type Identity struct {
@@ -43,12 +59,12 @@ type Peer struct {
 // goroutines and, but for ReceiveSnapshot, must not block.
 type Handler interface {
 	// Admit decides on a peer whose cluster and secret are right. The text of its error
-	// is told to the peer.
+	// is told to the peer. An error of NotAdmitted ends the peer, by its Rejected.
 	Admit(id Identity) error
 	// Receive takes messages of one peer, in the order sent but for votes and heartbeats, which may
 	// overtake. The slice is the callee's.
 	Receive(group uint32, msgs []*raftpb.Message)
-	// Rejected tells that a peer's Admit has refused us.
+	// Rejected tells that a peer's Admit has refused us with an error of NotAdmitted.
 	Rejected(node uint64, err error)
 	// Unreachable tells that messages to the peer were dropped, once per burst.
 	Unreachable(node uint64)

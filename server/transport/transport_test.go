@@ -279,12 +279,17 @@ func TestRefusalsCarryTheirReason(t *testing.T) {
 		}, "mixed up"},
 		"another instance": {func(n uint64, s *side) {
 			if n == 2 {
-				s.admit = func(id Identity) error { return fmt.Errorf("known with %x", id.Instance[:1]) }
+				s.admit = func(id Identity) error { return NotAdmitted(fmt.Sprintf("known with %x", id.Instance[:1])) }
 			}
 		}, "known with 01"},
+		"a broken disk there": {func(n uint64, s *side) {
+			if n == 2 {
+				s.admit = func(id Identity) error { return errors.New("disk broken") }
+			}
+		}, "disk broken"},
 		"the peer is another instance": {func(n uint64, s *side) {
 			if n == 1 {
-				s.admit = func(id Identity) error { return fmt.Errorf("known with %x", id.Instance[:1]) }
+				s.admit = func(id Identity) error { return NotAdmitted(fmt.Sprintf("known with %x", id.Instance[:1])) }
 			}
 		}, "known with 02"},
 	}
@@ -314,7 +319,7 @@ func TestAnAskIsAnsweredAndANodeIsToldThatItIsRejected(t *testing.T) {
 	}
 	a, _ = pair(t, func(n uint64, s *side) {
 		if n == 2 {
-			s.admit = func(Identity) error { return errors.New("replaced") }
+			s.admit = func(Identity) error { return NotAdmitted("replaced") }
 		}
 	})
 	select {
