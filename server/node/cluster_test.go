@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
@@ -222,6 +220,3 @@ func (cl *client) acquire(seq uint64, name string) machine.Token {
 	}
 	return claimed.Claim.Token
 }
-
-// onDisk makes nodes use a given file system instead of the machine's.
-func onDisk(fs vfs.FS) func(*Config) { return func(cfg *Config) { cfg.FS = fs } }

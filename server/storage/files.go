@@ -55,11 +55,3 @@ func readFile(fsys vfs.FS, name string, limit int64) ([]byte, error) {
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, limit))
 }
-
-func exists(fsys vfs.FS, name string) (bool, error) {
-	_, err := fsys.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
