@@ -147,6 +147,9 @@ func (c AcquireConfig) validate() error {
 }
 
 func checkNames(names []string, mode Mode) error {
+	if len(names) > MaxNames {
+		return &InvalidError{Field: "names", Value: strconv.Itoa(len(names)), Rule: fmt.Sprintf("a claim has at most %d", MaxNames)}
+	}
 	for i, name := range names {
 		if err := CheckName(name); err != nil {
 			return err
@@ -157,9 +160,6 @@ func checkNames(names []string, mode Mode) error {
 		if namespace(name) != namespace(names[0]) {
 			return &InvalidError{Field: "names", Value: Excerpt(name), Rule: "must share the first segment, here " + Excerpt(namespace(names[0]))}
 		}
-	}
-	if len(names) > MaxNames {
-		return &InvalidError{Field: "names", Value: strconv.Itoa(len(names)), Rule: fmt.Sprintf("a claim has at most %d", MaxNames)}
 	}
 	if len(names) > 1 && mode != Exclusive {
 		return &InvalidError{Field: "names", Value: strconv.Itoa(len(names)), Rule: "a claim on several names must be exclusive"}
@@ -195,11 +195,11 @@ func (c AcquireConfig) checkSupport(caps Capabilities) error {
 		{"shared claims", c.Mode == Shared, caps.Shared},
 		{"permits", c.Mode == Permits, caps.Permits},
 		{"several names", len(c.Names) > 1, caps.Multi},
-		{"a lock delay", c.LockDelay > 0, caps.LockDelay},
+		{"lock delay", c.LockDelay > 0, caps.LockDelay},
 	}
 	for _, a := range asked {
 		if a.asked && !a.provided {
-			return fmt.Errorf("%w: backend %s has no %s", ErrUnsupported, caps.Backend, strings.TrimPrefix(a.what, "a "))
+			return fmt.Errorf("%w: %s has no %s", ErrUnsupported, caps.Backend, a.what)
 		}
 	}
 	return nil
