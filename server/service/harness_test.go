@@ -30,7 +30,7 @@ const patience = 30 * time.Second
 
 // A cluster is real nodes with their services, on loopback, with disks in memory.
 type cluster struct {
-	t     *testing.T
+	t     testing.TB
 	nodes []*member
 }
 
@@ -47,7 +47,7 @@ type clusterOptions struct {
 	machine machine.Limits
 }
 
-func startCluster(t *testing.T, o clusterOptions) *cluster {
+func startCluster(t testing.TB, o clusterOptions) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
 	peers, members := make([]net.Listener, o.nodes), map[string]string{}
@@ -68,7 +68,7 @@ func startCluster(t *testing.T, o clusterOptions) *cluster {
 	return c
 }
 
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,7 +85,7 @@ func logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, nil))
 }
 
-func startMember(t *testing.T, name string, peer net.Listener, members map[string]string, o clusterOptions) *member {
+func startMember(t testing.TB, name string, peer net.Listener, members map[string]string, o clusterOptions) *member {
 	t.Helper()
 	clients := listen(t)
 	n, err := node.New(node.Config{
@@ -106,7 +106,7 @@ func startMember(t *testing.T, name string, peer net.Listener, members map[strin
 
 // run starts parts, the later ones in front of the earlier. The function that it returns stops
 // them from front to back, and may be called twice.
-func run(t *testing.T, parts ...func(context.Context) error) (stop func()) {
+func run(t testing.TB, parts ...func(context.Context) error) (stop func()) {
 	var stops []func()
 	for _, part := range parts {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -127,7 +127,7 @@ func run(t *testing.T, parts ...func(context.Context) error) (stop func()) {
 }
 
 // eventually waits until f returns nil.
-func eventually(t *testing.T, f func() error) {
+func eventually(t testing.TB, f func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
@@ -176,12 +176,12 @@ func (c *cluster) follower() *member {
 }
 
 // startNode starts a cluster of one and returns it when it serves.
-func startNode(t *testing.T) *member {
+func startNode(t testing.TB) *member {
 	t.Helper()
 	return startCluster(t, clusterOptions{nodes: 1}).leader()
 }
 
-func dial(t *testing.T, address string) *grpc.ClientConn {
+func dial(t testing.TB, address string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -191,11 +191,11 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-func locks(t *testing.T, m *member) pb.LockServiceClient {
+func locks(t testing.TB, m *member) pb.LockServiceClient {
 	return pb.NewLockServiceClient(dial(t, m.address))
 }
 
-func patient(t *testing.T) context.Context {
+func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx

@@ -20,12 +20,12 @@ import (
 
 // A link is the client's end of a stream. It reads frames one event at a time.
 type link struct {
-	t      *testing.T
+	t      testing.TB
 	grpc   pb.LockService_SessionClient
 	events []*pb.ServerEvent
 }
 
-func connect(t *testing.T, m *member) *link {
+func connect(t testing.TB, m *member) *link {
 	t.Helper()
 	g, err := locks(t, m).Session(patient(t))
 	if err != nil {

@@ -1,0 +1,121 @@
+package service
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+func TestAMeterLetsABurstPassAndThenTheRate(t *testing.T) {
+	m, now := newMeter(100), time.Unix(1000, 0)
+	if pause := m.take(now, 100); pause != 0 {
+		t.Errorf("a second's worth at once pauses for %v", pause)
+	}
+	if pause := m.take(now, 50); pause != 500*time.Millisecond {
+		t.Errorf("half a second's worth more pauses for %v", pause)
+	}
+	now = now.Add(500 * time.Millisecond)
+	if pause := m.take(now, 0); pause != 0 {
+		t.Errorf("after the pause it pauses for %v", pause)
+	}
+	now = now.Add(time.Hour) // an idle hour does not save up more than the burst
+	if pause := m.take(now, 101); pause != 10*time.Millisecond {
+		t.Errorf("one above the burst pauses for %v", pause)
+	}
+}
+
+func TestAQuietLoggerWritesALineASecondAndCountsTheRest(t *testing.T) {
+	var out bytes.Buffer
+	q := newQuiet(slog.New(slog.NewTextHandler(&out, nil)))
+	now := time.Unix(1000, 0)
+	q.now = func() time.Time { return now }
+	for range 10 {
+		q.warn("noise")
+	}
+	q.warn("other")
+	if got := strings.Count(out.String(), "\n"); got != 2 {
+		t.Fatalf("%d lines, want 2:\n%s", got, out.String())
+	}
+	now = now.Add(time.Second)
+	q.warn("noise")
+	if !strings.Contains(out.String(), "omitted=9") {
+		t.Errorf("the omitted lines are not counted:\n%s", out.String())
+	}
+}
+
+func TestAnOutboxAboveItsLimitKeepsNothing(t *testing.T) {
+	o := newOutbox(3)
+	o.deliver(make([]replica.Reply, 2))
+	o.refuse(&pb.ServerEvent{})
+	if replies, events, full := o.take(); len(replies) != 2 || len(events) != 1 || full {
+		t.Errorf("took %d replies and %d events, full %v", len(replies), len(events), full)
+	}
+	o.deliver(make([]replica.Reply, 3))
+	o.deliver(make([]replica.Reply, 1))
+	o.deliver(make([]replica.Reply, 1))
+	if replies, events, full := o.take(); len(replies)+len(events) != 0 || !full {
+		t.Errorf("took %d replies and %d events, full %v; want nothing but that it is full", len(replies), len(events), full)
+	}
+}
+
+func TestOnlyANodeThatKnowsWhoServesIsReady(t *testing.T) {
+	for name, c := range map[string]struct {
+		st   node.Status
+		want bool
+	}{
+		"starting":                         {node.Status{}, false},
+		"follower of nobody":               {node.Status{Role: node.Follower}, false},
+		"follower":                         {node.Status{Role: node.Follower, Leader: 2}, true},
+		"candidate":                        {node.Status{Role: node.Candidate}, false},
+		"leader that has not caught up":    {node.Status{Role: node.Leader, Leader: 1}, false},
+		"leader that serves":               {node.Status{Role: node.Leader, Leader: 1, Serving: true}, true},
+		"candidate that knew a leader yet": {node.Status{Role: node.Candidate, Leader: 2}, false},
+	} {
+		if got := Ready(c.st); got != c.want {
+			t.Errorf("%s: ready %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestANodeThatBelievesInItselfSendsNobodyToItself(t *testing.T) {
+	e := notLeader(node.Status{ID: 1, Leader: 1, LeaderName: "n1", LeaderClientAddress: "h:1"})
+	if e.GetLeaderAddress() != "" {
+		t.Errorf("sent to %q", e.GetLeaderAddress())
+	}
+	e = notLeader(node.Status{ID: 1, Leader: 2, LeaderName: "n2", LeaderClientAddress: "h:2"})
+	if e.GetLeaderAddress() != "h:2" || !strings.Contains(e.GetMessage(), "n2") {
+		t.Errorf("got %v", e)
+	}
+}
+
+func TestMembersAreShownAsTheyAre(t *testing.T) {
+	st := node.Status{Role: node.Leader, Leader: 1, Serving: true}
+	for name, c := range map[string]struct {
+		st           node.Status
+		m            node.MemberStatus
+		role, health string
+	}{
+		"leader":                {st, node.MemberStatus{Self: true, Leader: true, Reachable: true}, "leader", "ok"},
+		"leader without quorum": {node.Status{Role: node.Leader, Leader: 1}, node.MemberStatus{Self: true, Leader: true, Reachable: true}, "leader", "no-quorum"},
+		"follower":              {st, node.MemberStatus{Reachable: true}, "follower", "ok"},
+		"lost":                  {st, node.MemberStatus{}, "follower", "unreachable"},
+		"candidate":             {node.Status{Role: node.Candidate}, node.MemberStatus{Self: true, Reachable: true}, "candidate", "no-quorum"},
+		"starting":              {node.Status{}, node.MemberStatus{Self: true, Reachable: true}, "follower", "starting"},
+	} {
+		if m := toMember(c.st, c.m); m.GetRole() != c.role || m.GetHealth() != c.health {
+			t.Errorf("%s is shown as %s, %s; want %s, %s", name, m.GetRole(), m.GetHealth(), c.role, c.health)
+		}
+	}
+}
+
+func TestAnIncompleteConfigurationIsRefused(t *testing.T) {
+	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "Node") {
+		t.Errorf("got %v, want an error that names Node", err)
+	}
+}
