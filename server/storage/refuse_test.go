@@ -14,16 +14,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
+func cfg(dir string) Config { return Config{Dir: dir, ClusterID: testCluster, NodeID: testNode} }
+
+// ours is a directory of the test's node.
+func ours(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir() + "/data"
+	s := started(t, vfs.Default, dir)
+	write(t, s, 2, 2, 3)
+	closeStore(t, s)
+	return dir
+}
+
 // TestForeignDirectoriesAreRefused has what an operator may point a node to by mistake.
 func TestForeignDirectoriesAreRefused(t *testing.T) {
-	cfg := func(dir string) Config { return Config{Dir: dir, ClusterID: testCluster, NodeID: testNode} }
-	ours := func(t *testing.T) string {
-		dir := t.TempDir() + "/data"
-		s := started(t, vfs.Default, dir)
-		write(t, s, 2, 2, 3)
-		closeStore(t, s)
-		return dir
-	}
 	t.Run("a file", func(t *testing.T) {
 		f := t.TempDir() + "/f"
 		check(t, os.WriteFile(f, nil, 0o600))
@@ -52,6 +56,9 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 		check(t, os.WriteFile(f, nil, 0o600))
 		refusedAs(t, cfg(f+"/data"), ErrAccess)
 	})
+}
+
+func TestPartsOfAnotherDirectoryOrVersionAreRefused(t *testing.T) {
 	t.Run("the log of another directory", func(t *testing.T) {
 		a, b := ours(t), ours(t)
 		check(t, os.RemoveAll(a+"/log"), os.Rename(b+"/log", a+"/log"))
