@@ -38,6 +38,7 @@ first, then the environment, then the file.`,
 		return usageError(`%w: "%s --help" lists the flags`, err, cmd.CommandPath())
 	})
 	root.PersistentFlags().String("config", "", "YAML `file` with values of flags, as \"flag: value\" lines")
+	cobra.EnableCommandSorting = false
 	root.AddCommand(a.commands()...)
 	return root
 }
@@ -46,9 +47,16 @@ first, then the environment, then the file.`,
 func (a *App) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(),
+		a.showCommand(),
+		a.lsCommand(),
+		a.historyCommand(),
+		a.revokeCommand(),
+		a.statusCommand(),
+		a.devCommand(),
+		a.serverCommand(),
 		a.benchCommand(),
 		a.demoCommand(),
-		a.historyCommand(),
+		a.simCommand(),
 		a.versionCommand(),
 	}
 }

@@ -61,6 +61,9 @@ func (t *targetFlags) target() (Target, error) {
 			return Target{}, err
 		}
 	}
+	if t.connect.d <= 0 {
+		return Target{}, usageError("--connect-timeout: must be above 0")
+	}
 	return Target{Endpoints: endpoints, Connect: t.connect.d}, nil
 }
 

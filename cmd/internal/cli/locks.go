@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+// A lockReport is a lock as "show" and "ls" tell it.
+type lockReport struct {
+	Name        string        `json:"name"`
+	Mode        string        `json:"mode"`
+	Capacity    uint32        `json:"capacity,omitempty"` // of a semaphore
+	Holders     []claimReport `json:"holders"`
+	Waiters     []claimReport `json:"waiters"` // the next one first; maybe not all
+	WaiterCount uint64        `json:"waiter_count"`
+	NextToken   uint64        `json:"next_token"` // the next exclusive holder's is not below it
+}
+
+// A claimReport is a holder or a waiter.
+type claimReport struct {
+	Session  string            `json:"session"`
+	Token    uint64            `json:"token,omitempty"` // waiters have none
+	Since    time.Time         `json:"since"`           // on the leader's wall clock
+	Mode     string            `json:"mode"`
+	Weight   uint32            `json:"weight,omitempty"` // of permits
+	Metadata map[string]string `json:"metadata"`
+	Closing  bool              `json:"closing,omitempty"` // ended; the service waits for the old holder
+	Names    []string          `json:"names,omitempty"`   // when the claim has several
+}
+
+var modeNames = map[pb.Mode]string{
+	pb.Mode_MODE_EXCLUSIVE: "exclusive",
+	pb.Mode_MODE_SHARED:    "shared",
+	pb.Mode_MODE_PERMITS:   "permits",
+}
+
+func reportLock(l *pb.Lock) lockReport {
+	return lockReport{
+		Name:        l.GetName(),
+		Mode:        modeNames[l.GetMode()],
+		Capacity:    l.GetCapacity(),
+		Holders:     reportClaims(l.GetHolders()),
+		Waiters:     reportClaims(l.GetWaiters()),
+		WaiterCount: l.GetWaiterCount(),
+		NextToken:   l.GetNextToken(),
+	}
+}
+
+func reportClaims(claims []*pb.Holder) []claimReport {
+	reports := make([]claimReport, len(claims)) // never nil: [] in JSON
+	for i, c := range claims {
+		reports[i] = claimReport{
+			Session:  c.GetSession(),
+			Token:    c.GetToken(),
+			Since:    time.UnixMilli(int64(c.GetSinceUnixMs())).UTC(),
+			Mode:     modeNames[c.GetMode()],
+			Weight:   c.GetWeight(),
+			Metadata: c.GetMetadata(),
+			Closing:  c.GetClosing(),
+		}
+		if len(c.GetNames()) > 1 {
+			reports[i].Names = c.GetNames()
+		}
+		if reports[i].Metadata == nil {
+			reports[i].Metadata = map[string]string{}
+		}
+	}
+	return reports
+}
+
+// who is the claim in words: where it comes from and what for.
+func (c claimReport) who() string {
+	words := []string{}
+	for _, key := range []string{"host", "pid", "purpose"} {
+		if value := c.Metadata[key]; value != "" {
+			words = append(words, key+" "+printable(value))
+		}
+	}
+	if c.Closing {
+		words = append(words, "(ended, not confirmed by its holder yet)")
+	}
+	return strings.Join(words, ", ")
+}
+
+// age is how long ago t was, rounded for people. The clocks of two machines may
+// differ, so it may be off, and is never negative.
+func age(now, t time.Time) string {
+	d := max(0, now.Sub(t))
+	switch {
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < 48*time.Hour:
+		return d.Round(time.Second).String()
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// write prints the lock for people.
+func (l lockReport) write(w io.Writer, now time.Time) {
+	fmt.Fprintf(w, "%s: ", printable(l.Name))
+	switch {
+	case len(l.Holders) == 0:
+		fmt.Fprint(w, "free")
+	case l.Mode == "permits":
+		fmt.Fprintf(w, "%d of %d permits held", l.weight(), l.Capacity)
+	case l.Mode == "shared":
+		fmt.Fprintf(w, "shared by %d", len(l.Holders))
+	default:
+		fmt.Fprint(w, "held")
+	}
+	fmt.Fprintf(w, ", %d waiting, next token %d\n", l.WaiterCount, l.NextToken)
+	for _, h := range l.Holders {
+		fmt.Fprintf(w, "  holder    token %d, for %s, %s\n", h.Token, age(now, h.Since), h.who())
+		h.writeDetails(w)
+	}
+	for i, c := range l.Waiters {
+		fmt.Fprintf(w, "  waiter %2d for %s, %s\n", i+1, age(now, c.Since), c.who())
+	}
+	if more := l.WaiterCount - uint64(len(l.Waiters)); more > 0 && more < l.WaiterCount {
+		fmt.Fprintf(w, "  and %d more: --waiters shows them\n", more)
+	}
+}
+
+func (l lockReport) weight() (sum uint32) {
+	for _, h := range l.Holders {
+		sum += h.Weight
+	}
+	return sum
+}
+
+func (c claimReport) writeDetails(w io.Writer) {
+	fmt.Fprintf(w, "            session %s\n", printable(c.Session))
+	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
+		if !slices.Contains([]string{"host", "pid", "purpose"}, key) {
+			fmt.Fprintf(w, "            %s: %s\n", printable(key), printable(c.Metadata[key]))
+		}
+	}
+	if len(c.Names) > 1 {
+		fmt.Fprintf(w, "            together with: %s\n", printable(strings.Join(c.Names, " ")))
+	}
+}

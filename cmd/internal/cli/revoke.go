@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/client"
+)
+
+// A revokeReport is what "revoke" tells.
+type revokeReport struct {
+	Name    string `json:"name"`
+	Revoked int    `json:"revoked"` // grants ended
+}
+
+func (a *App) revokeCommand() *cobra.Command {
+	var target targetFlags
+	var out output
+	var how client.Revocation
+	var token uint64
+	cmd := &cobra.Command{
+		Use:   "revoke NAME --reason TEXT [flags]",
+		Short: "Take a lock away from its holder",
+		Long: `Ends the present grants of a lock. The holder is told who did it and why. The lock goes to
+the next waiter when the old holder has confirmed that it stopped, or after the TTL of its session.
+With --now it goes there at once: two may then work under it at the same time, and only
+the token tells them apart.
+
+The exit code is 1 when nobody holds the lock.`,
+		Example: "  lockstep revoke billing/nightly --reason 'stuck since Monday'\n  lockstep revoke billing/nightly --token 4711 --reason 'host is gone' --now",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkRevocation(args[0], how); err != nil {
+				return err
+			}
+			how.Token = lockstep.Token(token)
+			return target.withAdmin(func(admin *client.Admin) error {
+				ended, err := admin.RevokeLock(cmd.Context(), args[0], how)
+				if err != nil {
+					return err
+				}
+				return a.printRevoked(revokeReport{args[0], ended}, out)
+			})
+		},
+	}
+	target.register(cmd.Flags())
+	out.register(cmd.Flags())
+	cmd.Flags().StringVar(&how.Reason, "reason", "", "`text` for the holder and the history (must be given)")
+	cmd.Flags().StringVar(&how.By, "by", defaultBy(), "`who` revokes")
+	cmd.Flags().BoolVar(&how.Now, "now", false, "do not wait until the holder knows: two may work at the same time")
+	cmd.Flags().Uint64Var(&token, "token", 0, "only the grant with this token (0: every grant)")
+	return cmd
+}
+
+func checkRevocation(name string, how client.Revocation) error {
+	if err := lockstep.CheckName(name); err != nil {
+		return err
+	}
+	if how.Reason == "" {
+		return usageError("say why: --reason TEXT")
+	}
+	return lockstep.CheckMetadata(map[string]string{"by": how.By, "reason": how.Reason})
+}
+
+func (a *App) printRevoked(report revokeReport, out output) error {
+	if out == jsonOutput {
+		if err := a.writeJSON(report); err != nil {
+			return err
+		}
+	}
+	switch {
+	case report.Revoked == 0:
+		return exitError{CodeBusy, errors.New("nothing to revoke: " + printable(report.Name) + " has no such grant")}
+	case out == textOutput:
+		fmt.Fprintf(a.Out, "%s: %d revoked\n", printable(report.Name), report.Revoked)
+	}
+	return nil
+}
+
+// defaultBy is user@host.
+func defaultBy() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return oneLine(name)
+	}
+	return oneLine(name + "@" + host)
+}

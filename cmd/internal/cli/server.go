@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lockstep-dev/lockstep/server"
+)
+
+// maxSecretBytes bounds the file of --cluster-secret-file.
+const maxSecretBytes = 4096
+
+// serverFlags are the flags of server.
+type serverFlags struct {
+	config         server.Config
+	initialCluster []string
+	secretFile     string
+	log            logFlags
+	print          bool
+}
+
+func (a *App) serverCommand() *cobra.Command {
+	var f serverFlags
+	cmd := &cobra.Command{
+		Use:   "server --name NAME --data-dir DIR [flags]",
+		Short: "Run one node of a cluster",
+		Long: `Runs one node of a cluster until INT or TERM, which hand leadership over before the end. A second
+one ends it at once, which loses nothing.
+
+All nodes of a new cluster are started with the same --initial-cluster. Ports other than
+loopback ones need --insecure, because whoever reaches them may do everything.
+
+Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node cannot go on.`,
+		Example: `  lockstep server --name n1 --data-dir /var/lib/lockstep \
+    --listen 127.0.0.1:7400 --peer-listen 127.0.0.1:7401 --http-listen 127.0.0.1:7402 \
+    --initial-cluster n1=127.0.0.1:7401,n2=127.0.0.1:7411,n3=127.0.0.1:7421
+  lockstep server --config /etc/lockstep.yaml --print-config`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.print {
+				return a.printConfig(cmd.Flags())
+			}
+			config, err := f.resolve(a)
+			if err != nil {
+				return err
+			}
+			node, err := server.New(config)
+			if err != nil {
+				return configError(err)
+			}
+			return serve(cmd.Context(), node.Run)
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *serverFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config.Name, "name", "", "`name` of this node in the cluster")
+	flags.StringVar(&f.config.DataDir, "data-dir", "", "`directory` of the log and the snapshots")
+	flags.StringVar(&f.config.Listen, "listen", server.DefaultListen, "`host:port` for clients")
+	flags.StringVar(&f.config.PeerListen, "peer-listen", server.DefaultPeerListen, "`host:port` for the other nodes")
+	flags.StringVar(&f.config.HTTPListen, "http-listen", server.DefaultHTTPListen, "`host:port` for health checks and metrics")
+	flags.StringVar(&f.config.AdvertiseClient, "advertise-client", "", "`host:port` at which clients reach this node (default: --listen)")
+	flags.StringVar(&f.config.AdvertisePeer, "advertise-peer", "", "`host:port` at which the other nodes reach this one (default: as in --initial-cluster)")
+	flags.StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes that the cluster starts with, as `name=host:port`, with commas")
+	flags.BoolVar(&f.config.Insecure, "insecure", false, "allow addresses that other machines reach, without any protection")
+	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "`file` with a secret that all nodes share, readable by its owner alone")
+	flags.StringSliceVar(&f.config.HTTPHosts, "http-hosts", nil, "further host `names` that HTTP requests may be meant for")
+	flags.BoolVar(&f.print, "print-config", false, "print the flags as a configuration file would have them, and end")
+	f.log.register(flags, slog.LevelInfo)
+}
+
+// resolve makes the server's configuration from the flags.
+func (f *serverFlags) resolve(a *App) (server.Config, error) {
+	config := f.config
+	var err error
+	if config.InitialCluster, err = parseCluster(f.initialCluster); err != nil {
+		return server.Config{}, err
+	}
+	if f.secretFile != "" {
+		if config.ClusterSecret, err = readSecret(f.secretFile); err != nil {
+			return server.Config{}, usageError("--cluster-secret-file: %w", err)
+		}
+	}
+	if config.Logger, err = f.log.logger(a.Err); err != nil {
+		return server.Config{}, err
+	}
+	config.Version, config.Built = Version(), BuildTime()
+	return config, nil
+}
+
+func parseCluster(entries []string) (map[string]string, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	nodes := map[string]string{}
+	for _, entry := range entries {
+		name, address, found := strings.Cut(entry, "=")
+		if !found || name == "" {
+			return nil, usageError("--initial-cluster: %q: want name=host:port,name=host:port,...", entry)
+		}
+		if nodes[name] != "" {
+			return nil, usageError("--initial-cluster: node %q stands there twice", name)
+		}
+		if err := checkEndpoint("--initial-cluster", address); err != nil {
+			return nil, err
+		}
+		nodes[name] = address
+	}
+	return nodes, nil
+}
+
+// readSecret refuses a file that others may read.
+func readSecret(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 {
+		return "", &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("mode is %v: want a file that its owner alone may read (chmod 600)", mode)}
+	}
+	if info.Size() > maxSecretBytes {
+		return "", &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("is larger than %d bytes", maxSecretBytes)}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" {
+		return "", &fs.PathError{Op: "read", Path: path, Err: errors.New("is empty")}
+	}
+	return secret, nil
+}
+
+// configError names the flag in place of the field of server.Config.
+func configError(err error) error {
+	var wrong *server.ConfigError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	return usageError("--%s: %s", flagName(wrong.Field), wrong.Rule)
+}
+
+// flagName turns PeerListen into peer-listen.
+func flagName(field string) string {
+	if rest, ok := strings.CutPrefix(field, "HTTP"); ok {
+		return "http-" + flagName(rest)
+	}
+	var b strings.Builder
+	for i, r := range field {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	if b.String() == "cluster-secret" {
+		return "cluster-secret-file"
+	}
+	return b.String()
+}
+
+// serve runs run until INT or TERM, and ends the process at a second one.
+func serve(ctx context.Context, run func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	for asked := false; ; asked = true {
+		select {
+		case err := <-done:
+			return err
+		case sig := <-signals:
+			if number, ok := sig.(syscall.Signal); asked && ok {
+				return exitError{code: 128 + int(number)}
+			}
+			stop()
+		}
+	}
+}
+
+// printConfig prints what the flags have come to, as a file for --config.
+func (a *App) printConfig(flags *pflag.FlagSet) error {
+	values := map[string]any{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if slices.Contains([]string{"config", "help", "print-config"}, f.Name) {
+			return
+		}
+		values[f.Name] = f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values[f.Name] = list.GetSlice()
+		}
+		if f.Value.Type() == "bool" {
+			values[f.Name] = f.Value.String() == "true"
+		}
+	})
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Write(text)
+	return err
+}
