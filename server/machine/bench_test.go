@@ -147,13 +147,36 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
+// BenchmarkFirstChange is the wait of a command for the part of the state that it is the first
+// to change while a snapshot of 50,000 sessions with 200,000 locks is captured.
+func BenchmarkFirstChange(b *testing.B) {
+	m := fullMachine(b)
+	c := m.StartCapture()
+	b.ResetTimer()
+	for n := range b.N {
+		if n%shardCount == 0 {
+			m.AbortCapture()
+			c = m.StartCapture()
+		}
+		c.before(n % shardCount)
+	}
+}
+
 // BenchmarkCapture captures 200,000 locks of 50,000 sessions.
 func BenchmarkCapture(b *testing.B) {
+	m := fullMachine(b)
+	b.ResetTimer()
+	for range b.N {
+		b.SetBytes(int64(len(snapshot(m))))
+	}
+}
+
+func fullMachine(b *testing.B) *Machine {
 	m, _ := benchMachine(b)
 	for range 50 {
 		commands := make([]Command, 0, benchSessions)
 		for range benchSessions {
-			commands = append(commands, OpenSession{TTL: 10_000, ClientNumbered: true, Random: [8]byte{7: byte(len(commands))}, Metadata: []Label{{"host", "worker-17"}}})
+			commands = append(commands, OpenSession{TTL: 10_000, ClientNumbered: true, Random: [8]byte{6: byte(m.Index()), 7: byte(len(commands))}, Metadata: []Label{{"host", "worker-17"}}})
 		}
 		out := m.Apply(m.Index()+1, 1, &Entry{Commands: commands})
 		commands = commands[:0]
@@ -164,8 +187,5 @@ func BenchmarkCapture(b *testing.B) {
 		}
 		m.Apply(m.Index()+1, 1, &Entry{Commands: commands})
 	}
-	b.ResetTimer()
-	for range b.N {
-		b.SetBytes(int64(len(snapshot(m))))
-	}
+	return m
 }

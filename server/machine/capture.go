@@ -5,11 +5,11 @@ import (
 	"hash/crc32"
 )
 
-// A snapshot is snapshotMagic and a row of chunks: the header, one chunk for each shard in
-// order, the segments of the two histories, and the end. A chunk is its kind, the size of
-// its content in 4 bytes, the content, and a checksum (CRC-32C, 4 bytes) over all chunks up to
-// here, so that a chunk which is missing, doubled or moved is found as well. The
-// bytes are a function of the state alone: equal machines have equal snapshots.
+// A snapshot is snapshotMagic and a row of chunks: the header, the shards in order, the
+// segments of the two histories, and the end. A chunk is its kind, the size of its
+// content in 4 bytes, the content, and a checksum (CRC-32C, 4 bytes) over all chunks up
+// to here, so that a chunk which is missing, doubled or moved is found as well. The bytes
+// are a function of the state alone: equal machines have equal snapshots.
 const (
 	snapshotMagic  = "lockstep machine\n"
 	snapshotFormat = 1 // first field of the header
@@ -19,6 +19,9 @@ const (
 	chunkHistory  = 'A'
 	chunkAbnormal = 'B'
 	chunkEnd      = 'E'
+
+	shardsPerChunk = 16
+	shardChunks    = shardCount / shardsPerChunk
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -46,7 +49,7 @@ func (m *Machine) changing(id SessionID) {
 
 func (c *Capture) before(shard int) {
 	const header = 1
-	if shard+header >= c.steps && c.early[shard] == nil {
+	if shard/shardsPerChunk+header >= c.steps && c.early[shard] == nil {
 		c.early[shard] = c.m.appendShard(nil, shard)
 	}
 }
@@ -75,7 +78,7 @@ func (m *Machine) AbortCapture() {
 }
 
 // Next returns the next part of the snapshot, and with last that it was the last one. The whole
-// is the parts one behind the other. A part is one shard or 256 KiB of history: calls
+// is the parts one behind the other. A part is a few shards or 256 KiB of history: calls
 // take milliseconds at most. The caller may keep it. Next panics when the capture
 // is over.
 func (c *Capture) Next() (chunk []byte, last bool) {
@@ -87,15 +90,10 @@ func (c *Capture) Next() (chunk []byte, last bool) {
 	if step == 0 {
 		return c.frame([]byte(snapshotMagic), chunkHeader, c.header), false
 	}
-	if step -= 1; step < shardCount {
-		content := c.early[step]
-		c.early[step] = nil
-		if content == nil {
-			content = c.m.appendShard(nil, step)
-		}
-		return c.frame(nil, chunkShard, content), false
+	if step -= 1; step < shardChunks {
+		return c.frame(nil, chunkShard, c.shards(step*shardsPerChunk)), false
 	}
-	step -= shardCount
+	step -= shardChunks
 	for i, kind := range [...]byte{chunkHistory, chunkAbnormal} {
 		if step < len(c.segments[i]) {
 			return c.frame(nil, kind, c.segments[i][step].bytes), false
@@ -104,6 +102,20 @@ func (c *Capture) Next() (chunk []byte, last bool) {
 	}
 	c.m.AbortCapture()
 	return c.frame(nil, chunkEnd, nil), true
+}
+
+// shards returns the encoding of the shards of one chunk.
+func (c *Capture) shards(first int) []byte {
+	var content []byte
+	for i := first; i < first+shardsPerChunk; i++ {
+		if early := c.early[i]; early != nil {
+			content = append(content, early...)
+			c.early[i] = nil
+			continue
+		}
+		content = c.m.appendShard(content, i)
+	}
+	return content
 }
 
 func (c *Capture) frame(dst []byte, kind byte, content []byte) []byte {

@@ -18,7 +18,7 @@ type Machine struct {
 	endings   uint64 // number of the last session that ended
 
 	shards   [shardCount]shard
-	names    [shardCount]table[string, *name] // made of the claims: not in a snapshot
+	names    [nameTables]table[string, *name] // made of the claims: not in a snapshot
 	order    *btree.BTreeG[*name]             // the names in byte order
 	lately   fifo                             // the ended sessions that are remembered, oldest first
 	history  ring

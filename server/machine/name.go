@@ -73,14 +73,14 @@ func (n *name) sharedToken() Token {
 
 // find returns the name, or nil when nobody holds it or waits for it.
 func (m *Machine) find(text string, hash uint64) *name {
-	return m.names[hash%shardCount].m[text]
+	return m.names[hash%nameTables].m[text]
 }
 
 // use returns the name for a claim that holds it or waits for it from now on.
 func (m *Machine) use(n *name, text string, hash uint64, s *Spec) *name {
 	if n == nil {
 		n = &name{text: text, hash: hash}
-		m.names[hash%shardCount].put(text, n)
+		m.names[hash%nameTables].put(text, n)
 		m.order.ReplaceOrInsert(n)
 		m.counts.Names++
 	}
@@ -100,7 +100,7 @@ func (m *Machine) mark(n *name) {
 // drop deletes a name without holder and waiter.
 func (m *Machine) drop(n *name) {
 	n.gone = true
-	m.names[n.hash%shardCount].remove(n.text)
+	m.names[n.hash%nameTables].remove(n.text)
 	m.order.Delete(n)
 	m.counts.Names--
 }

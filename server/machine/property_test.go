@@ -62,7 +62,7 @@ func (s *script) command() Command {
 	case "open":
 		s.random++
 		return OpenSession{
-			TTL: 1000, Random: [8]byte{7: byte(s.random % 3)}, ClientNumbered: rapid.IntRange(0, 3).Draw(s.t, "numbered") > 0,
+			TTL: 1000, Random: [8]byte{6: byte(s.random % 3 * 7), 7: byte(s.random % 3 * 80)}, ClientNumbered: rapid.IntRange(0, 3).Draw(s.t, "numbered") > 0,
 			Metadata: []Label{{"host", fmt.Sprint(s.random)}},
 		}
 	case "acquire":

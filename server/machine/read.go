@@ -170,6 +170,9 @@ func appendDelays(timers []Timer, s *session) []Timer {
 }
 
 func sortedSessions(t *table[SessionID, *session]) []*session {
+	if len(t.m) == 0 {
+		return nil
+	}
 	return slices.SortedFunc(maps.Values(t.m), func(a, b *session) int { return compareIDs(a.id, b.id) })
 }
 

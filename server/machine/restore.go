@@ -41,12 +41,12 @@ func (m *Machine) restore(in *chunkReader) error {
 		return err
 	}
 	var found finds
-	for i := range m.shards {
+	for first := 0; first < shardCount; first += shardsPerChunk {
 		content, err := in.next(chunkShard)
 		if err != nil {
 			return err
 		}
-		if err := m.readShard(i, content, &found); err != nil {
+		if err := m.readShards(first, content, &found); err != nil {
 			return err
 		}
 	}
@@ -146,8 +146,17 @@ type finds struct {
 	ended           []SessionID
 }
 
-func (m *Machine) readShard(i int, content string, found *finds) error {
+func (m *Machine) readShards(first int, content string, found *finds) error {
 	d := &decoder{s: content, clone: true}
+	for i := first; i < first+shardsPerChunk; i++ {
+		if err := m.readShard(i, d, found); err != nil {
+			return err
+		}
+	}
+	return d.end()
+}
+
+func (m *Machine) readShard(i int, d *decoder, found *finds) error {
 	shard := &m.shards[i]
 	for _, t := range [...]*table[SessionID, *session]{&shard.live, &shard.leaving} {
 		for range d.count(32) {
@@ -172,7 +181,7 @@ func (m *Machine) readShard(i int, content string, found *finds) error {
 		shard.ended.put(id, e)
 		found.ended = append(found.ended, id)
 	}
-	return d.end()
+	return d.err
 }
 
 func readSession(d *decoder, found *finds) (*session, error) {
@@ -315,5 +324,8 @@ func readRing(r *ring, segments uint64, in *chunkReader, kind byte) error {
 }
 
 func sortedIDs(t *table[SessionID, endedSession]) []SessionID {
+	if len(t.m) == 0 {
+		return nil
+	}
 	return slices.SortedFunc(maps.Keys(t.m), compareIDs)
 }

@@ -2,11 +2,17 @@ package machine
 
 import "cmp"
 
-// shardCount is the number of parts of the session table and of the name table. A snapshot
-// is captured part by part.
-const shardCount = 256
+// shardCount is the number of parts of the session table. A snapshot is captured part by part,
+// and while one is captured the first change of each part waits until that part is
+// encoded: 50,000 sessions with 200,000 claims make parts of 6 KiB, which take 15 to 30 us. With
+// 256 parts, an entry of 64 commands could wait for 64 parts of 0.4 ms.
+const shardCount = 4096
 
-func shardOf(id SessionID) int { return int(id[len(id)-1]) } // a random byte
+// shardOf takes the random part of the id.
+func shardOf(id SessionID) int { return (int(id[14])<<8 | int(id[15])) % shardCount }
+
+// nameTables is the number of tables of names, each of which shrinks for itself.
+const nameTables = 256
 
 // A table is a map that gives its memory back. A Go map never shrinks, and a
 // burst of a million names would be paid for until the next restart.
@@ -23,8 +29,7 @@ func (t *table[K, V]) put(k K, v V) {
 	t.peak = max(t.peak, len(t.m))
 }
 
-// minPeak is the size of a table below which shrinking it saves nothing. There are
-// 256 tables of each kind.
+// minPeak is the size of a table below which shrinking it saves next to nothing.
 const minPeak = 16
 
 func (t *table[K, V]) remove(k K) {
