@@ -6,7 +6,8 @@ import (
 )
 
 // Do runs f while it holds the named lock. The ctx of f is done when the lock is
-// over or when ctx is; [context.Cause] tells why. ctx bounds the waiting too.
+// over or when ctx is; [context.Cause] tells why, and its Err checks the lock by
+// the suspend-proof clock as [Lock.Check] does. ctx bounds the waiting too.
 // Whatever f does, with a panic too, the lock is given back, also when ctx is done
 // by then.
 //
@@ -28,7 +29,22 @@ func Do(ctx context.Context, l Locker, name string, f func(context.Context, Toke
 		cancel(nil)
 		err = joinRelease(err, lock.Release(ctx))
 	}()
-	return f(work, lock.Token())
+	return f(workContext{work, lock, cancel}, lock.Token())
+}
+
+// A workContext is the context of f. Contexts are told of a loss by goroutines and
+// timers, which can be late; who asks just before a write wants the present state.
+type workContext struct {
+	context.Context
+	lock   Lock
+	cancel context.CancelCauseFunc
+}
+
+func (c workContext) Err() error {
+	if loss := c.lock.Check(); loss != nil {
+		c.cancel(loss)
+	}
+	return c.Context.Err()
 }
 
 // joinLoss adds the loss of the lock unless f has returned it.

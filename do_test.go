@@ -95,6 +95,29 @@ func TestDoTellsItsFunctionAndItsCallerOfALoss(t *testing.T) {
 	}
 }
 
+// The context of the work is asked in the very moment after the loss, before any
+// goroutine could have passed it on.
+func TestDoTellsALossToWhoAsksNow(t *testing.T) {
+	l := memlock.New()
+	type key struct{}
+	ctx := context.WithValue(t.Context(), key{}, "value")
+	err := lockstep.Do(ctx, l, "orders", func(ctx context.Context, _ lockstep.Token) error {
+		child, cancel := context.WithCancel(ctx)
+		defer cancel()
+		l.Expire()
+		if ctx.Err() == nil || child.Err() == nil || !errors.Is(context.Cause(child), lockstep.ErrLost) {
+			t.Errorf("err %v, of a child %v with cause %v", ctx.Err(), child.Err(), context.Cause(child))
+		}
+		if ctx.Value(key{}) != "value" {
+			t.Error("the values of the caller's context are gone")
+		}
+		return nil
+	})
+	if !errors.Is(err, lockstep.ErrLost) {
+		t.Errorf("err = %v, want ErrLost", err)
+	}
+}
+
 func TestDoReleasesWhenItsContextIsDone(t *testing.T) {
 	l := memlock.New()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -3,6 +3,8 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +17,9 @@ import (
 type run struct {
 	clock *fakeClock
 	st    *lease.State
-	calls []time.Duration // when each renewal was sent
+
+	mu    sync.Mutex      // renewals may run beside each other
+	calls []time.Duration // when each was sent
 }
 
 func newRun(t *testing.T) *run {
@@ -28,8 +32,11 @@ func newRun(t *testing.T) *run {
 // keepAlive renews by reply, which is told the number of the call from 1.
 func (r *run) keepAlive(ctx context.Context, reply func(ctx context.Context, call int) error) error {
 	return lease.KeepAlive(ctx, r.clock, r.st, func(ctx context.Context) error {
+		r.mu.Lock()
 		r.calls = append(r.calls, r.clock.Now())
-		return reply(ctx, len(r.calls))
+		call := len(r.calls)
+		r.mu.Unlock()
+		return reply(ctx, call)
 	})
 }
 
@@ -141,20 +148,21 @@ func TestRenewalThatHangsDoesNotBlockTheNext(t *testing.T) {
 func TestNoMoreThanFourRenewalsHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRun(t)
-		open, most := 0, 0
+		var open, most atomic.Int64
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		r.keepAlive(ctx, func(_ context.Context, call int) error {
-			open++
-			most = max(most, open)
-			defer func() { open-- }()
+			if n := open.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer open.Add(-1)
 			if call%2 == 0 {
 				time.Sleep(time.Hour)
 			}
 			return nil
 		})
-		if most > 4 {
-			t.Errorf("%d renewals were under way at once", most)
+		if most.Load() > 4 {
+			t.Errorf("%d renewals were under way at once", most.Load())
 		}
 	})
 }
