@@ -21,7 +21,7 @@ alone() {
   kill -STOP $holder
   wait $waiter
   kill -CONT $holder
-  wait $holder; echo $? >"$i.exit"
+  local code=0; wait $holder || code=$?; echo $code >"$i.exit"
 }
 together() {
   local i=$1 all begin
@@ -34,10 +34,10 @@ together() {
   # The next holder ran while all were frozen: they are asleep, not gone.
   rm -f "$i.alive"
   begin=$(date +%s%N)
-  kill -CONT $all
+  kill -CONT $all 2>/dev/null || true
   while group_alive "$i"; do sleep 0.002; done
   echo $((($(date +%s%N) - begin) / 1000000)) >"$i.took"
-  wait $holder; echo $? >"$i.exit"
+  local code=0; wait $holder || code=$?; echo $code >"$i.exit"
 }
 check_tokens() { for ((i = $1; i < $1 + tries; i++)); do [ "$(cat "$i.next")" -gt "$(cat "$i.token")" ] || fail "try $i: token $(cat "$i.next") after $(cat "$i.token")"; done; }
 batch() { # WHAT FIRST

@@ -11,7 +11,7 @@ screen() { $tmux capture-pane -p; }
 expect() { local end=$((SECONDS + 15)); until screen | grep -qE "$1"; do [ $SECONDS -lt $end ] || { screen; fail "no \"$1\" on the screen"; }; sleep 0.1; done; }
 type "export LOCKSTEP_ENDPOINTS=$LOCKSTEP_ENDPOINTS PATH=$(dirname "$lockstep"):\$PATH"
 type "PS1='inner> ' lockstep run term/a -- bash --norc"
-expect '^inner> '
+expect '^inner>'
 type 'echo lock=$LOCKSTEP_LOCK tty=$(test -t 0 && echo yes)'
 expect '^lock=term/a tty=yes'
 type 'sleep 100'; sleep 0.5; $tmux send-keys C-c
@@ -29,7 +29,7 @@ expect '^out=term/a/[0-9]+/[0-9a-f]+'
 inner=$(screen | grep -oE '^in=term/b/[0-9]+' | tail -1); outer=$(screen | grep -oE '^out=term/a/[0-9]+' | tail -1)
 [ "${inner##*/}" -gt "${outer##*/}" ] || fail "$inner and $outer"
 say "run in run: $inner, $outer"
-type 'exit 7'; expect '^outer> '
+type 'exit 7'; expect '^outer>'
 type 'echo code=$?'
 expect '^code=7'
 type 'lockstep run term/a -- sh -c "read line; echo got \$line"'; sleep 0.5; type 'hello'
