@@ -24,7 +24,7 @@ type ClusterConfig struct {
 	// HTTP on the one after that, all on 127.0.0.1. Zero picks free ports; such a cluster
 	// cannot be started again from its directories, since the addresses of peers are its identity.
 	Port int
-	// OnReady, if set, is called once, when every node is ready, with the addresses for clients in the order of the nodes.
+	// OnReady, if set, is called once, when a lock can be granted and every node knows where, with the addresses for clients in the order of the nodes.
 	OnReady func(endpoints []string)
 	// Version and Logger are those of each node.
 	Version string
@@ -138,7 +138,7 @@ func waitReady(ctx context.Context, servers []*Server) bool {
 		ready := true
 		for _, s := range servers {
 			st := s.Status()
-			ready = ready && service.Ready(st) && st.LeaderClientAddress != ""
+			ready = ready && service.Ready(st) && st.LeaderClientAddress != "" && st.Counts.NextToken != 0
 		}
 		if ready {
 			return true

@@ -70,15 +70,15 @@ func (c *call) next(ctx context.Context) (replica.Answer, error) {
 	answer := c.rest[0].Answer
 	c.rest = c.rest[1:]
 	if r, ok := answer.(replica.Refused); ok {
-		return nil, c.svc.refused(r)
+		return nil, c.svc.refused(ctx, r)
 	}
 	return answer, nil
 }
 
 // refused is the error of a unary call that the replica refused.
-func (s *Service) refused(r replica.Refused) error {
+func (s *Service) refused(ctx context.Context, r replica.Refused) error {
 	if r.Reason == replica.NotLeader {
-		return s.notLeader()
+		return s.notLeader(ctx)
 	}
 	return protocol.Err(protocol.FromRefused(r))
 }

@@ -10,7 +10,8 @@
 // read, translates the whole frame and submits it at once; the writer sends all
 // replies that have queued since its last frame in one. A stream ends with
 //
-//   - NOT_LEADER and the leader's address, as soon as this node does not lead;
+//   - NOT_LEADER and the leader's address, as soon as this node does not lead; while no leader is
+//     known it waits up to 250 ms for one to be elected;
 //   - UNAVAILABLE when the node is going down;
 //   - INVALID_ARGUMENT when a frame is malformed, QUOTA_EXCEEDED when it has too many requests, and gRPC's own
 //     RESOURCE_EXHAUSTED when it has too many bytes;

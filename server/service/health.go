@@ -22,7 +22,8 @@ func Ready(st node.Status) bool {
 	return st.Role == node.Follower && st.Leader != 0
 }
 
-// followHealth copies the node's state to the health service until ctx is done or the server has ended.
+// followHealth copies the node's state to the health service, and to those who wait for a leader, until
+// ctx is done or the server has ended.
 func (s *Service) followHealth(ctx context.Context, served <-chan error) error {
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()
@@ -37,6 +38,8 @@ func (s *Service) followHealth(ctx context.Context, served <-chan error) error {
 			return nil
 		case err := <-served:
 			return err
+		case <-s.herald.hurry:
+			s.watchFor(ctx)
 		case <-tick.C:
 		}
 	}

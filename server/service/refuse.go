@@ -1,6 +1,8 @@
 package service
 
 import (
+	"context"
+
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
@@ -9,7 +11,7 @@ import (
 
 // notLeader is the error that sends a client to the leader. The address is missing while there is none,
 // or while this node still believes that it is the leader itself.
-func (s *Service) notLeader() error { return protocol.Err(notLeader(s.cfg.Node.Status())) }
+func (s *Service) notLeader(ctx context.Context) error { return protocol.Err(notLeader(s.settle(ctx))) }
 
 func notLeader(st node.Status) *pb.Error {
 	e := protocol.FromRefused(replica.Refused{Reason: replica.NotLeader})

@@ -128,6 +128,7 @@ type Service struct {
 	trouble *quiet // for what clients can cause at will
 	grpc    *grpc.Server
 	health  *health.Server
+	herald  *herald
 
 	// stopping is closed when the service begins to drain: every stream and waiting call
 	// ends then.
@@ -146,6 +147,7 @@ func New(cfg Config) (*Service, error) {
 		log:      cfg.Logger,
 		trouble:  newQuiet(cfg.Logger),
 		health:   health.NewServer(),
+		herald:   newHerald(),
 		stopping: make(chan struct{}),
 	}
 	s.grpc = grpc.NewServer(options(cfg)...)

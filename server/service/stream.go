@@ -36,8 +36,8 @@ type stream struct {
 
 // Session serves one stream until it ends; see the package comment for how it may.
 func (s *Service) Session(g pb.LockService_SessionServer) error {
-	if s.cfg.Node.Status().Role != node.Leader {
-		return s.notLeader()
+	if status := s.settle(g.Context()); status.Role != node.Leader {
+		return protocol.Err(notLeader(status))
 	}
 	st := &stream{svc: s, grpc: g, box: newOutbox(s.cfg.Limits.QueuedReplies), ended: make(chan error, 1)}
 	st.id = s.cfg.Node.Connect(st.box.deliver)
@@ -108,7 +108,7 @@ func (st *stream) flush() error {
 			if err := st.send(frame); err != nil {
 				return err
 			}
-			return st.svc.notLeader()
+			return st.svc.notLeader(st.grpc.Context())
 		}
 		e := protocol.ToClient(r)
 		frame.Events = append(frame.Events, e)
