@@ -13,17 +13,10 @@ import (
 // fatal is what the logger panics with on the goroutine of a write.
 type fatal struct{ err error }
 
-// pebbleLogger writes what Pebble says to slog. Pebble is talkative: only what an
-// operator has to know comes above the level debug.
+// pebbleLogger writes what Pebble says to slog. Pebble is talkative: its information is for debugging.
 type pebbleLogger struct{ s *Store }
 
-func (l pebbleLogger) Infof(format string, args ...any) {
-	level := slog.LevelDebug
-	if strings.Contains(format, "stopped reading at offset") {
-		level = slog.LevelInfo // what lies behind is a torn tail, and dropped
-	}
-	l.log(level, format, args)
-}
+func (l pebbleLogger) Infof(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
 
 func (l pebbleLogger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
 

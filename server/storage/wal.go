@@ -100,6 +100,9 @@ func (s *Store) checkTail(newest, noted uint64, used bool) error {
 	if durableBeyond(rest, at, newest) {
 		return damaged(at, "the log is damaged: what follows shows that more was durable")
 	}
+	if n := tornBytes(rest, newest); n > 0 {
+		s.log.Warn("dropped the incomplete last record of the log", "file", walFile(newest), "offset", at, "bytes", n)
+	}
 	return nil
 }
 

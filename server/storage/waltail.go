@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 )
@@ -42,6 +43,16 @@ func durableBeyond(rest []byte, at int64, n uint64) bool {
 		}
 	}
 	return false
+}
+
+// tornBytes is how much of an incomplete record of log n starts rest. It is zero for the zeros of a file made
+// longer in advance, and for what an older log left in a file that is used again.
+func tornBytes(rest []byte, n uint64) int {
+	whole := len(rest) >= walChunkHead
+	if whole && binary.LittleEndian.Uint32(rest[7:]) != uint32(n) {
+		return 0
+	}
+	return len(bytes.TrimRight(rest, "\x00"))
 }
 
 // walChecksum is CRC-32C in the masked form that LevelDB introduced.

@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -174,9 +176,21 @@ func (p *peer) serve(ctx context.Context) error {
 	defer c.Close()
 	watcher.Go(func() { // the peer sends nothing on this stream: an answer is its end
 		_, err := c.Read(make([]byte, 1))
-		cancel(fmt.Errorf("the peer ended the stream: %w", noEOF(err)))
+		cancel(errors.Join(errors.New("the peer ended the stream"), ignoreReset(err)))
 	})
-	return errors.Join(p.write(ctx, c), context.Cause(ctx))
+	err = p.write(ctx, c)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause // a failed write came of it
+	}
+	return err
+}
+
+// ignoreReset drops what says no more than that the peer has gone.
+func ignoreReset(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // write sends what is queued, everything at once, and a ping when nothing is.
