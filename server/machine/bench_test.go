@@ -189,3 +189,17 @@ func fullMachine(b *testing.B) *Machine {
 	}
 	return m
 }
+
+// BenchmarkHistory searches a full history for a name that is not in it: the worst case.
+func BenchmarkHistory(b *testing.B) {
+	m, ids := benchMachine(b)
+	for seq := uint64(1); m.history.dropped == 0; seq++ {
+		churn(m, ids[0], seq, 1, fmt.Sprintf("billing/orders/%d", seq%1000))
+	}
+	b.ResetTimer()
+	for range b.N {
+		if events, _ := m.History("never", 100); len(events) != 0 {
+			b.Fatal(events)
+		}
+	}
+}
