@@ -1,0 +1,98 @@
+package machine
+
+import "testing"
+
+// TestClaimsRemovedInEveryOrder takes every queue of five readers and writers apart in every
+// order, by Cancel, Expire or EndWait in turn. Removing one from the middle must grant
+// nothing out of turn, and must not lose a wake-up. (etcd-io/etcd#16221)
+func TestClaimsRemovedInEveryOrder(t *testing.T) {
+	const claims = 5
+	for _, order := range permutations(claims) {
+		for pattern := range 1 << claims {
+			m, ids := opened(claims)
+			book := newBook()
+			for _, id := range ids {
+				book.open[id] = true
+			}
+			play := func(c Command) {
+				e := Entry{Commands: []Command{c}}
+				out := m.Apply(m.Index()+1, 1, &e)
+				for _, err := range []error{m.CheckTouched(), m.CheckInvariants(), book.entry(&e, &out)} {
+					if err != nil {
+						t.Fatalf("queue %05b, removed in the order %v: %v", pattern, order, err)
+					}
+				}
+			}
+			for i, id := range ids {
+				mode := Mode(pattern >> i & 1)
+				play(Acquire{Session: id, Seq: 1, Spec: Spec{Names: []string{"x"}, Mode: mode, HasWait: true, Wait: 5}})
+			}
+			for step, i := range order {
+				switch c, _ := m.Claim(ClaimID{ids[i], 1}); {
+				case c.State == Queued && step%3 == 0:
+					play(EndWait{1, []ClaimID{{ids[i], 1}}})
+				case step%3 == 1:
+					play(Expire{1, ids[i : i+1]})
+				default:
+					play(Cancel{Session: ids[i], Seq: 1})
+				}
+			}
+			if m.Counts().Names != 0 {
+				t.Fatalf("queue %05b, removed in the order %v: something is left", pattern, order)
+			}
+		}
+	}
+}
+
+// permutations lists all orders of the numbers below n.
+func permutations(n int) [][]int {
+	if n == 0 {
+		return [][]int{nil}
+	}
+	var all [][]int
+	for _, p := range permutations(n - 1) {
+		for i := 0; i <= len(p); i++ {
+			q := append([]int(nil), p[:i]...)
+			all = append(all, append(append(q, n-1), p[i:]...))
+		}
+	}
+	return all
+}
+
+// TestALongQueueIsNotQuadratic queues as many waiters as the limits allow at one name, asks for
+// the position of each, and removes them from the middle. Walking the queue for each of
+// these would take hundreds of millions of steps.
+func TestALongQueueIsNotQuadratic(t *testing.T) {
+	m, ids := opened(17)
+	apply(m, exclusive(ids[16], 1, "x"))
+	const waiters, each = 16_384, 1_024
+	claim := func(i int) ClaimID { return ClaimID{ids[i/each], uint64(i%each) + 1} }
+	var batch []Command
+	for i := range waiters {
+		id := claim(i)
+		batch = append(batch, Acquire{Session: id.Session, Seq: id.Seq, Floor: 1, Spec: Spec{Names: []string{"x"}}})
+	}
+	for i, r := range apply(m, batch...).Results {
+		if r.Claim.State != Queued || r.Claim.Position != uint32(i+1) {
+			t.Fatalf("waiter %d: %+v", i+1, r)
+		}
+	}
+	// Every second one goes, in an order that jumps about.
+	batch = batch[:0]
+	for i := range waiters / 2 {
+		id := claim(i * 7919 % (waiters / 2) * 2)
+		batch = append(batch, Cancel{id.Session, id.Seq, 1, 0})
+	}
+	apply(m, batch...)
+	for i := range waiters / 2 {
+		if c, _ := m.Claim(claim(2*i + 1)); c.Position != uint32(i+1) {
+			t.Fatalf("waiter %d of those left has position %d", i+1, c.Position)
+		}
+	}
+	if err := m.CheckInvariants(); err != nil {
+		t.Fatal(err)
+	}
+	if l := m.Lock("x", 10); l.Waiting != waiters/2 || len(l.Waiters) != 10 || l.Waiters[0].Claim != claim(1) {
+		t.Fatalf("%d waiters, %d shown", l.Waiting, len(l.Waiters))
+	}
+}
