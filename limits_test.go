@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/quick"
 	"time"
 	"unicode/utf8"
 
@@ -165,5 +166,31 @@ func TestMetadata(t *testing.T) {
 				wantInvalid(t, err, "metadata")
 			}
 		})
+	}
+}
+
+// TestAnyNameIsJudged: a name that passes keeps every rule, and the error of any other
+// is safe to print.
+func TestAnyNameIsJudged(t *testing.T) {
+	alphabet := []string{"a", "я", "/", ".", " ", "_", "\x00", "\n", "\xff", "\u200b", "\u202e", "😀", "-"}
+	judge := func(picks []uint8) bool {
+		var b strings.Builder
+		for _, p := range picks {
+			b.WriteString(alphabet[int(p)%len(alphabet)])
+		}
+		name := b.String()
+		err := lockstep.CheckName(name)
+		if err != nil {
+			wantInvalid(t, err, "name")
+			return true
+		}
+		padded := "/" + name + "/"
+		return utf8.ValidString(name) && len(name) <= lockstep.MaxNameBytes && name[0] != '_' &&
+			!strings.ContainsAny(name, "\x00\n\u200b\u202e") &&
+			!strings.Contains(padded, "//") && !strings.Contains(padded, "/./") && !strings.Contains(padded, "/../") &&
+			!strings.Contains(padded, "/ ") && !strings.Contains(padded, " /")
+	}
+	if err := quick.Check(judge, &quick.Config{MaxCount: 5000}); err != nil {
+		t.Error(err)
 	}
 }

@@ -22,19 +22,18 @@ const maxInFlight = 4
 // by the attempt that took the lock. KeepAlive returns
 //
 //   - a [*lockstep.LossError] with LeaseEnded when ValidUntil has passed by the
-//     local clock, whether or not the backend can be reached;
+//     local clock, whether or not the backend can be reached, and after [State.End];
 //   - the error of renew when it is a loss (errors.Is [lockstep.ErrLost]), which is
 //     how the backend says that the lock is gone;
-//   - the cause of ctx when that is done, or of the end of st by [State.End] a loss
-//     with LeaseEnded.
+//   - the cause of ctx when that is done.
 //
 // renew sends one renewal and returns nil when the backend has confirmed the full
 // TTL. It is called every TTL/3 and, after any other error, again after a jittered
 // wait of at most TTL/12. No number of failures ends the loop before ValidUntil.
 // The context of a call ends after TTL/3; a call that hangs longer is left behind,
-// and so is one that is under way when KeepAlive returns: it waits for no one. A
-// State of which every earlier renewal hangs is renewed by the next; at most four
-// calls are under way at a time.
+// and so is one that is under way when KeepAlive returns: it waits for no one.
+// A renewal that hangs does not keep the next from being sent; at most four are
+// under way at a time.
 func KeepAlive(ctx context.Context, clock Clock, st *State, renew func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -87,11 +87,13 @@ func Run(t *testing.T, b Backend) {
 	defer probe.Close(context.Background())
 	var r report
 	t.Run("together", func(t *testing.T) {
+		var all []func()
 		for _, c := range checks() {
 			if !c.alone {
-				r.run(t, b, probe, c)
+				all = append(all, func() { r.run(t, b, probe, c) })
 			}
 		}
+		together(all)
 	})
 	for _, c := range checks() {
 		if c.alone {
@@ -99,6 +101,25 @@ func Run(t *testing.T, b Backend) {
 		}
 	}
 	t.Log(r.String())
+}
+
+// maxTogether bounds the checks that run beside each other. They mostly wait for
+// leases to end, so there may be more of them than processors, which is what
+// t.Parallel goes by; not so many that they slow down each other.
+const maxTogether = 6
+
+// together calls the functions, at most maxTogether at a time.
+func together(all []func()) {
+	slots := make(chan struct{}, maxTogether)
+	var wg sync.WaitGroup
+	for _, f := range all {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			f()
+		})
+	}
+	wg.Wait()
 }
 
 func (b Backend) withDefaults() Backend {
@@ -127,9 +148,6 @@ func (r *report) run(t *testing.T, b Backend, probe lockstep.Locker, c check) {
 	t.Run(c.name, func(t *testing.T) {
 		if missing != "" {
 			t.Skip(missing)
-		}
-		if !c.alone {
-			t.Parallel()
 		}
 		c.run(newEnv(t, t, b, probe.Capabilities()))
 	})

@@ -14,6 +14,8 @@ func faultChecks() []check {
 		{name: "a short outage loses nothing", needs: []need{canCut}, run: checkShortOutage},
 		{name: "a locker works again after a long outage", needs: []need{canCut}, run: checkLongOutage},
 		{name: "a waiter lives through a long outage of its own", needs: []need{canCut}, run: checkWaiterOutage},
+		{name: "a dead waiter blocks the queue no longer than its lease", needs: []need{canCut}, run: checkDeadWaiter},
+		{name: "a dead shared holder is not kept alive by the others", needs: []need{canCut, claims(shared)}, run: checkDeadReader},
 		{name: "an acquire ends while the backend is away", needs: []need{canCut}, run: checkBoundedAcquire},
 		{name: "a release that cannot be sent is uncertain and undone later", needs: []need{canCut}, run: checkUncertainRelease},
 		{name: "a late release touches nobody else's lock", needs: []need{canCut}, run: checkLateRelease},
@@ -94,6 +96,36 @@ func checkWaiterOutage(e *env) {
 	lock := e.granted(next, e.freeBy())
 	e.held(lock)
 	e.release(lock)
+}
+
+func checkDeadWaiter(e *env) {
+	a, b := e.pair()
+	held := e.acquire(a, e.name("x"))
+	dead := e.queue(b, e.name("x"), 1)
+	alive := e.queue(a, e.name("x"), 2)
+	e.cut(b)
+	e.release(held)
+	e.release(e.granted(alive, e.freeBy()))
+	select {
+	case <-dead.done:
+		e.Errorf("a waiter that is cut off was answered: %v", dead.err)
+	default:
+	}
+}
+
+// checkDeadReader lets another reader of the same name come, be renewed and go after
+// the first one has died: liveness belongs to the holder and not to the name.
+func checkDeadReader(e *env) {
+	a, b := e.pair()
+	dead := e.acquire(a, e.name("x"), lockstep.WithShared())
+	e.cut(a)
+	cutAt := time.Now()
+	alive := e.acquire(b, e.name("x"), lockstep.WithShared())
+	e.lost(dead, e.caps.TTL+e.soon(), lockstep.LeaseEnded)
+	e.sleep(e.freeBy() - time.Since(cutAt))
+	e.held(alive)
+	e.release(alive)
+	e.free(b, e.name("x"), e.soon())
 }
 
 func checkBoundedAcquire(e *env) {

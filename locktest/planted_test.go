@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,66 +11,6 @@ import (
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/memlock"
 )
-
-// A recorder is a tb that only takes notes.
-type recorder struct {
-	ctx      context.Context
-	mu       sync.Mutex
-	failures []string
-	cleanups []func()
-}
-
-func (r *recorder) Helper()             {}
-func (r *recorder) Logf(string, ...any) {}
-func (r *recorder) Context() context.Context {
-	return r.ctx
-}
-
-func (r *recorder) Errorf(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failures = append(r.failures, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-func (r *recorder) Cleanup(f func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cleanups = append(r.cleanups, f)
-}
-
-// record runs one check as Run would and returns what it complains about.
-func record(t *testing.T, b Backend, name string) []string {
-	t.Helper()
-	b = b.withDefaults()
-	probe := b.New(t)
-	defer probe.Close(t.Context())
-	at := slices.IndexFunc(checks(), func(c check) bool { return c.name == name })
-	if at < 0 {
-		t.Fatalf("no check is called %q", name)
-	}
-	c := checks()[at]
-	if missing := b.missing(probe, c); missing != "" {
-		t.Fatalf("the check does not apply: %s", missing)
-	}
-	r := &recorder{ctx: t.Context()}
-	done := make(chan struct{})
-	go func() { // of its own, as Fatalf ends the goroutine
-		defer close(done)
-		defer func() {
-			for _, f := range slices.Backward(r.cleanups) {
-				f()
-			}
-		}()
-		c.run(newEnv(r, t, b, probe.Capabilities()))
-	}()
-	<-done
-	return r.failures
-}
 
 // A tampered Locker is one in memory with a fault planted into it. It has no optional
 // interfaces.
@@ -306,54 +243,69 @@ func wantsTry(l lockstep.Locker, name string, opts []lockstep.AcquireOption) boo
 	return err != nil || cfg.Try()
 }
 
+// counting is the check that no other may run beside: it counts the goroutines of
+// the process.
+const counting = "no goroutine is left after close"
+
 func TestSuiteFailsOnBadBackends(t *testing.T) {
+	var all []func()
 	for _, p := range plants {
-		t.Run(p.name, func(t *testing.T) {
-			if p.name != "goroutine left" { // which counts those of the process
-				t.Parallel()
-			}
-			b := memory()
-			space := b.New(t).(*memlock.Locker).Space()
-			b.New = func(*testing.T) lockstep.Locker {
-				l := &tampered{Locker: space.Locker()}
-				p.plant(space, l)
-				return l
-			}
-			b.Server.Cut = func(_ *testing.T, l lockstep.Locker) { l.(*tampered).Locker.(*memlock.Locker).Cut() }
-			b.Server.Heal = func(_ *testing.T, l lockstep.Locker) { l.(*tampered).Locker.(*memlock.Locker).Heal() }
-			b.Slack = 500 * time.Millisecond
-			failures := record(t, b, p.caught)
-			if len(failures) == 0 {
-				t.Fatalf("%q passes", p.caught)
-			}
-			t.Logf("caught: %s", lockstep.Excerpt(failures[0]))
-		})
+		test := func() { t.Run(p.name, func(t *testing.T) { mustFail(t, p.caught, p.plant) }) }
+		if p.caught == counting {
+			test()
+			continue
+		}
+		all = append(all, test)
 	}
+	together(all)
+}
+
+func mustFail(t *testing.T, name string, plant func(*memlock.Space, *tampered)) {
+	b := tamperedBackend(t, plant)
+	b.Slack = 500 * time.Millisecond
+	failures := record(t, b, name)
+	if len(failures) == 0 {
+		t.Fatalf("%q passes", name)
+	}
+	t.Logf("caught: %s", lockstep.Excerpt(failures[0]))
+}
+
+// tamperedBackend is memlock with a fault planted into each Locker.
+func tamperedBackend(t *testing.T, plant func(*memlock.Space, *tampered)) Backend {
+	b := memory()
+	space := b.New(t).(*memlock.Locker).Space()
+	b.New = func(*testing.T) lockstep.Locker {
+		l := &tampered{Locker: space.Locker()}
+		plant(space, l)
+		return l
+	}
+	b.Server.Cut = func(_ *testing.T, l lockstep.Locker) { l.(*tampered).Locker.(*memlock.Locker).Cut() }
+	b.Server.Heal = func(_ *testing.T, l lockstep.Locker) { l.(*tampered).Locker.(*memlock.Locker).Heal() }
+	return b
 }
 
 // TestSuitePassesOnAHarmlessWrapper shows that the checks fail because of the fault
 // that was planted, and not because of the planting.
 func TestSuitePassesOnAHarmlessWrapper(t *testing.T) {
-	b := memory()
-	space := b.New(t).(*memlock.Locker).Space()
-	b.New = func(*testing.T) lockstep.Locker {
-		return &tampered{Locker: space.Locker(), acquire: onLock(func(*tamperedLock) {})}
-	}
-	b.Server.Cut = func(_ *testing.T, l lockstep.Locker) { l.(*tampered).Locker.(*memlock.Locker).Cut() }
-	b.Server.Heal = func(_ *testing.T, l lockstep.Locker) { l.(*tampered).Locker.(*memlock.Locker).Heal() }
-	tried := map[string]bool{}
+	b := tamperedBackend(t, func(_ *memlock.Space, l *tampered) { l.acquire = onLock(func(*tamperedLock) {}) })
+	names := map[string]bool{}
 	for _, p := range plants {
-		if tried[p.caught] {
+		names[p.caught] = true
+	}
+	var all []func()
+	for name := range names {
+		test := func() {
+			t.Run(name, func(t *testing.T) {
+				if failures := record(t, b, name); len(failures) != 0 {
+					t.Errorf("fails: %q", failures)
+				}
+			})
+		}
+		if name == counting {
+			test()
 			continue
 		}
-		tried[p.caught] = true
-		t.Run(p.caught, func(t *testing.T) {
-			if p.caught != "no goroutine is left after close" {
-				t.Parallel()
-			}
-			if failures := record(t, b, p.caught); len(failures) != 0 {
-				t.Errorf("fails: %q", failures)
-			}
-		})
+		all = append(all, test)
 	}
+	together(all)
 }

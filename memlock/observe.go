@@ -69,7 +69,9 @@ func (l *Locker) look(name string) (lockstep.State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.cut != nil {
-		l.missed = append(l.missed, name)
+		if !slices.Contains(l.missed, name) {
+			l.missed = append(l.missed, name)
+		}
 		return lockstep.State{}, false
 	}
 	return s.table.inspect(name), true
