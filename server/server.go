@@ -182,6 +182,7 @@ func (p *parts) run(ctx context.Context) error {
 			return nil
 		case <-ctx.Done():
 		}
+		p.cfg.Logger.Info("stopping")
 		p.handOver(alive)
 		stopFront()
 		front.Wait()

@@ -24,6 +24,8 @@ const (
 	webHeadTimeout = 5 * time.Second
 	// webIdleTimeout closes connections that nobody uses.
 	webIdleTimeout = time.Minute
+	// webConnections bounds the connections: a few probes, a scraper and a person.
+	webConnections = 128
 	// webStopTimeout bounds how long requests under way delay the end.
 	webStopTimeout = time.Second
 	// slowDisk is how long a write may take before the node counts as not ready.
@@ -52,7 +54,7 @@ func newWeb(cfg Config, l net.Listener, n statusReader, t *tally) *web {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return &web{listener: l, http: &http.Server{
+	return &web{listener: service.LimitConnections(l, webConnections, cfg.Logger), http: &http.Server{
 		Handler:           onlyFor(ownHosts(cfg), mux),
 		ReadHeaderTimeout: webHeadTimeout,
 		IdleTimeout:       webIdleTimeout,

@@ -16,8 +16,10 @@ type limitedListener struct {
 	trouble *quiet
 }
 
-func newLimitedListener(l net.Listener, limit int, trouble *quiet) *limitedListener {
-	return &limitedListener{Listener: l, limit: int64(limit), trouble: trouble}
+// LimitConnections makes a listener that has at most limit connections at one time. One more is closed at
+// once, and at most one of those a second is logged.
+func LimitConnections(l net.Listener, limit int, log *slog.Logger) net.Listener {
+	return &limitedListener{Listener: l, limit: int64(limit), trouble: newQuiet(log)}
 }
 
 // Accept returns the next connection within the limit.

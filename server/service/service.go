@@ -185,7 +185,7 @@ func options(cfg Config) []grpc.ServerOption {
 func (s *Service) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() {
-		served <- s.grpc.Serve(newLimitedListener(s.cfg.Listener, s.cfg.Limits.Connections, s.trouble))
+		served <- s.grpc.Serve(LimitConnections(s.cfg.Listener, s.cfg.Limits.Connections, s.log))
 	}()
 	err := s.followHealth(ctx, served)
 	s.drain()
