@@ -71,6 +71,9 @@ func (f *finder) leads(now time.Duration, addr string) {
 	f.hint = addr
 }
 
+// rested notes that the caller has waited, so that a new round begins.
+func (f *finder) rested() { f.tried = 0 }
+
 // hinted reports whether the next node is one that another named.
 func (f *finder) hinted() bool { return f.hint != "" }
 

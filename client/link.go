@@ -23,6 +23,10 @@ const (
 	maxFrameBytes    = 512 << 10
 )
 
+// maxAnswerBytes bounds an answer. A lock with its 16,384 waiters, each with names and
+// metadata, has up to some 50 MiB.
+const maxAnswerBytes = 64 << 20
+
 // The waits while the nodes know no leader, and after a connection that served was lost:
 // the latter spreads the clients of a leader that died. An election takes about a
 // second, and the longest wait comes on top of it.
@@ -73,6 +77,7 @@ func (c *Client) keepConnected() {
 			f.unreachable(now, addr)
 		case !f.hinted(): // it leads not and knows no leader: ask it again later, or another
 			c.sleep(backoff.Next())
+			f.rested()
 		}
 	}
 }
@@ -151,6 +156,7 @@ func (c Config) dial(addr string) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(creds),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
 		// A peer that has vanished without a word is found when a keepalive of the session stays
 		// without an answer; this is for connections that are idle. 10 s is gRPC's minimum.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),

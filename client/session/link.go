@@ -87,7 +87,7 @@ func (s *Session) dropLink() {
 	clear(s.inFlight)
 	s.watch = watch{}
 	s.out = nil
-	s.revoked = nil // their service side ends by itself, after a TTL and the grace
+	s.revoked = nil              // their service side ends by itself, after a TTL and the grace
 	for _, c := range s.claims { // in any order: each is looked at on its own
 		c.tag = 0
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/locktest"
@@ -63,3 +65,5 @@ func TestTheNativeLockerKeepsTheContract(t *testing.T) {
 		},
 	})
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

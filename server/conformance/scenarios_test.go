@@ -47,6 +47,7 @@ func nobody(t *testing.T, a *client.Admin, name string, limit time.Duration) {
 }
 
 func TestARollingRestartLosesNoLock(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3)
 	var locks []lockstep.Lock
 	for i := range 5 {
@@ -76,6 +77,7 @@ func TestARollingRestartLosesNoLock(t *testing.T) {
 }
 
 func TestLostAnswersLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3)
 	admin := c.admin(t)
 	t.Run("an acquire whose answer is lost takes its place once", func(t *testing.T) {
@@ -181,6 +183,7 @@ func claims(t *testing.T, k *client.Client, name string) int {
 }
 
 func TestAnUnsteadyNetworkLosesNoLock(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3)
 	k, n := c.client(t, 3*time.Second)
 	l := acquire(t, k, "jobs/steady")
@@ -221,6 +224,7 @@ func TestAcquireThatIsGivenUpAtAnyMomentLeavesNoClaimAndNoGoroutine(t *testing.T
 }
 
 func TestAReleaseAtAnyMomentOfARenewalFreesTheLock(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 1)
 	k, n := c.client(t, time.Second)
 	for i := range 200 {
@@ -235,6 +239,7 @@ func TestAReleaseAtAnyMomentOfARenewalFreesTheLock(t *testing.T) {
 }
 
 func TestAWaiterLivesAsLongAsItsSession(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 1)
 	a, _ := c.client(t, time.Second)
 	b, _ := c.client(t, time.Second)
@@ -246,6 +251,7 @@ func TestAWaiterLivesAsLongAsItsSession(t *testing.T) {
 }
 
 func TestDeadWaitersDoNotAddUp(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 1)
 	ttl := 2 * time.Second
 	holder, _ := c.client(t, ttl)
@@ -269,6 +275,7 @@ func TestDeadWaitersDoNotAddUp(t *testing.T) {
 }
 
 func TestAGrantWakesOneWaiterAndNoneIsForgotten(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3)
 	clients := make([]*client.Client, 4)
 	for i := range clients {
@@ -296,6 +303,7 @@ func TestAGrantWakesOneWaiterAndNoneIsForgotten(t *testing.T) {
 }
 
 func TestARevokedSessionEndsItsWaiters(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 1)
 	a, _ := c.client(t, 5*time.Second)
 	b, _ := c.client(t, 5*time.Second)
@@ -336,6 +344,7 @@ func TestARevokedSessionEndsItsWaiters(t *testing.T) {
 }
 
 func TestALockThatIsRevokedWhileTheStreamIsBrokenIsNotBelievedIn(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 1)
 	a, n := c.client(t, 5*time.Second)
 	admin := c.admin(t)
