@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -84,6 +85,44 @@ func TestARestartFromASnapshotKeepsTheLocks(t *testing.T) {
 	if len(read.Lock.Holders) != 1 || read.Lock.Holders[0].Token != last {
 		t.Errorf("lock: %+v", read.Lock)
 	}
+}
+
+func TestWithoutSpaceForSnapshotsTheNodeGoesOn(t *testing.T) {
+	var full atomic.Bool
+	full.Store(true)
+	var refused atomic.Int32
+	noSpace := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".snap.tmp") {
+			refused.Add(1)
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	c := newCluster(t, 1, func(cfg *Config) {
+		smallSnapshots(cfg)
+		cfg.FS = errorfs.Wrap(vfs.Default, noSpace)
+	})
+	n := c.leader()
+	cl := c.connect(n)
+	cl.open()
+	seq := uint64(0)
+	c.eventually("a snapshot fails", func() error {
+		seq++
+		cl.acquire(seq, fmt.Sprintf("jobs/%d", seq))
+		if refused.Load() == 0 {
+			return errors.New("none has")
+		}
+		return nil
+	})
+	full.Store(false)
+	c.eventually("another one succeeds", func() error {
+		seq++
+		cl.acquire(seq, fmt.Sprintf("jobs/%d", seq))
+		if n.Status().Replica.Snapshot <= 1 {
+			return errors.New("none has")
+		}
+		return nil
+	})
 }
 
 func TestAFailedSyncEndsTheNodeAndTheOthersGoOn(t *testing.T) {

@@ -63,7 +63,10 @@ func (n *Node) await(ctx context.Context, ended <-chan error) error {
 				hung.Reset(stopGrace) // something is slow to stop, but it isn't the disk
 				continue
 			}
-			return errors.Join(cause(ctx), errors.New("node: the disk does not answer"))
+			if err := cause(ctx); err != nil {
+				return err
+			}
+			return errors.New("node: the disk does not answer")
 		}
 	}
 }

@@ -31,7 +31,8 @@ func (s *Store) Bootstrap(group uint32, conf *raftpb.ConfState) (err error) {
 
 // Append makes everything that the messages of the type MsgStorageAppend carry durable, in their
 // order, with one write and at most one sync. Their responses may be sent after it has returned nil. Any
-// error is final: the store refuses all that follows, and the process has to end.
+// error is final: the store refuses all that follows, and the process has to end. When there is no space
+// for a new write-ahead log it does not return at all: Failed tells.
 //
 // A message with a snapshot replaces the whole log; its file must have been received before.
 func (s *Store) Append(group uint32, msgs []*raftpb.Message) (err error) {

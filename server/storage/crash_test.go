@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -209,6 +210,43 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 		if got := describe(recovered(t, s)); !strings.Contains(got, "2/2 2/3") {
 			t.Errorf("op %v: after the restart: %s", op, got)
 		}
+	}
+}
+
+// TestAFullDiskIsFinalAndLosesNothing runs out of space when Pebble needs its next write-ahead log.
+func TestAFullDiskIsFinalAndLosesNothing(t *testing.T) {
+	if !inOwnProcess(t) { // the write does not return
+		return
+	}
+	var full atomic.Bool
+	noSpace := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		made := op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite
+		if full.Load() && made && strings.HasSuffix(op.Path, ".log") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	mem := vfs.NewCrashableMem()
+	s := started(t, errorfs.Wrap(mem, noSpace), "data")
+	full.Store(true)
+	var acknowledged atomic.Uint64
+	go func() {
+		for i := uint64(2); ; i++ {
+			es := entries(2, i, i)
+			es[0].Data = make([]byte, 100<<10)
+			if s.Append(testGroup, []*raftpb.Message{appendMsg(hard(2, 1, 1), es)}) != nil {
+				return
+			}
+			acknowledged.Store(i)
+		}
+	}()
+	<-s.Failed()
+	if err := s.Err(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("err = %v", err)
+	}
+	s = open(t, mem.CrashClone(vfs.CrashCloneCfg{}), "data")
+	if got := uint64(len(recovered(t, s).Entries)) + 1; got < acknowledged.Load() {
+		t.Errorf("%d entries came back, %d were acknowledged", got, acknowledged.Load())
 	}
 }
 

@@ -207,6 +207,16 @@ func TestDamageInTheMiddleOfTheLogIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
+func TestAWriteThatNeverReachedTheDiskIsFoundAtTheNextStart(t *testing.T) {
+	dir := filled(t)
+	wal := newestWAL(t, dir)
+	b, err := os.ReadFile(wal)
+	check(t, err)
+	clear(b[len(b)/2 : len(b)/2+300])
+	check(t, os.WriteFile(wal, b, 0o600))
+	refused(t, vfs.Default, dir, ErrDamaged, "offset")
+}
+
 func TestATornLastRecordIsDroppedAndLogged(t *testing.T) {
 	dir := filled(t)
 	wal := newestWAL(t, dir)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -19,7 +20,27 @@ func TestMain(m *testing.M) {
 		holdDirectory(dir)
 		return
 	}
+	if os.Getenv(leaks) != "" {
+		os.Exit(m.Run())
+	}
 	goleak.VerifyTestMain(m)
+}
+
+// leaks is set in the process of a test whose store leaves goroutines to the end of its process.
+const leaks = "LOCKSTEP_TEST_LEAKS"
+
+// inOwnProcess runs the calling test alone in another process. It reports whether this is that one.
+func inOwnProcess(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(leaks) != "" {
+		return true
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), leaks+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
 }
 
 const (

@@ -19,11 +19,22 @@ import (
 // its directory entry are durable.
 func (s *Store) walCreated(info pebble.WALCreateInfo) {
 	if info.Err != nil {
-		return // Pebble reports it
+		s.noLog(info.Err)
+		return
 	}
 	n := uint64(info.FileNum)
 	s.noteWAL(n, false)
 	s.wal.newest.Store(n)
+}
+
+// noLog ends the store when there is no new write-ahead log. Pebble's answer to that is a panic which can't be
+// recovered from (it holds a mutex that it has unlocked), so its goroutine, which is the one of the
+// write, is stopped for ever. Open reports the error by itself.
+func (s *Store) noLog(err error) {
+	if s.db != nil {
+		s.fail(fmt.Errorf("storage: make a new write-ahead log: %w", err))
+		select {}
+	}
 }
 
 // walUsed notes, once for each write-ahead log, that something was acknowledged from it. before is the newest one
