@@ -111,7 +111,7 @@ func (w *world) tearBefore(id machine.SessionID) {
 		if c.id == id && c.conn != nil && w.operator.rnd.chance(w.plan.revokeTorn) {
 			w.count(revokedUnheard)
 			k := c.conn
-			if w.operator.rnd.chance(0.5) {
+			if w.operator.rnd.chance(0.2) {
 				k.tear()
 			} else {
 				k.deaf = true

@@ -15,6 +15,7 @@ type plan struct {
 	clients                                    int
 	names                                      int
 	ttls                                       []time.Duration
+	holders                                    float64 // how many claims are held for up to hold
 	think, hold                                time.Duration
 	shared, permits, multi, bounded, lockDelay float64
 
@@ -56,7 +57,8 @@ func (p *plan) drawWork(r random) {
 	p.ttls = pick(r, []time.Duration{1 * time.Second, 2 * time.Second}, []time.Duration{2 * time.Second, 4 * time.Second},
 		[]time.Duration{3 * time.Second, 10 * time.Second})
 	p.think = r.skewed(50*time.Millisecond, time.Second)
-	p.hold = pick(r, 100*time.Millisecond, time.Second, 6*time.Second)
+	p.hold = pick(r, time.Second, 6*time.Second, 20*time.Second)
+	p.holders = pick(r, 0.1, 0.4)
 	p.shared = pick(r, 0, 0.2, 0.6)
 	p.permits = pick(r, 0, 0.2)
 	p.multi = pick(r, 0, 0.3)
@@ -110,7 +112,7 @@ func (p *plan) drawFaults(o Options, r random) {
 	if on("slow network", 0.3) {
 		p.latency = r.skewed(time.Millisecond, 40*time.Millisecond)
 	}
-	p.revokeTorn = pick(r, 0, 0.5)
+	p.revokeTorn = pick(r, 0.2, 0.7)
 	if on("revoke now", 0.3) {
 		p.revokeNow = 0.3
 	}

@@ -2,17 +2,26 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockstep-dev/lockstep/server/sim/check"
 )
 
 var (
-	seeds   = flag.Int("seeds", 6, "how many seeds TestSeeds runs")
+	seeds   = flag.Int("seeds", 16, "how many seeds TestSeedsHoldTheirPromises runs")
 	first   = flag.Uint64("seed", 1, "the first of them")
 	length  = flag.Duration("length", 30*time.Second, "simulated time of each")
-	verbose = flag.Bool("lines", false, "print the whole trace")
+	lines   = flag.Bool("lines", false, "print the whole trace")
 	without = flag.String("without", "", "kinds of faults to leave out, split by commas")
 )
 
@@ -29,17 +38,47 @@ func mustHold(t *testing.T, fs []Failure) {
 
 func TestSeedsHoldTheirPromises(t *testing.T) {
 	o := options()
-	if *verbose {
+	if *lines {
 		o.Trace = func(line string) { t.Log(line) }
 	}
 	s := RunMany(context.Background(), o, *seeds, func(r Report) {
-		t.Logf("seed %d: %d nodes, %v, %d events, %d entries, %d grants, faults %v", r.Seed, r.Nodes, r.Simulated.Round(time.Millisecond), r.Events, r.Entries, r.Grants, r.Faults)
+		t.Logf("seed %d: %d nodes, %v, %d events, %d entries, %d grants, faults %v",
+			r.Seed, r.Nodes, r.Simulated.Round(time.Millisecond), r.Events, r.Entries, r.Grants, r.Faults)
 	})
 	t.Logf("%d seeds in %.1f s, unreached %q", s.Seeds, s.WallSeconds, s.Unreached)
-	for k, v := range s.Counters {
-		t.Logf("%-50s %d", k, v)
+	for _, k := range slices.Sorted(maps.Keys(s.Counters)) {
+		t.Logf("%-50s %d", k, s.Counters[k])
 	}
 	mustHold(t, s.Failures)
+}
+
+// TestSeedsThatFailedOnceHold runs the seeds of testdata/seeds: each once showed a fault.
+func TestSeedsThatFailedOnceHold(t *testing.T) {
+	files, err := filepath.Glob("testdata/seeds/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no seeds: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kept struct {
+				Why     string
+				Seed    uint64
+				Nodes   int
+				Seconds int
+			}
+			if err := json.Unmarshal(text, &kept); err != nil {
+				t.Fatal(err)
+			}
+			r := Run(Options{Seed: kept.Seed, Nodes: kept.Nodes, Duration: time.Duration(kept.Seconds) * time.Second})
+			if r.Failure != nil {
+				mustHold(t, []Failure{*r.Failure})
+			}
+		})
+	}
 }
 
 func TestACalmClusterServes(t *testing.T) {
@@ -49,5 +88,57 @@ func TestACalmClusterServes(t *testing.T) {
 	}
 	if r.Grants < 50 {
 		t.Errorf("%d grants in 10 s", r.Grants)
+	}
+	for _, what := range []string{nodeCrashed, messageLost, "session over: lease ended", "lost: lease ended"} {
+		if n := r.Counters[what]; n != 0 {
+			t.Errorf("%s %d times without a fault", what, n)
+		}
+	}
+}
+
+func TestTheSameSeedGivesTheSameTrace(t *testing.T) {
+	o := Options{Seed: 7, Duration: 10 * time.Second}
+	a, b := Run(o), Run(o)
+	if a.TraceHash != b.TraceHash || a.Events != b.Events {
+		t.Errorf("seed %d: hash %s after %d events, then %s after %d", o.Seed, a.TraceHash, a.Events, b.TraceHash, b.Events)
+	}
+	o.Seed++
+	if c := Run(o); c.TraceHash == a.TraceHash {
+		t.Errorf("seeds %d and %d have one hash", o.Seed-1, o.Seed)
+	}
+}
+
+func TestTheSameSeedGivesTheSameTraceInAnotherProcess(t *testing.T) {
+	const child = "LOCKSTEP_SIM_CHILD"
+	o := Options{Seed: 12, Duration: 10 * time.Second}
+	if os.Getenv(child) != "" {
+		fmt.Printf("hash %s\n", Run(o).TraceHash)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), child+"=1")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("child: %v\n%s", err, out)
+	}
+	Run(Options{Seed: 99, Duration: time.Second}) // what ran before in a process leaves no mark
+	if want := "hash " + Run(o).TraceHash; !strings.Contains(string(out), want) {
+		t.Errorf("here %s, in another process %s", want, out)
+	}
+}
+
+func TestAPanicOfTheServiceIsAFinding(t *testing.T) {
+	w := newWorld(Options{Seed: 1, Duration: time.Second})
+	w.guarded(func() { panic("diverged") })
+	if w.failure == nil || w.failure.Promise != check.NoPanic || !strings.Contains(w.failure.Detail, "diverged") {
+		t.Errorf("failure = %+v", w.failure)
+	}
+}
+
+func TestRunManyStopsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := RunMany(ctx, Options{Seed: 1, Duration: time.Second, Calm: true}, 1000, func(Report) { cancel() })
+	if s.Seeds != 1 {
+		t.Errorf("%d seeds ran", s.Seeds)
 	}
 }

@@ -146,7 +146,10 @@ func (c *client) holds(u *session.Update) {
 		c.served()
 	}
 	c.w.beliefs(c)
-	hold := c.rnd.skewed(2*time.Millisecond, c.w.plan.hold)
+	hold := c.rnd.skewed(2*time.Millisecond, time.Second)
+	if c.rnd.chance(c.w.plan.holders) {
+		hold = c.rnd.between(0, c.w.plan.hold)
+	}
 	if c.w.calm {
 		hold = min(hold, 100*time.Millisecond)
 	}

@@ -1,0 +1,36 @@
+package sim
+
+import (
+	"context"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	mutant = flag.String("mutant", "", "the planted bug that this binary was built with, for TestMutantIsFound")
+	limit  = flag.Duration("limit", 2*time.Minute, "how long TestMutantIsFound may look for it")
+)
+
+// TestMutantIsFound is run by mutants.sh, with a build tag that plants a bug. The seeds go on
+// until one fails.
+func TestMutantIsFound(t *testing.T) {
+	if *mutant == "" {
+		t.Skip("no bug is planted: see mutants.sh")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *limit)
+	defer cancel()
+	start := time.Now()
+	o := options()
+	for n := 1; ctx.Err() == nil; n++ {
+		r := Run(o)
+		if f := r.Failure; f != nil {
+			detail, _, _ := strings.Cut(f.Detail, "\n")
+			t.Logf("found after %d seeds and %.1f s: %s: %s", n, time.Since(start).Seconds(), f.Promise, detail)
+			return
+		}
+		o.Seed++
+	}
+	t.Errorf("NOT FOUND: %d seeds in %v", o.Seed-*first, *limit)
+}
