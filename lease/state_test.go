@@ -49,72 +49,76 @@ func TestLeaseEndsExactlyAtValidUntil(t *testing.T) {
 	}
 }
 
+const second = time.Second
+
+// confirmations follow an opening that was sent at 0.
+var confirmations = []struct {
+	name string
+	do   func(st *lease.State) bool
+	want bool
+	end  time.Duration
+}{
+	{"of an attempt moves the end to its sending", func(st *lease.State) bool {
+		return st.Confirm(3*second, st.Sending(2*second))
+	}, true, 2*second + valid},
+	{"of an unknown attempt changes nothing", func(st *lease.State) bool {
+		return st.Confirm(2*second, 99)
+	}, false, valid},
+	{"of attempt zero changes nothing", func(st *lease.State) bool {
+		return st.Confirm(2*second, 0)
+	}, false, valid},
+	{"that comes twice changes nothing", func(st *lease.State) bool {
+		n := st.Sending(2 * second)
+		st.Confirm(3*second, n)
+		return st.Confirm(4*second, n)
+	}, false, 2*second + valid},
+	{"of an older attempt does not move the end back", func(st *lease.State) bool {
+		older, newer := st.Sending(2*second), st.Sending(4*second)
+		st.Confirm(5*second, newer)
+		return st.Confirm(5*second, older)
+	}, false, 4*second + valid},
+	{"of an older attempt does not get the TTL that came later", func(st *lease.State) bool {
+		older, newer := st.Sending(2*second), st.Sending(3*second)
+		st.Confirm(5*second, newer)
+		st.Adopt(30 * second)
+		return st.Confirm(5*second, older)
+	}, false, 3*second + valid},
+	{"counts the attempt that was answered, not the last one sent", func(st *lease.State) bool {
+		older := st.Sending(2 * second)
+		st.Sending(4 * second)
+		return st.Confirm(5*second, older)
+	}, true, 2*second + valid},
+	{"that is handled after the end does not bring it back, though nobody looked", func(st *lease.State) bool {
+		return st.Confirm(valid, st.Sending(5*second))
+	}, false, valid},
+	{"after somebody saw the end does not bring it back", func(st *lease.State) bool {
+		n := st.Sending(5 * second)
+		st.Valid(valid)
+		return st.Confirm(valid-1, n) // its clock was read before
+	}, false, valid},
+	{"after End changes nothing", func(st *lease.State) bool {
+		n := st.Sending(5 * second)
+		st.End()
+		return st.Confirm(6*second, n)
+	}, false, valid},
+	{"of an attempt older than 64 sendings is ignored", func(st *lease.State) bool {
+		n := st.Sending(second)
+		for range 64 {
+			st.Sending(2 * second)
+		}
+		return st.Confirm(3*second, n)
+	}, false, valid},
+	{"of an attempt 63 sendings old counts", func(st *lease.State) bool {
+		n := st.Sending(second)
+		for range 63 {
+			st.Sending(2 * second)
+		}
+		return st.Confirm(3*second, n)
+	}, true, second + valid},
+}
+
 func TestConfirmation(t *testing.T) {
-	const second = time.Second
-	for _, test := range []struct {
-		name string
-		do   func(st *lease.State) bool
-		want bool
-		end  time.Duration
-	}{
-		{"of an attempt moves the end to its sending", func(st *lease.State) bool {
-			return st.Confirm(3*second, st.Sending(2*second))
-		}, true, 2*second + valid},
-		{"of an unknown attempt changes nothing", func(st *lease.State) bool {
-			return st.Confirm(2*second, 99)
-		}, false, valid},
-		{"of attempt zero changes nothing", func(st *lease.State) bool {
-			return st.Confirm(2*second, 0)
-		}, false, valid},
-		{"that comes twice changes nothing", func(st *lease.State) bool {
-			n := st.Sending(2 * second)
-			st.Confirm(3*second, n)
-			return st.Confirm(4*second, n)
-		}, false, 2*second + valid},
-		{"of an older attempt does not move the end back", func(st *lease.State) bool {
-			older, newer := st.Sending(2*second), st.Sending(4*second)
-			st.Confirm(5*second, newer)
-			return st.Confirm(5*second, older)
-		}, false, 4*second + valid},
-		{"of an older attempt does not get the TTL that came later", func(st *lease.State) bool {
-			older, newer := st.Sending(2*second), st.Sending(3*second)
-			st.Confirm(5*second, newer)
-			st.Adopt(30 * second)
-			return st.Confirm(5*second, older)
-		}, false, 3*second + valid},
-		{"counts the attempt that was answered, not the last one sent", func(st *lease.State) bool {
-			older := st.Sending(2 * second)
-			st.Sending(4 * second)
-			return st.Confirm(5*second, older)
-		}, true, 2*second + valid},
-		{"that is handled after the end does not bring it back, though nobody looked", func(st *lease.State) bool {
-			return st.Confirm(valid, st.Sending(5*second))
-		}, false, valid},
-		{"after somebody saw the end does not bring it back", func(st *lease.State) bool {
-			n := st.Sending(5 * second)
-			st.Valid(valid)
-			return st.Confirm(valid-1, n) // its clock was read before
-		}, false, valid},
-		{"after End changes nothing", func(st *lease.State) bool {
-			n := st.Sending(5 * second)
-			st.End()
-			return st.Confirm(6*second, n)
-		}, false, valid},
-		{"of an attempt older than 64 sendings is ignored", func(st *lease.State) bool {
-			n := st.Sending(second)
-			for range 64 {
-				st.Sending(2 * second)
-			}
-			return st.Confirm(3*second, n)
-		}, false, valid},
-		{"of an attempt 63 sendings old counts", func(st *lease.State) bool {
-			n := st.Sending(second)
-			for range 63 {
-				st.Sending(2 * second)
-			}
-			return st.Confirm(3*second, n)
-		}, true, second + valid},
-	} {
+	for _, test := range confirmations {
 		t.Run(test.name, func(t *testing.T) {
 			st := opened(t)
 			if got := test.do(st); got != test.want {

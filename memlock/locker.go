@@ -246,11 +246,11 @@ func (l *Locker) Heal() {
 	close(l.cut)
 	l.cut = nil
 	l.session.renewAgain()
+	s.rehouseLocked(l)
 	for _, c := range l.undo {
 		s.freeLocked(c)
 	}
 	l.undo = nil
-	s.rehouseLocked(l)
 	for _, c := range slices.Clone(l.session.claims) {
 		s.tellLocked(c)
 	}
@@ -261,7 +261,8 @@ func (l *Locker) Heal() {
 // Expire ends the Locker's session in the space at once, as when the space has
 // missed its renewals. Its locks are lost with [lockstep.SessionExpired], and
 // what waits goes to the end of its queue in a new session. A Locker that is cut
-// off hears of it when it is healed, or loses its locks when the lease ends.
+// off hears of it when it is healed; until then, or until its lease ends, it believes
+// in its locks beside the next holder, which a real backend never lets happen.
 func (l *Locker) Expire() {
 	l.space.mu.Lock()
 	defer l.space.mu.Unlock()

@@ -138,20 +138,24 @@ func (l *Locker) unhouse(c *claim) {
 }
 
 // rehouseLocked puts claims whose session ended while they waited at the end of
-// their queues, in the Locker's present session.
+// their queues, in the Locker's present session. All of them leave before any is
+// entered or granted: none may be granted in the session that has ended.
 func (s *Space) rehouseLocked(l *Locker) {
 	homeless := l.homeless
 	l.homeless = nil
+	var freed []string
 	for _, c := range homeless {
 		c.homeless = false
+		freed = append(freed, c.cfg.Names...)
+		s.removeLocked(c)
+	}
+	s.settleLocked(freed...)
+	for _, c := range homeless {
 		if c.abandoned {
 			continue
 		}
-		names := c.cfg.Names
-		s.removeLocked(c)
-		s.settleLocked(names...)
 		c.session, c.loss = l.session, nil
 		s.enterLocked(c)
-		s.settleLocked(names...)
+		s.settleLocked(c.cfg.Names...)
 	}
 }

@@ -92,21 +92,29 @@ func (s *Space) Revoke(name, by string) int {
 }
 
 // Delete makes the space forget all claims of the name, as a store does that
-// evicts or is tampered with. Holders are told [lockstep.RecordMissing], waiters
-// go to the end of the queue. Tokens go on rising.
+// evicts or is tampered with. Holders are told [lockstep.RecordMissing], unless they
+// are cut off: those go on until their lease ends, beside the next. Waiters ask
+// again in their old order. Tokens go on rising.
 func (s *Space) Delete(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.holdersLocked(name) {
+	q := s.table.queues[name]
+	if q == nil {
+		return
+	}
+	holders, waiters := slices.Clone(q.holders), slices.Clone(q.waiters)
+	freed := []string{name}
+	for _, c := range waiters { // all leave before any is granted
+		freed = append(freed, c.cfg.Names...)
+		s.removeLocked(c)
+	}
+	for _, c := range holders {
 		s.takeLocked(c, &lockstep.LossError{Reason: lockstep.RecordMissing})
 	}
-	if q := s.table.queues[name]; q != nil {
-		for _, c := range slices.Clone(q.waiters) {
-			s.removeLocked(c)
-			s.enterLocked(c)
-			s.settleLocked(c.cfg.Names...)
-		}
+	for _, c := range waiters {
+		s.enterLocked(c)
 	}
+	s.settleLocked(freed...)
 }
 
 func (s *Space) holdersLocked(name string) []*claim {
