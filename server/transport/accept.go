@@ -133,6 +133,9 @@ func (t *Transport) readMessages(c *conn) error {
 				return err
 			}
 			if kind == framePing {
+				if err := answerPing(c); err != nil {
+					return err
+				}
 				continue
 			}
 			g, m, err := t.decode(kind, frameMessage, payload, c.peer.Node)
@@ -149,6 +152,14 @@ func (t *Transport) readMessages(c *conn) error {
 			t.cfg.Handler.Receive(group, batch)
 		}
 	}
+}
+
+func answerPing(c *conn) error {
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	_, err := c.Write(appendFrame(nil, framePing, nil))
+	return err
 }
 
 // decode checks what a peer may send: messages from itself, to us, of a kind that travels.

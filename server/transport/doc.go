@@ -16,7 +16,7 @@
 //  2. At most 1 MiB waits unsent for one peer. What does not fit is dropped, which Raft
 //     bears, and [Handler.Unreachable] is told once per burst. Votes, heartbeats and
 //     their answers have 64 KiB of their own and go first.
-//  3. A peer that takes no bytes for 3 s, or sends none for 5 s, is
+//  3. A peer that takes no bytes for 3 s, or doesn't answer for 5 s a ping sent every second, is
 //     dropped and dialled again after a jittered wait of 50 ms to 1 s.
 //  4. One snapshot at a time is received, and one sent to each peer.
 package transport

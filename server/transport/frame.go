@@ -20,7 +20,7 @@ const (
 type frameKind byte
 
 const (
-	framePing     frameKind = iota + 1 // nothing: shows that the sender lives
+	framePing     frameKind = iota + 1 // nothing: shows that the sender lives, and is answered by the same
 	frameHello                         // dialer: JSON hello
 	frameWelcome                       // acceptor: JSON welcome
 	frameMAC                           // either: proof of the secret

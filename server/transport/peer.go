@@ -5,11 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -20,6 +18,8 @@ import (
 const (
 	normalLimit = 1 << 20  // bytes unsent
 	urgentLimit = 64 << 10 // bytes unsent of votes, heartbeats and their answers
+	// writeLimit bounds one write and about half the kernel's buffer: what is in there can't be overtaken
+	writeLimit = 128 << 10
 
 	writeTimeout = 3 * time.Second
 	pingEvery    = time.Second
@@ -174,80 +174,12 @@ func (p *peer) serve(ctx context.Context) error {
 	var watcher sync.WaitGroup
 	defer watcher.Wait()
 	defer c.Close()
-	watcher.Go(func() { // the peer sends nothing on this stream: an answer is its end
-		_, err := c.Read(make([]byte, 1))
-		cancel(errors.Join(errors.New("the peer ended the stream"), ignoreReset(err)))
-	})
+	watcher.Go(func() { cancel(watch(c)) })
 	err = p.write(ctx, c)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause // a failed write came of it
 	}
 	return err
-}
-
-// ignoreReset drops what says no more than that the peer has gone.
-func ignoreReset(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-// write sends what is queued, everything at once, and a ping when nothing is.
-func (p *peer) write(ctx context.Context, c net.Conn) error {
-	ping := time.NewTicker(pingEvery)
-	defer ping.Stop()
-	var spare [2][]byte
-	var out net.Buffers
-	for {
-		if spare, out = p.take(spare); len(out) > 0 {
-			if err := writeAll(c, out); err != nil {
-				return err
-			}
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.wake:
-		case <-ping.C:
-			if err := writeAll(c, net.Buffers{appendFrame(nil, framePing, nil)}); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-func writeAll(c net.Conn, out net.Buffers) error {
-	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return err
-	}
-	_, err := out.WriteTo(c)
-	return err
-}
-
-// take swaps the queues for the buffers of the last write, which is over.
-func (p *peer) take(spare [2][]byte) ([2][]byte, net.Buffers) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var out net.Buffers
-	taken := [2][]byte{p.mu.urgent, p.mu.normal}
-	for _, b := range taken {
-		if len(b) > 0 {
-			out = append(out, b)
-		}
-	}
-	for i := range spare {
-		if cap(spare[i]) > normalLimit/4 {
-			spare[i] = nil // one burst doesn't hold the memory for ever
-		}
-	}
-	p.mu.urgent, p.mu.normal = spare[0][:0], spare[1][:0]
-	p.mu.writing = len(taken[1])
-	if len(out) == 0 {
-		p.mu.dropping = false
-	}
-	return taken, out
 }
 
 func (p *peer) connected(id Identity) {

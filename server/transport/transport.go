@@ -142,7 +142,12 @@ func New(cfg Config) (*Transport, error) {
 // dialTCP is the default of Config.Dial.
 func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: time.Second, KeepAlive: 5 * time.Second}
-	return d.DialContext(ctx, "tcp", address)
+	c, err := d.DialContext(ctx, "tcp", address)
+	if t, ok := c.(*net.TCPConn); ok {
+		// A hint; the stream works with any size.
+		_ = t.SetWriteBuffer(writeLimit)
+	}
+	return c, err
 }
 
 // Run accepts and dials until ctx is done, or the listener fails. It closes the listener, and returns after

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,10 +249,113 @@ func TestHeartbeatsGoToTheFront(t *testing.T) {
 	p.mu.connected = true
 	p.queue(1, msg(raftpb.MsgApp, 1, 2, 1))
 	p.queue(1, msg(raftpb.MsgHeartbeat, 1, 2, 2))
-	_, out := p.take([2][]byte{})
+	out := p.take(new(outgoing), false)
 	want := appendMessage(nil, frameMessage, 1, msg(raftpb.MsgHeartbeat, 1, 2, 2))
 	if len(out) != 2 || !bytes.Equal(out[0], want) {
 		t.Errorf("out %x", out)
+	}
+}
+
+func TestALongQueueIsWrittenInPartsOfWholeFrames(t *testing.T) {
+	tr := &Transport{cfg: Config{Handler: &side{}}}
+	p := newPeer(tr, Peer{Node: 2})
+	p.mu.connected = true
+	big := msg(raftpb.MsgApp, 1, 2, 1)
+	big.Entries = []*raftpb.Entry{{Data: make([]byte, 50<<10)}}
+	for range 10 {
+		p.queue(1, big)
+	}
+	p.mu.connected = true
+	var o outgoing
+	var frames int
+	for round := 0; ; round++ {
+		if round == 2 {
+			p.queue(1, msg(raftpb.MsgHeartbeat, 1, 2, 9))
+		}
+		out := p.take(&o, false)
+		if len(out) == 0 {
+			break
+		}
+		if urgent := len(out) == 2; urgent != (round == 2) {
+			t.Errorf("round %d has %d buffers", round, len(out))
+		}
+		part := out[len(out)-1]
+		if len(part) > writeLimit {
+			t.Errorf("%d bytes in one write", len(part))
+		}
+		f := newConn(nopConn{Reader: bytes.NewReader(part)}).frames
+		for {
+			if _, _, err := f.next(frameLimit); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			frames++
+		}
+	}
+	if frames != 10 {
+		t.Errorf("%d frames came out of 10", frames)
+	}
+}
+
+// mute is a connection whose far end has gone without a word.
+type mute struct {
+	net.Conn
+	gone chan struct{}
+}
+
+func (c mute) Write(p []byte) (int, error) {
+	select {
+	case <-c.gone:
+		return len(p), nil // into the void
+	default:
+		return c.Conn.Write(p)
+	}
+}
+
+func TestAPeerThatDoesNotAnswerIsDialledAgain(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	var dials atomic.Int32
+	a, _ := pair(t, func(node uint64, s *side) {
+		if node == 1 {
+			s.cfg.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				c, err := dialTCP(ctx, address)
+				if dials.Add(1) == 1 && err == nil {
+					c = mute{c, gone}
+				}
+				return c, err
+			}
+		}
+	})
+	a.connected()
+	close(gone)
+	eventually(t, "the second dialling", func() bool { return dials.Load() > 1 })
+	a.connected()
+}
+
+func TestABusyStreamIsNotTakenForASilentOne(t *testing.T) {
+	t.Parallel()
+	var dials atomic.Int32
+	a, b := pair(t, func(node uint64, s *side) {
+		if node == 1 {
+			s.cfg.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				dials.Add(1)
+				return dialTCP(ctx, address)
+			}
+		}
+	})
+	a.connected()
+	for began := time.Now(); time.Since(began) < readTimeout+pingEvery; {
+		a.Send(1, []*raftpb.Message{msg(raftpb.MsgApp, 1, 2, 1)})
+		select {
+		case <-b.messages:
+		case <-time.After(patience):
+			t.Fatal("nothing comes")
+		}
+	}
+	if n := dials.Load(); n != 1 {
+		t.Errorf("dialled %d times", n)
 	}
 }
 
