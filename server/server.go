@@ -2,10 +2,10 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -192,14 +192,35 @@ func (p *parts) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// handOver gives leadership away, so that the others need not first miss us.
+// handOver gives leadership away, so that the others need not first miss us, and waits until
+// it is known to whom, so that clients can be told.
 func (p *parts) handOver(ctx context.Context) {
 	if len(p.cfg.InitialCluster) == 1 {
 		return // nobody is there to take it
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.StopTimeout)
 	defer cancel()
-	if err := p.node.HandOver(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := p.node.HandOver(ctx); err != nil {
 		p.cfg.Logger.Warn("leadership was not handed over; the others elect a leader when they miss this one", "error", err)
+		return
+	}
+	tick := time.NewTicker(handOverPoll)
+	defer tick.Stop()
+	for range handOverPatience / handOverPoll {
+		if st := p.node.Status(); st.Role == node.Follower && st.Leader != 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 	}
 }
+
+const (
+	// handOverPatience is how long a node that has given leadership away waits to hear of its successor.
+	// It takes some milliseconds, unless the hand-over has failed.
+	handOverPatience = 500 * time.Millisecond
+	handOverPoll     = 5 * time.Millisecond
+)

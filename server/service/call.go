@@ -62,7 +62,7 @@ func (c *call) next(ctx context.Context) (replica.Answer, error) {
 		case <-c.box.wake:
 			c.rest, _, _ = c.box.take()
 		case <-c.svc.stopping:
-			return nil, protocol.Err(goingDown())
+			return nil, c.svc.farewell()
 		case <-ctx.Done():
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}

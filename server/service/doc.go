@@ -12,7 +12,7 @@
 //
 //   - NOT_LEADER and the leader's address, as soon as this node does not lead; while no leader is
 //     known it waits up to 250 ms for one to be elected;
-//   - UNAVAILABLE when the node is going down;
+//   - UNAVAILABLE when the node is going down and knows no other that leads;
 //   - INVALID_ARGUMENT when a frame is malformed, QUOTA_EXCEEDED when it has too many requests, and gRPC's own
 //     RESOURCE_EXHAUSTED when it has too many bytes;
 //   - OVERLOADED when the client does not read what it is sent.

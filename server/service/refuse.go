@@ -32,6 +32,14 @@ func goingDown() *pb.Error {
 	return &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "this node is going down: ask another"}
 }
 
+// farewell ends what is under way when the service stops. Whoever can be sent to the leader is.
+func (s *Service) farewell() error {
+	if st := s.cfg.Node.Status(); st.Role != node.Leader && settled(st) {
+		return protocol.Err(notLeader(st))
+	}
+	return protocol.Err(goingDown())
+}
+
 // tooSlow ends the stream of a client that does not read.
 func tooSlow() error {
 	return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_OVERLOADED, Message: "the client does not read what it is sent"})

@@ -179,7 +179,7 @@ func options(cfg Config) []grpc.ServerOption {
 }
 
 // Run serves until ctx is done or the listener fails. It then ends all streams and waiting calls with
-// UNAVAILABLE, gives the others Limits.Drain to finish, and returns when the last handler has
+// NOT_LEADER if another node is known to lead and with UNAVAILABLE if not, gives the others Limits.Drain to finish, and returns when the last handler has
 // returned. It returns nil after ctx. A Service runs once.
 func (s *Service) Run(ctx context.Context) error {
 	served := make(chan error, 1)

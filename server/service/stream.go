@@ -88,7 +88,7 @@ func (st *stream) write() error {
 			if err := st.flush(); err != nil {
 				return err
 			}
-			return protocol.Err(goingDown())
+			return st.svc.farewell()
 		case <-st.grpc.Context().Done():
 			return st.grpc.Context().Err()
 		}
