@@ -23,21 +23,64 @@ func twin(flag string) string {
 // fill gives the flags that the command line left alone their values from the
 // environment and the configuration file.
 func (a *App) fill(cmd *cobra.Command) error {
-	if err := a.fillFromEnvironment(cmd.Flags()); err != nil {
+	if err := a.fillFromEnvironment(cmd.Flags(), decided(cmd.Flags())); err != nil {
 		return err
 	}
-	path, err := cmd.Flags().GetString("config")
-	if err != nil || path == "" {
-		return nil
+	if path, err := cmd.Flags().GetString("config"); err == nil && path != "" {
+		if err := fillFromFile(cmd, path); err != nil {
+			return err
+		}
 	}
-	return fillFromFile(cmd, path)
+	return checkChoices(cmd.Flags())
 }
 
-func (a *App) fillFromEnvironment(flags *pflag.FlagSet) error {
+// choice is the annotation of flags that exclude each other; its value is the name of
+// what is chosen. Where one of them is set, those of lower rank have no say.
+const choice = "choice"
+
+// oneOf makes flags exclude each other.
+func oneOf(flags *pflag.FlagSet, what string, names ...string) {
+	for _, name := range names {
+		flags.SetAnnotation(name, choice, []string{what})
+	}
+}
+
+func choiceOf(f *pflag.Flag) string {
+	if a := f.Annotations[choice]; len(a) > 0 {
+		return a[0]
+	}
+	return f.Name
+}
+
+// decided are the choices that were made up to now.
+func decided(flags *pflag.FlagSet) map[string]bool {
+	made := map[string]bool{}
+	flags.Visit(func(f *pflag.Flag) { made[choiceOf(f)] = true })
+	return made
+}
+
+// checkChoices refuses two flags of one choice that were given at the same rank.
+func checkChoices(flags *pflag.FlagSet) error {
+	first := map[string]string{}
+	var failed error
+	flags.Visit(func(f *pflag.Flag) {
+		what := choiceOf(f)
+		if f.Value.String() == "false" || failed != nil {
+			return
+		}
+		if other := first[what]; other != "" {
+			failed = usageError("--%s and --%s exclude each other: give one", other, f.Name)
+		}
+		first[what] = f.Name
+	})
+	return failed
+}
+
+func (a *App) fillFromEnvironment(flags *pflag.FlagSet, made map[string]bool) error {
 	var failed error
 	flags.VisitAll(func(f *pflag.Flag) {
 		value := a.Getenv(twin(f.Name))
-		if f.Changed || value == "" || f.Name == "help" || given[f.Name] || failed != nil {
+		if made[choiceOf(f)] || value == "" || f.Name == "help" || given[f.Name] || failed != nil {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
@@ -76,7 +119,7 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 	if top.Kind != yaml.MappingNode {
 		return usageError("--config: %s:%d: want lines of the form \"flag: value\"", path, top.Line)
 	}
-	known, seen := allFlags(cmd.Root()), map[string]bool{}
+	known, seen, made := allFlags(cmd.Root()), map[string]bool{}, decided(cmd.Flags())
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		key, value := top.Content[i], top.Content[i+1]
 		name := strings.ReplaceAll(key.Value, "_", "-")
@@ -87,19 +130,19 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 			return usageError("--config: %s:%d: key %q stands there twice", path, key.Line, key.Value)
 		}
 		seen[name] = true
-		if err := setFromNode(cmd.Flags(), name, value); err != nil {
+		if err := setFromNode(cmd.Flags(), made, name, value); err != nil {
 			return usageError("--config: %s:%d: %s: %w", path, key.Line, key.Value, err)
 		}
 	}
 	return nil
 }
 
-func setFromNode(flags *pflag.FlagSet, name string, node *yaml.Node) error {
+func setFromNode(flags *pflag.FlagSet, made map[string]bool, name string, node *yaml.Node) error {
 	text, err := flatten(node)
 	if err != nil {
 		return err
 	}
-	if f := flags.Lookup(name); f == nil || f.Changed {
+	if f := flags.Lookup(name); f == nil || made[choiceOf(f)] {
 		return nil
 	}
 	if err := flags.Set(name, text); err != nil {

@@ -7,9 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/client"
 )
+
+// maxEvents is how many events the service tells at most.
+const maxEvents = 1000
 
 // An eventReport is one event of the history as JSON.
 type eventReport struct {
@@ -42,20 +46,19 @@ func (a *App) historyCommand() *cobra.Command {
 		Example: "  lockstep history billing/nightly\n  lockstep history billing/nightly --limit 1000 -o json",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := target.target()
-			if err != nil {
+			if err := lockstep.CheckName(args[0]); err != nil {
 				return err
 			}
-			admin, err := client.NewAdmin(client.Config{Endpoints: t.Endpoints, UnavailableAfter: t.Connect})
-			if err != nil {
-				return err
+			if limit < 1 || limit > maxEvents {
+				return usageError("--limit: %d: must be 1 to %d", limit, maxEvents)
 			}
-			defer admin.Close()
-			events, complete, err := admin.History(cmd.Context(), args[0], limit)
-			if err != nil {
-				return err
-			}
-			return a.showHistory(historyReport{args[0], eventReports(events), complete}, out)
+			return target.withAdmin(func(admin *client.Admin) error {
+				events, complete, err := admin.History(cmd.Context(), args[0], limit)
+				if err != nil {
+					return err
+				}
+				return a.showHistory(historyReport{args[0], eventReports(events), complete}, out)
+			})
 		},
 	}
 	cmd.Flags().Uint32Var(&limit, "limit", 100, "show at most so many of the newest events, up to 1000")

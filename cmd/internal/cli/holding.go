@@ -238,6 +238,10 @@ func (h *holding) stopped(by unix.Signal) {
 		h.wanted = true // it wants the terminal, and nobody else of our pipeline has it
 		h.giveTerminal()
 		h.send(unix.SIGCONT)
+	case !h.terminal.JobControl():
+		if by == unix.SIGTSTP { // without us in between the command would not have seen it
+			h.send(unix.SIGCONT)
+		}
 	default:
 		h.terminal.TakeBack()
 		h.say("stopped: %s is not renewed and is lost in %v unless continued before",

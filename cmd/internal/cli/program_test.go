@@ -196,11 +196,3 @@ func children(pid int) []int {
 	}
 	return found
 }
-
-// oneLineOf fails unless text is a single line.
-func oneLineOf(t *testing.T, text string) {
-	t.Helper()
-	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
-		t.Errorf("want one line, got %q", text)
-	}
-}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,8 +38,25 @@ first, then the environment, then the file.`,
 	})
 	root.PersistentFlags().String("config", "", "YAML `file` with values of flags, as \"flag: value\" lines")
 	cobra.EnableCommandSorting = false
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.commands()...)
 	return root
+}
+
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Show what a command does",
+		Example: "  lockstep help run",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, _, err := cmd.Root().Find(args)
+			if err != nil || about == cmd.Root() && len(args) > 0 {
+				return usageError(`no help for %q: "lockstep --help" lists the commands`, strings.Join(args, " "))
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 // commands are all commands in the order of the help.
@@ -87,18 +103,4 @@ func checkArgs(cmd *cobra.Command, args []string, least int, names []string) err
 
 func missing(cmd *cobra.Command, what string) error {
 	return usageError("%s is missing: usage: %s", what, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
-}
-
-// exclusive refuses more than one of the flags that exclude each other.
-func exclusive(cmd *cobra.Command, names ...string) error {
-	var set []string
-	for _, name := range names {
-		if cmd.Flags().Changed(name) && cmd.Flags().Lookup(name).Value.String() != "false" {
-			set = append(set, "--"+name)
-		}
-	}
-	if len(set) > 1 {
-		return exitError{CodeUsage, errors.New(strings.Join(set, " and ") + " exclude each other: give one")}
-	}
-	return nil
 }

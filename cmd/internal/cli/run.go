@@ -112,6 +112,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Var(&f.ttl, "ttl", "time after which a dead holder's lock is free, 1 to 300")
 	flags.Var(&f.killAfter, "kill-after", "time between TERM and KILL, up to a third of --ttl (default: 2, or a fifth of --ttl)")
 	flags.StringVar(&f.purpose, "purpose", "", "`text` that others see beside the holder")
+	oneOf(flags, "patience", "nonblock", "wait")
+	oneOf(flags, "mode", "shared", "exclusive", "permits")
 	flags.StringSliceVar(&f.endWith, "end-with", nil, "end the command when `parent` is gone, stdin is closed, or both (parent,stdin)")
 }
 
@@ -141,7 +143,7 @@ func (f *runFlags) plan(cmd *cobra.Command, args []string) (runPlan, error) {
 		return runPlan{}, err
 	}
 	plan.target.TTL = f.ttl.d
-	if err := f.checkValues(cmd); err != nil {
+	if err := f.checkValues(); err != nil {
 		return runPlan{}, err
 	}
 	if plan.killAfter, err = f.killTime(); err != nil {
@@ -161,13 +163,7 @@ func (f *runFlags) plan(cmd *cobra.Command, args []string) (runPlan, error) {
 	return plan, nil
 }
 
-func (f *runFlags) checkValues(cmd *cobra.Command) error {
-	if err := exclusive(cmd, "nonblock", "wait"); err != nil {
-		return err
-	}
-	if err := exclusive(cmd, "shared", "exclusive", "permits"); err != nil {
-		return err
-	}
+func (f *runFlags) checkValues() error {
 	if err := lockstep.CheckTTL(f.ttl.d); err != nil {
 		return usageError("--ttl: %w", err)
 	}

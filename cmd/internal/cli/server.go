@@ -153,8 +153,13 @@ func configError(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	return usageError("--%s: %s", flagName(wrong.Field), wrong.Rule)
+	return usageError("--%s: %s", flagName(wrong.Field), fieldsToFlags.Replace(wrong.Rule))
 }
+
+// fieldsToFlags puts flags in the place of the fields that a rule speaks of.
+var fieldsToFlags = strings.NewReplacer(
+	"InitialCluster", "--initial-cluster", "PeerListen", "--peer-listen", "HTTPListen", "--http-listen",
+	"Listen", "--listen", "Insecure", "--insecure")
 
 // flagName turns PeerListen into peer-listen.
 func flagName(field string) string {

@@ -40,6 +40,7 @@ type targetFlags struct {
 func (t *targetFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&t.endpoints, "endpoints", []string{DefaultEndpoint}, "`host:port` of nodes of the service, with commas")
 	flags.StringVar(&t.backend, "backend", "", "the lock service as a `URL`, such as lockstep://host:port,host:port (instead of --endpoints)")
+	oneOf(flags, "target", "endpoints", "backend")
 	t.connect = span{10 * time.Second, true}
 	flags.Var(&t.connect, "connect-timeout", "give up when the service cannot be reached for so long")
 }
@@ -94,15 +95,15 @@ func checkEndpoint(flag, endpoint string) error {
 	switch {
 	case err != nil && strings.Count(endpoint, ":") > 1 && !strings.HasPrefix(endpoint, "["):
 		return usageError("%s: %s: an IPv6 address needs brackets, such as [::1]:7400", flag, lockstep.Excerpt(endpoint))
-	case err != nil || host == "" || errPort != nil || number == 0 || !plainHost(host):
+	case err != nil || host == "" || errPort != nil || number == 0 || !plainHost(host, endpoint[0] == '['):
 		return usageError("%s: %s: want host:port, such as %s", flag, lockstep.Excerpt(endpoint), DefaultEndpoint)
 	}
 	return nil
 }
 
 // plainHost refuses what is certainly no name or address, such as a URL.
-func plainHost(host string) bool {
-	if strings.Contains(host, ":") { // it was in brackets
+func plainHost(host string, brackets bool) bool {
+	if brackets {
 		address, _, _ := strings.Cut(host, "%")
 		return net.ParseIP(address) != nil
 	}

@@ -51,6 +51,14 @@ func (t *Terminal) Foreground() bool {
 // command does.
 func (t *Terminal) Whole() bool { return t.whole }
 
+// JobControl reports whether somebody could continue us after a stop. In the group of
+// the session's leader nobody could, so the kernel discards a stop from the
+// keyboard there.
+func (t *Terminal) JobControl() bool {
+	session, err := unix.Getsid(0)
+	return err == nil && session != t.own
+}
+
 // Give makes g the foreground group if ours is, so that its processes may read and
 // get what the keyboard sends.
 func (t *Terminal) Give(g Group) error {

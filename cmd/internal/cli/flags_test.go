@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// invoke runs a command line in this process.
+func invoke(env map[string]string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	app := &App{Out: &out, Err: &errs, Getenv: func(key string) string { return env[key] }, OpenLocker: openLocker}
+	code = app.Main(context.Background(), args)
+	return code, out.String(), errs.String()
+}
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "lockstep.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagsComeBeforeTheEnvironmentBeforeTheFileBeforeDefaults(t *testing.T) {
+	config := file(t, "name: from-file\ndata_dir: from-file\nlisten: 127.0.0.1:1\ninitial-cluster:\n  n1: 127.0.0.1:2\n  n2: 127.0.0.1:3\nttl: 20 # of another command\n")
+	env := map[string]string{"LOCKSTEP_NAME": "from-env", "LOCKSTEP_DATA_DIR": "from-env", "LOCKSTEP_CONFIG": config}
+	code, out, errs := invoke(env, "server", "--name", "from-flag", "--print-config")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, want := range []string{"name: from-flag\n", "data-dir: from-env\n", "listen: 127.0.0.1:1\n", "    - n1=127.0.0.1:2\n", "peer-listen: 127.0.0.1:7401\n", "insecure: false\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("want %q in\n%s", want, out)
+		}
+	}
+	again := file(t, out)
+	if _, second, _ := invoke(nil, "server", "--config", again, "--print-config"); second != out {
+		t.Errorf("what --print-config prints comes to\n%s\nwhen it is read again, want\n%s", second, out)
+	}
+}
+
+func TestACommandLineOverridesAChoiceOfTheEnvironment(t *testing.T) {
+	env := map[string]string{"LOCKSTEP_WAIT": "5", "LOCKSTEP_BACKEND": "redis://x"}
+	code, _, errs := invoke(env, "run", "-n", "--endpoints", "127.0.0.1:1", "--connect-timeout", "0.05", "x", "--", "true")
+	if code != CodeUnavailable {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if code, _, _ := invoke(nil, "run", "-n", "-w", "5", "x", "--", "true"); code != CodeUsage {
+		t.Errorf("-n and -w: exit code %d, want %d", code, CodeUsage)
+	}
+}
+
+func TestAWrongConfigurationFileIsRefusedWithItsLine(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"nmae: n1", `:1: unknown key "nmae"`},
+		{"name: n1\n\nname: n2", `:3: key "name" stands there twice`},
+		{"- name", `:1: want lines of the form`},
+		{"name: {a: [b]}", `:1: name: want a value`},
+		{"name: 'n1", "found unexpected end of stream"},
+		{"\n\ninsecure: perhaps", `:3: insecure: invalid value "perhaps"`},
+	} {
+		code, _, errs := invoke(nil, "server", "--config", file(t, c.text), "--print-config")
+		if code != CodeUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%q: exit code %d, stderr %q, want %d and %q", c.text, code, errs, CodeUsage, c.want)
+		}
+		oneLineOf(t, errs)
+	}
+	if code, _, _ := invoke(nil, "server", "--config", "/no/such/file"); code != CodeUsage {
+		t.Errorf("a missing file: exit code %d", code)
+	}
+	if code, _, errs := invoke(nil, "server", "--config", file(t, ""), "--print-config"); code != 0 {
+		t.Errorf("an empty file: exit code %d: %s", code, errs)
+	}
+}
+
+func TestEveryBadInputIsOneLineAndCode64(t *testing.T) {
+	for _, line := range []string{
+		"", "bogus", "--bogus", "help bogus",
+		"run", "run x", "run x true", "run x --", "run -- x --", "run --bogus x -- true", "run a//b -- true", "run _sys/x -- true", "run -c true x -- true",
+		"run --endpoints foo x -- true", "run --endpoints ::1:22 x -- true", "run --endpoints a:0 x -- true", "run --endpoints a:65536 x -- true",
+		"run --endpoints [::1 x -- true", "run --endpoints [nonsense]:1 x -- true", "run --endpoints http://a:1 x -- true", "run --endpoints a:1,, x -- true",
+		"run --backend redis://x x -- true", "run --backend nonsense x -- true", "run --backend x://y x -- true", "run --backend lockstep:// x -- true",
+		"run --ttl 0 x -- true", "run --ttl 301 x -- true", "run --ttl -1s x -- true", "run --ttl 1e300 x -- true", "run --ttl NaN x -- true",
+		"run --kill-after 5 x -- true", "run --kill-after nonsense x -- true",
+		"run -w -1 x -- true", "run -w 99999999999 x -- true", "run -n -w 3 x -- true", "run -s -x x -- true", "run -s --permits 1/2 x -- true",
+		"run --permits 3/2 x -- true", "run --permits 0/2 x -- true", "run --permits 2 x -- true", "run -E 256 x -- true", "run -E -1 x -- true",
+		"run --end-with nonsense x -- true", "run --purpose \x1b x -- true", "run --connect-timeout 0 x -- true",
+		"show", "show a b", "show a/../b", "show -o xml x", "show --waiters 0 x", "ls a b", "ls --page-size 0", "ls --limit -1",
+		"revoke x", "revoke --reason", "history a//b", "history --limit 0 x",
+		"server", "server --name a/b --data-dir d", "server --name n1 --data-dir d --listen 0.0.0.0:1", "server --name n1 --data-dir d --initial-cluster n1",
+		"server --name n1 --data-dir d --initial-cluster n1=a:1,n1=a:2", "server --name n1 --data-dir d --initial-cluster n2=127.0.0.1:1",
+		"server --name n1 --data-dir d --log-level loud", "server --name n1 --data-dir d --log-format xml", "server --name n1 --data-dir d --cluster-secret-file /no/such/file", "server extra",
+		"dev --nodes 0", "dev --port 65535", "dev --port 0 --data-dir d", "dev extra", "sim --seeds 0", "sim --nodes 4", "sim --clients 51", "status extra", "version extra", "version -o xml",
+	} {
+		code, out, errs := invoke(nil, strings.Fields(line)...)
+		if code != CodeUsage {
+			t.Errorf("lockstep %s: exit code %d, want %d; %s", line, code, CodeUsage, errs)
+		}
+		if strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "lockstep: ") || strings.ContainsFunc(strings.TrimSuffix(errs, "\n"), unprintable) {
+			t.Errorf("lockstep %s: want one printable line, got %q", line, errs)
+		}
+		if out != "" {
+			t.Errorf("lockstep %s: printed %q", line, out)
+		}
+	}
+}
+
+func TestGoodEndpoints(t *testing.T) {
+	for _, e := range []string{"127.0.0.1:7400", "[::1]:7400", "[fe80::1%eth0]:1", "node-1.example.org:65535", "localhost:1"} {
+		if err := checkEndpoint("--endpoints", e); err != nil {
+			t.Error(err)
+		}
+	}
+	f := targetFlags{backend: "lockstep://[::1]:1,b:2/", connect: span{1, true}}
+	got, err := f.target()
+	if err != nil || strings.Join(got.Endpoints, " ") != "[::1]:1 b:2" {
+		t.Errorf("got %v, %v", got.Endpoints, err)
+	}
+}
+
+func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		if c.Example == "" || c.Short == "" {
+			t.Errorf("%s has no example or no short description", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(NewApp().root())
+	for _, args := range [][]string{{"--help"}, {"help", "run"}, {"run", "--help"}, {"server", "-h"}} {
+		if code, out, errs := invoke(nil, args...); code != 0 || !strings.Contains(out, "Examples:") || errs != "" {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, out, errs)
+		}
+	}
+}
+
+func TestASecretThatOthersMayReadIsRefused(t *testing.T) {
+	path := file(t, "secret\n")
+	if got, err := readSecret(path); got != "secret" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	os.Chmod(path, 0o644)
+	if _, err := readSecret(path); err == nil {
+		t.Error("a secret of mode 0644 was read")
+	}
+	if _, err := readSecret(file(t, " \n")); err == nil {
+		t.Error("an empty secret was read")
+	}
+}
+
+func TestNothingUnprintableReachesTheTerminal(t *testing.T) {
+	evil := "a\x1b[2J\u202e\u009b\U000e0001\xff\n"
+	for _, text := range []string{printable(evil), oneLine(evil)} {
+		if strings.ContainsFunc(text, unprintable) {
+			t.Errorf("%q", text)
+		}
+	}
+	value := map[string]string{"name": "a\x1b\u202e\u009b\U000e0001é"}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	escaped := escapeJSON(raw)
+	if strings.ContainsFunc(string(escaped), unprintable) {
+		t.Errorf("%q", escaped)
+	}
+	var back map[string]string
+	if err := json.Unmarshal(escaped, &back); err != nil || back["name"] != value["name"] {
+		t.Errorf("%q comes back as %q, %v", value, back, err)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	for text, want := range map[string]string{"2.5": "2.5s", "0": "0s", "1m30s": "1m30s", "250ms": "250ms", "1e1": "10s"} {
+		if got, err := parseSpan(text); err != nil || got.String() != want {
+			t.Errorf("%q: %v, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "-1", "-1s", "NaN", "Inf", "1e19", "x", "1 s"} {
+		if got, err := parseSpan(text); err == nil {
+			t.Errorf("%q is taken as %v", text, got)
+		}
+	}
+}
+
+// oneLineOf fails unless text is a single line.
+func oneLineOf(t *testing.T, text string) {
+	t.Helper()
+	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
+		t.Errorf("want one line, got %q", text)
+	}
+}

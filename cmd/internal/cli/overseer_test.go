@@ -1,0 +1,187 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// A moment is one call of an overseer and the orders that it wants.
+type moment struct {
+	at         time.Duration
+	validUntil time.Duration
+	over       error
+	signal     unix.Signal // instead of a look
+	want       string
+}
+
+func (o orders) String() string {
+	var words []string
+	for _, sig := range o.signals {
+		words = append(words, unix.SignalName(sig))
+	}
+	if o.kill {
+		words = append(words, "KILL!")
+	}
+	if o.feed > 0 {
+		words = append(words, "feed "+o.feed.String())
+	}
+	return strings.Join(words, " ")
+}
+
+func TestTheOverseer(t *testing.T) {
+	const s = time.Second
+	revoked := &lockstep.LossError{Reason: lockstep.Revoked, By: "alice"}
+	ended := &lockstep.LossError{Reason: lockstep.LeaseEnded}
+	for _, c := range []struct {
+		name    string
+		moments []moment
+		lost    bool
+	}{
+		{"a renewed lease feeds the watcher when it moves, and only then", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 2 * s, validUntil: 10 * s, want: ""},
+			{at: 3 * s, validUntil: 9 * s, want: ""},
+			{at: 4 * s, validUntil: 13 * s, want: "feed 13s"},
+		}, false},
+		{"without renewal TERM comes kill-after before the end, and KILL at the end", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 7999 * time.Millisecond, validUntil: 10 * s, want: ""},
+			{at: 8 * s, validUntil: 10 * s, want: "SIGTERM SIGCONT"},
+			{at: 9 * s, validUntil: 10 * s, want: ""},
+			{at: 10 * s, validUntil: 10 * s, want: "KILL!"},
+			{at: 11 * s, over: ended, want: ""},
+		}, true},
+		{"a renewal after TERM changes nothing", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 8 * s, validUntil: 10 * s, want: "SIGTERM SIGCONT"},
+			{at: 9 * s, validUntil: 18 * s, want: ""},
+			{at: 10 * s, validUntil: 18 * s, want: "KILL!"},
+		}, true},
+		{"a lease that is over gets KILL without TERM", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 31 * s, validUntil: 31 * s, over: ended, want: "KILL!"},
+		}, true},
+		{"a lease that has passed gets KILL even if nobody says so", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 31 * s, validUntil: 10 * s, want: "KILL!"},
+		}, true},
+		{"a session that expired gets KILL at once", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 2 * s, over: &lockstep.LossError{Reason: lockstep.SessionExpired}, want: "KILL!"},
+		}, true},
+		{"a revoked lock gets TERM, and KILL after kill-after", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 2 * s, validUntil: 2 * s, over: revoked, want: "SIGTERM SIGCONT"},
+			{at: 3 * s, validUntil: 3 * s, over: revoked, want: ""},
+			{at: 4 * s, validUntil: 4 * s, over: revoked, want: "KILL!"},
+		}, true},
+		{"KILL of a revoked lock comes at the end of the lease at the latest", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 7500 * time.Millisecond, validUntil: 10 * s, want: ""},
+			{at: 9 * s, over: revoked, want: "SIGTERM SIGCONT"},
+			{at: 10 * s, over: revoked, want: "KILL!"},
+		}, true},
+		{"a lock revoked long ago gets KILL at once", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 12 * s, over: revoked, want: "SIGTERM SIGCONT KILL!"},
+		}, true},
+		{"signals are passed on, those that end a stopped process with CONT", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 2 * s, signal: unix.SIGUSR1, want: "SIGUSR1"},
+			{at: 2 * s, signal: unix.SIGTERM, want: "SIGTERM SIGCONT"},
+			{at: 2 * s, signal: unix.SIGTSTP, want: "SIGTSTP"},
+		}, false},
+		{"the second interrupt is TERM, and KILL after kill-after, and no loss", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 2 * s, signal: unix.SIGINT, want: "SIGINT"},
+			{at: 3 * s, signal: unix.SIGINT, want: "SIGTERM SIGCONT"},
+			{at: 4 * s, signal: unix.SIGINT, want: "SIGINT"},
+			{at: 5 * s, validUntil: 14 * s, want: "KILL!"},
+		}, false},
+		{"a loss after the second interrupt is one", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 2 * s, signal: unix.SIGINT, want: "SIGINT"},
+			{at: 3 * s, signal: unix.SIGINT, want: "SIGTERM SIGCONT"},
+			{at: 4 * s, over: ended, want: "KILL!"},
+		}, true},
+		{"nothing is ordered after KILL", []moment{
+			{at: 1 * s, over: ended, want: "KILL!"},
+			{at: 2 * s, validUntil: 30 * s, want: ""},
+			{at: 3 * s, signal: unix.SIGTERM, want: ""},
+			{at: 4 * s, over: revoked, want: ""},
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := overseer{killAfter: 2 * s}
+			for _, m := range c.moments {
+				var got orders
+				if m.signal != 0 {
+					got = o.signal(m.at, m.signal)
+				} else {
+					got = o.look(m.at, m.validUntil, m.over)
+				}
+				if got.String() != m.want {
+					t.Fatalf("at %v: orders %q, want %q", m.at, got, m.want)
+				}
+			}
+			if err := o.verdict("x", 1); (err != nil) != c.lost {
+				t.Errorf("verdict %v, want lost = %v", err, c.lost)
+			}
+		})
+	}
+}
+
+func TestTheOverseerWakesInTime(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	for _, c := range []struct {
+		phase phase
+		now   time.Duration
+		want  time.Duration
+	}{
+		{running, 1 * s, overseerLook},
+		{running, 7950 * ms, 50 * ms}, // TERM is due at 8 s
+		{ending, 9970 * ms, 30 * ms},  // KILL is due at 10 s
+		{ending, 11 * s, 0},
+		{killed, 11 * s, overseerLook},
+	} {
+		o := overseer{killAfter: 2 * s, validUntil: 10 * s, killAt: 10 * s, phase: c.phase}
+		if got := o.wake(c.now); got != c.want {
+			t.Errorf("phase %d at %v: wake after %v, want %v", c.phase, c.now, got, c.want)
+		}
+	}
+}
+
+// A loss is told with its reason, also when TERM came first.
+func TestTheVerdictNamesTheReason(t *testing.T) {
+	o := overseer{killAfter: time.Second}
+	o.look(1, 10*time.Second, nil)
+	o.look(9*time.Second, 10*time.Second, nil)
+	if err := o.verdict("a\x1bb", 7); !errors.Is(err, errNotRenewed) || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("verdict %q", err)
+	}
+	o.look(10*time.Second, 0, &lockstep.LossError{Reason: lockstep.Revoked, By: "alice"})
+	if err := fmt.Sprint(o.verdict("x", 7)); !strings.Contains(err, "revoked by alice") || !strings.Contains(err, "token 7") {
+		t.Errorf("verdict %q", err)
+	}
+}
+
+func TestTheDescriptionFitsTheLimits(t *testing.T) {
+	for _, command := range [][]string{{"true"}, {"sh", "-c", strings.Repeat("é\x00\n", 900)}, slices.Repeat([]string{"word"}, 1000)} {
+		for _, purpose := range []string{"", "p", strings.Repeat("p", 900)} {
+			labels := describe(purpose, command)
+			if err := lockstep.CheckMetadata(labels); err != nil {
+				t.Errorf("purpose of %d bytes, %d words: %v", len(purpose), len(command), err)
+			}
+		}
+	}
+}
