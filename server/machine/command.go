@@ -139,7 +139,7 @@ type Limits struct {
 	WaitersPerName   uint32
 	ClaimsPerSession uint32 // sum over its claims of their names, live and remembered alike
 	RequestWindow    uint32 // seq < floor + RequestWindow
-	RememberedClaims uint32 // ended claims of a machine-numbered session
+	RememberedClaims uint32 // ended claims of a machine-numbered session; a client asks before as many more have ended
 	HistoryBytes     uint32 // ring of all events
 	AbnormalBytes    uint32 // ring of expiries and revocations
 }

@@ -20,7 +20,6 @@ type script struct {
 	sent     []Command // for duplicates
 	random   uint64
 	delayed  []ClaimID // with a delay that was started
-	waiting  []ClaimID
 }
 
 func newScript(t *rapid.T) *script {

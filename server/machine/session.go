@@ -52,7 +52,18 @@ func insertClaim(list []*claim, c *claim) []*claim {
 
 func removeClaim(list []*claim, c *claim) []*claim {
 	i, _ := slices.BinarySearchFunc(list, c.seq, bySeq)
-	return slices.Delete(list, i, i+1)
+	return shrunk(slices.Delete(list, i, i+1))
+}
+
+// roomySize is the capacity of a list up to which it keeps its memory.
+const roomySize = 64
+
+// shrunk gives back the memory of a list that was much longer once.
+func shrunk[T any](list []T) []T {
+	if cap(list) > roomySize && len(list) < cap(list)/4 {
+		return slices.Clone(list)
+	}
+	return list
 }
 
 // outcome returns what is remembered of the claim that is over, or nil.
@@ -116,7 +127,7 @@ func (s *session) forget(i, j int) {
 			delete(s.nonces, o.nonce)
 		}
 	}
-	s.outcomes = slices.Delete(s.outcomes, i, j)
+	s.outcomes = shrunk(slices.Delete(s.outcomes, i, j))
 }
 
 // hear takes note of what the client knows. Neither number falls.
