@@ -89,6 +89,7 @@ type cluster struct {
 	hosts   []*host
 	network []parcel
 	cut     func(from, to uint64) bool
+	lose    func(*raftpb.Message) bool // nil: none
 	tune    func(*Config)
 	tag     uint64
 	stream  StreamID
@@ -191,7 +192,7 @@ func (c *cluster) tick() {
 
 func (c *cluster) arrive(p parcel) {
 	to := c.host(p.to)
-	if to.r == nil || c.cut(p.from, p.to) {
+	if to.r == nil || c.cut(p.from, p.to) || c.lose != nil && c.lose(p.message) {
 		if p.message.GetType() == raftpb.MsgSnap && c.host(p.from).r != nil {
 			c.host(p.from).inputs = append(c.host(p.from).inputs, SnapshotSent{To: p.to})
 		}

@@ -78,7 +78,7 @@ type Config struct {
 	// TokenFloor, if not zero, replaces the first token floor of a new cluster.
 	TokenFloor machine.Token
 
-	// Rand is read once in New: it seeds the jitter of leases and numbers the batches.
+	// Rand is read once in New: it seeds the jitter of leases.
 	Rand io.Reader
 	// Logger receives the log, Raft's at level Debug. Default: discard.
 	Logger *slog.Logger

@@ -10,7 +10,7 @@ import (
 func (r *Replica) deliver(done *Applied) {
 	changes := &changeFeed{replica: r, rest: done.Output.Changes}
 	var b *batch
-	if done.Entry.Header.Proposer == r.cfg.ID {
+	if done.Term == r.lead.term { // only its leader proposes in a term
 		b = r.lead.queue.landed(done.Entry.Header.Batch)
 	}
 	if b != nil {

@@ -55,16 +55,21 @@ func (r *Replica) handOver(to uint64) {
 	}
 }
 
-// successor is the voter with the longest log of those heard of lately; the lowest id
-// among equals.
-func (r *Replica) successor() (best uint64) {
-	var match uint64
+// successor is the voter with the longest log, if possible of those heard of since Raft looked last, which it does
+// each election timeout; the lowest id among equals.
+func (r *Replica) successor() uint64 {
+	var best, match uint64
+	var active bool
 	r.raft.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
-		if id == r.cfg.ID || typ == raft.ProgressTypeLearner || !pr.RecentActive {
+		if id == r.cfg.ID || typ == raft.ProgressTypeLearner {
 			return
 		}
-		if best == raft.None || pr.Match > match || pr.Match == match && id < best {
-			best, match = id, pr.Match
+		better := best == raft.None || pr.RecentActive && !active
+		if pr.RecentActive == active {
+			better = better || pr.Match > match || pr.Match == match && id < best
+		}
+		if better {
+			best, match, active = id, pr.Match, pr.RecentActive
 		}
 	})
 	return best

@@ -113,19 +113,46 @@ func TestAPauseIsNotTakenForAStallOfTheDisk(t *testing.T) {
 func TestLeadershipIsGivenAwayOncePerStall(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.StallMute, cfg.StallExit = time.Hour, time.Hour })
 	h := c.lead(1)
+	k := c.open(h, 60_000)
 	c.run(100 * ms)
-	h.disk.stuck = true
-	k := &client{c: c, host: h, stream: c.newStream()}
-	k.send(Open{TTL: ttl})
-	c.leader(1)
-	// Made leader again while its disk still stands, it serves nothing, and keeps what it has got.
-	if !h.r.stalled {
-		t.Error("the stall is forgotten")
+	tries := 0
+	c.lose = func(m *raftpb.Message) bool { // nobody takes it
+		lost := m.GetType() == raftpb.MsgTimeoutNow
+		if lost {
+			tries++
+		}
+		return lost
 	}
-	h.disk.stuck = false
-	c.run(100 * ms)
-	if h.r.stalled {
-		t.Error("the stall is remembered after its end")
+	for want := 1; want <= 2; want++ {
+		h.disk.stuck = true
+		k.send(k.acquireBody(spec("job")))
+		c.run(5 * second)
+		h.disk.stuck = false
+		c.run(second)
+		if tries != want {
+			t.Errorf("%d wishes after %d stalls of 5 s", tries, want)
+		}
+	}
+}
+
+func TestAFollowerThatSleptHearsItsLeaderBeforeItStandsForElection(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.lead(1)
+	votes := 0
+	c.lose = func(m *raftpb.Message) bool {
+		if m.GetType() == raftpb.MsgPreVote {
+			votes++
+		}
+		return false
+	}
+	for range 5 {
+		c.host(2).paused = true
+		c.run(60 * second)
+		c.host(2).paused = false
+		c.run(500 * ms)
+	}
+	if votes != 0 || !c.host(1).r.Status().Serving {
+		t.Errorf("it asked for %d votes after its sleep", votes)
 	}
 }
 

@@ -92,10 +92,19 @@ func (r *Replica) sessionWeight(id machine.SessionID) int {
 	return max(1, int(s.Weight))
 }
 
-// finishDuties takes back what an applied entry was meant to end and did not. It is proposed again.
+// finishDuties forgets what an applied entry of this term was meant to end. What it did not end was over before.
 func (r *Replica) finishDuties(b *batch) {
 	l := &r.lead
-	l.expiring.release(b.expire)
-	l.waitOver.release(b.waits)
-	l.delayOver.release(b.delays)
+	for _, id := range b.expire {
+		if _, live := r.machine.Session(id); live {
+			panic(fmt.Sprintf("replica: session %v lives after its Expire was applied in term %d", id, l.term))
+		}
+		l.expiring.drop(id)
+	}
+	for _, id := range b.waits {
+		l.waitOver.drop(id)
+	}
+	for _, id := range b.delays {
+		l.delayOver.drop(id)
+	}
 }

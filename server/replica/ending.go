@@ -67,13 +67,3 @@ func (e *ending[K]) take(budget int, weight func(K) int) (taken []K) {
 	e.order = rest
 	return taken
 }
-
-// release makes keys that an applied entry did not end available again.
-func (e *ending[K]) release(keys []K) {
-	for _, k := range keys {
-		if proposed, ok := e.state[k]; ok && proposed {
-			e.state[k] = false
-			e.idle++
-		}
-	}
-}

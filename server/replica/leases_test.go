@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -273,24 +275,25 @@ func TestANewLeaderGivesEveryLeaseItsFullTime(t *testing.T) {
 func TestManyExpiriesAreChunked(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	h := c.leader()
-	for range 3 {
+	const sessions, claims = 4, 100 // of 16 names: 1,600 names a session
+	for i := range sessions {
 		k := c.open(h, ttl)
-		for range 40 {
+		for j := range claims {
 			var names []string
-			for len(names) < machine.MaxNames {
-				names = append(names, "team/"+k.id.String()+"/"+string(rune('a'+len(names)))+string(rune('A'+k.seq)))
+			for n := range machine.MaxNames {
+				names = append(names, fmt.Sprintf("team/%d/%d/%d", i, j, n))
 			}
 			k.send(k.acquireBody(machine.Spec{Names: names}))
 		}
-		for range 200 {
-			k.send(k.acquireBody(spec("n/" + k.id.String() + "/" + string(rune(0x100+k.seq)))))
-		}
 	}
+	c.run(100 * ms)
+	if n := h.r.Status().Counts.Holders; n != sessions*claims {
+		t.Fatalf("%d claims are held", n)
+	}
+	h.applied = nil
 	c.run(lease(ttl) + 2*second)
+	entries := 0
 	for _, a := range h.applied {
-		if a.Entry == nil {
-			continue
-		}
 		ended := 0
 		for _, e := range a.Output.Events {
 			if e.Kind == machine.EventExpired {
@@ -298,11 +301,68 @@ func TestManyExpiriesAreChunked(t *testing.T) {
 			}
 		}
 		if ended > maxEnd {
-			t.Errorf("entry %d ends %d claims times names", a.Index, ended)
+			t.Errorf("entry %d ends %d names", a.Index, ended)
+		}
+		if ended > 0 {
+			entries++
 		}
 	}
-	if n := c.expired(); n != 3 {
-		t.Errorf("%d sessions expired, want 3", n)
+	if n := c.expired(); n != sessions || entries != 2 {
+		t.Errorf("%d sessions expired in %d entries, want %d in 2", n, entries, sessions)
+	}
+}
+
+func TestALargeSessionIsTakenWholeAndTheOrderIsKept(t *testing.T) {
+	var e ending[int]
+	for _, k := range []int{5, 1, 7, 9, 2} {
+		e.add(k)
+	}
+	e.add(5) // is there
+	e.drop(7)
+	weight := func(k int) int { return k }
+	for _, want := range [][]int{{5, 1}, {9}, {2}, nil} {
+		if got := e.take(6, weight); !slices.Equal(got, want) {
+			t.Errorf("took %v, want %v", got, want)
+		}
+	}
+	if e.fresh() || e.len() != 4 {
+		t.Errorf("fresh %v with %d under way, want all 4", e.fresh(), e.len())
+	}
+}
+
+func TestLeasesAfterAChangeOfLeadersEndSpreadOut(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	for range 50 {
+		c.open(c.lead(1), ttl)
+	}
+	h := c.lead(2)
+	var first, last Time
+	c.until(lease(ttl)*5/4+2*second, "expiry of all", func() bool {
+		left := h.r.Status().Counts.Sessions
+		if left < 50 && first == 0 {
+			first = c.now
+		}
+		last = c.now
+		return left == 0
+	})
+	if spread := last - first; spread < second || spread > Time(millis(ttl))/4 {
+		t.Errorf("all ended within %v, want them spread over up to TTL/4", time.Duration(spread))
+	}
+}
+
+func TestTheClockOfALeaderWithoutAQuorumStops(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.RoundIdle = 50 * time.Millisecond })
+	h := c.lead(1)
+	c.open(h, ttl)
+	c.run(second)
+	before := h.r.lead.clock.Now()
+	c.isolate(1)
+	c.run(500 * ms)
+	if !h.r.Status().Serving {
+		t.Fatal("the leader gave up before the test looked")
+	}
+	if ran := h.r.lead.clock.Now() - before; ran > 200*time.Millisecond {
+		t.Errorf("it ran %v without a confirmed round", ran)
 	}
 }
 

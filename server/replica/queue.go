@@ -32,7 +32,7 @@ type revocation struct {
 
 // A batch is one entry of this leader on its way through the log.
 type batch struct {
-	number   uint64
+	number   uint64 // from 1 in each leadership
 	data     []byte
 	pendings []*pending // of the last commands of the entry
 	own      int        // commands before them, which the leader made for the machine
@@ -43,6 +43,7 @@ type batch struct {
 
 // queue is what waits to be proposed and what is proposed and not applied.
 type queue struct {
+	batches uint64 // closed so far
 	waiting []*pending
 	bytes   int
 	since   Time     // when the oldest of waiting came
@@ -161,8 +162,8 @@ func (r *Replica) propose() {
 }
 
 func (r *Replica) closeBatch() *batch {
-	r.batch++
-	b := &batch{number: r.batch}
+	r.lead.queue.batches++
+	b := &batch{number: r.lead.queue.batches}
 	e := machine.Entry{Header: machine.Header{Proposer: r.cfg.ID, Batch: b.number, Wall: r.wall}}
 	e.Commands = r.duties(b)
 	b.own = len(e.Commands)
@@ -174,8 +175,7 @@ func (r *Replica) closeBatch() *batch {
 	return b
 }
 
-// landed takes the batch of an applied entry out of those in flight. It returns nil for an entry of
-// somebody else, or of an earlier leadership.
+// landed takes the batch of an applied entry of this leadership out of those in flight.
 func (q *queue) landed(number uint64) *batch {
 	for i, b := range q.flying {
 		if b.number == number {

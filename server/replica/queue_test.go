@@ -86,8 +86,49 @@ func TestAFullQueueRefusesAcquireAndNotWhatFreesLocks(t *testing.T) {
 	}
 }
 
+func TestTheTwoKindsOfCommandsHaveBoundsOfTheirOwn(t *testing.T) {
+	var q queue
+	const bound = 3
+	for range bound * otherFactor {
+		if !q.admit(&pending{command: machine.Release{}}, bound, 0) {
+			t.Fatal("a release was refused below its bound")
+		}
+	}
+	if q.admit(&pending{command: machine.Release{}}, bound, 0) {
+		t.Error("a release was admitted beyond its bound")
+	}
+	for range bound {
+		if !q.admit(&pending{command: machine.Acquire{}, limited: true}, bound, 0) {
+			t.Error("releases keep acquires out")
+		}
+	}
+	if q.admit(&pending{command: machine.Acquire{}, limited: true}, bound, 0) {
+		t.Error("an acquire was admitted beyond its bound")
+	}
+}
+
 func TestSeveralEntriesMayBeInFlight(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.InFlight = 3 })
+	var floors int
+	c.until(10*second, "floor", func() bool { // while clients ask already
+		for _, h := range c.hosts {
+			c.send(h, Request{Stream: 99, Body: Open{TTL: 1}})
+		}
+		return c.hosts[0].r.Status().Counts.NextToken != 0
+	})
+	c.run(100 * ms)
+	for _, a := range c.hosts[0].applied {
+		if a.Entry != nil {
+			for _, cmd := range a.Entry.Commands {
+				if _, ok := cmd.(machine.SetTokenFloor); ok {
+					floors++
+				}
+			}
+		}
+	}
+	if floors != 1 {
+		t.Errorf("%d token floors", floors)
+	}
 	h := c.leader()
 	k := c.open(h, 60_000)
 	most := 0
@@ -157,5 +198,23 @@ func TestEveryHolderOfANameIsRevokedWithOneAnswer(t *testing.T) {
 	}
 	if got := c.call(h, Request{Stream: c.newStream(), Body: Revoke{Name: "nobody", Command: machine.Revoke{By: "ops", Reason: "r"}}}); got != (RevokedClaims{}) {
 		t.Errorf("a name without holders was answered %+v", got)
+	}
+}
+
+func TestWhatIsUnderWayOfASessionIsNotHeldAgainstItsNextRequest(t *testing.T) {
+	limits := machine.DefaultLimits()
+	limits.WaitersPerName = 1
+	c := newCluster(t, 3, func(cfg *Config) { cfg.Limits = limits })
+	h := c.leader()
+	a, b := c.open(h, 60_000), c.open(h, 60_000)
+	a.acquire("job")
+	b.acquire("job")
+	b.send(Cancel{machine.Cancel{Seq: b.seq}}) // makes room for the next
+	if got := b.acquire("job"); got.State != machine.Queued {
+		t.Errorf("claim %+v", got)
+	}
+	stranger := c.open(h, 60_000)
+	if a := stranger.call(stranger.acquireBody(spec("job"))).(Refused); a.Code != machine.QuotaExceeded {
+		t.Errorf("a waiter too many was answered %+v", a)
 	}
 }

@@ -42,8 +42,7 @@ type Replica struct {
 	leader    uint64
 	committed uint64
 
-	lead  leadership // zero unless this replica leads
-	batch uint64     // number of the last own entry of this run
+	lead leadership // zero unless this replica leads
 
 	writes   []write // handed out and not reported durable, oldest first
 	stalled  bool    // leadership was given away in the present stall of the disk
@@ -75,9 +74,6 @@ func New(cfg Config) (*Replica, error) {
 	if r.rng, err = newRNG(cfg.Rand); err != nil {
 		return nil, err
 	}
-	// Entries of an earlier run of this process may come back: they must not
-	// be taken for batches of this one.
-	r.batch = r.rng.next()
 	if err := r.recoverLog(&cfg.Recovered); err != nil {
 		return nil, err
 	}

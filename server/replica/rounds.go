@@ -157,15 +157,15 @@ func roundContext(node, term, number uint64) []byte {
 }
 
 // confirm takes the confirmation of a round. It counts only if this replica started that round as
-// leader and has led the same term since: Raft forwards the rounds of a replica that was deposed
-// meanwhile to the new leader, and hands back what that one confirmed.
+// leader and has led the same term since; r.lead.term is zero otherwise. Raft forwards the rounds of a replica
+// that was deposed meanwhile to the new leader, and hands back what that one confirmed.
 func (r *Replica) confirm(state raft.ReadState) {
 	b := state.RequestCtx
 	if len(b) != 24 {
 		return
 	}
 	node, term, number := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
-	if node != r.cfg.ID || term != r.lead.term || r.role != Leader && !mutantForwarded {
+	if node != r.cfg.ID || term != r.lead.term {
 		r.log.Debug("round of another leadership dropped", "node", node, "term", term, "number", number)
 		return
 	}

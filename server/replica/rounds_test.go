@@ -3,6 +3,7 @@ package replica
 import (
 	"testing"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -34,10 +35,15 @@ func TestALeaderThatIsCutOffAnswersNothingThatNeedsARound(t *testing.T) {
 	h := c.lead(1)
 	k := c.open(h, ttl)
 	unknown := &client{c: c, host: h, stream: c.newStream(), id: machine.SessionID{1}}
+	far := k.acquireBody(spec("far"))
+	far.Claim.Seq = 1 << 40
 	c.isolate(1)
 	tags := []uint64{
 		k.send(KeepAlive{Number: 1}), k.send(ReadLock{Name: "job"}),
-		unknown.send(Attach{Number: 1}), unknown.send(Close{}), k.send(k.acquireBody(spec("job"))),
+		unknown.send(Attach{Number: 1}), unknown.send(Close{}), k.send(far), k.send(k.acquireBody(spec("job"))),
+		c.send(h, Request{Stream: c.newStream(), Session: unknown.id, Secret: &unknown.secret, Body: Close{}}),
+		c.send(h, Request{Stream: c.newStream(), Session: unknown.id, Secret: &unknown.secret, Body: KeepAlive{Unary: true}}),
+		c.send(h, Request{Stream: c.newStream(), Body: Revoke{Name: "nobody"}}),
 	}
 	c.run(300 * ms)
 	if !h.r.Status().Serving {
@@ -80,16 +86,45 @@ func TestARoundThatTheNextLeaderConfirmsCountsForNothing(t *testing.T) {
 		}
 	}
 
-	// Nor may it count in a later term of the old leader.
+	// Nor may it count in a later term of the old leader, nor one of another replica.
 	again := c.lead(1)
-	again.r.lead.rounds.open = append(again.r.lead.rounds.open, round{number: number, oldest: never})
-	again.inputs = append(again.inputs, Message{confirmed})
-	c.tick()
-	for _, rd := range again.r.lead.rounds.ready {
-		if rd.number == number {
-			t.Error("a round of another term was taken for this one's")
+	again.r.lead.rounds.open = []round{{number: number, oldest: never}}
+	for _, context := range [][]byte{
+		roundContext(1, term, number), roundContext(2, again.r.term, number), []byte("short"), nil,
+	} {
+		again.r.confirm(raft.ReadState{RequestCtx: context})
+		if n := len(again.r.lead.rounds.ready); n != 0 {
+			t.Errorf("the round %x was taken for number %d of term %d", context, number, again.r.term)
 		}
 	}
+	again.r.confirm(raft.ReadState{RequestCtx: roundContext(1, again.r.term, number)})
+	if n := len(again.r.lead.rounds.ready); n != 1 {
+		t.Error("its own round was not confirmed")
+	}
+}
+
+func TestAnAnswerWaitsUntilWhatWasCommittedBeforeIsApplied(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.lead(1)
+	k := c.open(h, ttl)
+	c.run(100 * ms)
+	// The others commit, but the leader applies nothing that is not on its own disk.
+	h.disk.stuck = true
+	k.send(k.acquireBody(spec("job")))
+	c.run(20 * ms)
+	if s := h.r.Status(); s.Committed == s.Applied {
+		t.Fatalf("nothing is committed and not applied: %+v", s)
+	}
+	read, keep := k.send(ReadLock{Name: "job"}), k.send(KeepAlive{Number: 1})
+	c.run(200 * ms)
+	if len(h.replies) != 0 {
+		t.Fatalf("answered %+v from the state before", h.replies)
+	}
+	h.disk.stuck = false
+	if a := c.answer(h, read).(LockRead); len(a.Lock.Holders) != 1 {
+		t.Errorf("read %+v", a)
+	}
+	c.answer(h, keep)
 }
 
 func TestADeposedLeaderRenewsNothing(t *testing.T) {

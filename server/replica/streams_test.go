@@ -98,6 +98,7 @@ func TestASessionHasOneStreamAndALowerNumberCannotTakeItBack(t *testing.T) {
 	if a := c.call(h, Request{Stream: first, Session: k.id, Body: Attach{Number: 9}}).(Refused); a.Code != machine.SessionUnknown {
 		t.Errorf("attach with a wrong secret was answered %+v", a)
 	}
+	c.send(h, Request{Stream: first, Body: Gone{}}) // the old one closes late
 	if a, ok := k.call(KeepAlive{Number: 4}).(Kept); !ok || a.Number != 4 {
 		t.Errorf("the last stream lost the session: %+v", a)
 	}
