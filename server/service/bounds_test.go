@@ -28,6 +28,10 @@ func TestAMeterLetsABurstPassAndThenTheRate(t *testing.T) {
 	if pause := m.take(now, 101); pause != 10*time.Millisecond {
 		t.Errorf("one above the burst pauses for %v", pause)
 	}
+	m.take(now, 1_000_000) // a flood is not held against the connection for hours
+	if pause := m.take(now.Add(time.Second), 0); pause != 0 {
+		t.Errorf("a second after a flood it pauses for %v", pause)
+	}
 }
 
 func TestAQuietLoggerWritesALineASecondAndCountsTheRest(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/status"
 
@@ -27,9 +28,12 @@ type call struct {
 
 // start submits the one request of a call, which the caller ends by close. The
 // parameters are the outcome of a check of form, so that handlers stay short.
-func (s *Service) start(req replica.Request, e *pb.Error) (*call, error) {
+func (s *Service) start(ctx context.Context, req replica.Request, e *pb.Error) (*call, error) {
 	if e != nil {
 		return nil, protocol.Err(e)
+	}
+	if err := s.admit(ctx, req); err != nil {
+		return nil, err
 	}
 	c := &call{svc: s, box: newOutbox(maxCallReplies)}
 	c.id = s.cfg.Node.Connect(c.box.deliver)
@@ -38,6 +42,18 @@ func (s *Service) start(req replica.Request, e *pb.Error) (*call, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// admit holds a connection to its rate.
+func (s *Service) admit(ctx context.Context, req replica.Request) error {
+	pause := s.meterOf(ctx).take(time.Now(), 1)
+	switch {
+	case pause > 0 && takes(req):
+		return protocol.Err(overloaded())
+	case !sleep(ctx, pause):
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return nil
 }
 
 func (c *call) submit(req replica.Request) error {
@@ -86,7 +102,7 @@ func (s *Service) refused(ctx context.Context, r replica.Refused) error {
 // ask makes a call that has one answer, of type A.
 func ask[A replica.Answer](ctx context.Context, s *Service, req replica.Request, e *pb.Error) (A, error) {
 	var none A
-	c, err := s.start(req, e)
+	c, err := s.start(ctx, req, e)
 	if err != nil {
 		return none, err
 	}

@@ -12,6 +12,7 @@ import (
 type limitedListener struct {
 	net.Listener
 	limit   int64
+	rate    int // requests per second of one connection; 0: not metered
 	open    atomic.Int64
 	trouble *quiet
 }
@@ -22,6 +23,11 @@ func LimitConnections(l net.Listener, limit int, log *slog.Logger) net.Listener 
 	return &limitedListener{Listener: l, limit: int64(limit), trouble: newQuiet(log)}
 }
 
+// limitClients makes the listener of the clients.
+func limitClients(l net.Listener, limits Limits, trouble *quiet) net.Listener {
+	return &limitedListener{Listener: l, limit: int64(limits.Connections), rate: limits.RequestsPerSecond, trouble: trouble}
+}
+
 // Accept returns the next connection within the limit.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
@@ -30,7 +36,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.open.Add(1) <= l.limit {
-			return &countedConn{Conn: c, listener: l}, nil
+			return l.wrap(c), nil
 		}
 		l.open.Add(-1)
 		l.trouble.warn("too many connections, one was closed", slog.Int64("limit", l.limit), slog.String("from", c.RemoteAddr().String()))
@@ -38,12 +44,24 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
+func (l *limitedListener) wrap(c net.Conn) *countedConn {
+	counted := &countedConn{Conn: c, listener: l, remote: c.RemoteAddr()}
+	if l.rate > 0 {
+		counted.remote = meteredAddr{counted.remote, newMeter(l.rate)}
+	}
+	return counted
+}
+
 // A countedConn gives its place back when it is closed.
 type countedConn struct {
 	net.Conn
 	listener *limitedListener
+	remote   net.Addr
 	once     sync.Once
 }
+
+// RemoteAddr is the client's address, with its meter.
+func (c *countedConn) RemoteAddr() net.Addr { return c.remote }
 
 // Close closes the connection.
 func (c *countedConn) Close() error {

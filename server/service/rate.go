@@ -1,24 +1,82 @@
 package service
 
-import "time"
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
 
-// A meter bounds the requests of one stream per second, with bursts of one second's worth.
-// The zero time is the start. It is not safe for concurrent use.
+	"google.golang.org/grpc/peer"
+)
+
+const (
+	// burst is how much a connection may save up while it is idle.
+	burst = time.Second
+	// maxPause bounds what a connection has to make good for: those above the rate are refused, and
+	// what they ask for in vain is not held against them for ever.
+	maxPause = time.Second
+)
+
+// A meter bounds the requests of one connection per second, with bursts of one second's worth. It is
+// safe for concurrent use: a connection has many streams and calls.
 type meter struct {
 	perRequest time.Duration
-	paidUntil  time.Time // when what was taken so far has been paid for
+
+	mu struct {
+		sync.Mutex
+		paidUntil time.Time // when what was taken so far has been paid for
+	}
 }
 
 func newMeter(perSecond int) *meter {
 	return &meter{perRequest: max(1, time.Second/time.Duration(perSecond))}
 }
 
-// take notes n requests at now, and returns how long the stream has to pause until it is within
+// take notes n requests at now, and returns how long the connection has to pause until it is within
 // its bound again; zero if it is.
 func (m *meter) take(now time.Time, n int) time.Duration {
-	if m.paidUntil.Before(now) {
-		m.paidUntil = now
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	paid := m.mu.paidUntil
+	if paid.Before(now) {
+		paid = now
 	}
-	m.paidUntil = m.paidUntil.Add(time.Duration(n) * m.perRequest)
-	return max(0, m.paidUntil.Sub(now)-time.Second)
+	paid = paid.Add(time.Duration(n) * m.perRequest)
+	if latest := now.Add(burst + maxPause); paid.After(latest) {
+		paid = latest
+	}
+	m.mu.paidUntil = paid
+	return max(0, paid.Sub(now)-burst)
+}
+
+// A meteredAddr is the address of a client together with the meter of its connection: the one thing of a
+// connection that gRPC shows to handlers.
+type meteredAddr struct {
+	net.Addr
+	meter *meter
+}
+
+// meterOf finds the meter of the connection that a call came on.
+func (s *Service) meterOf(ctx context.Context) *meter {
+	if p, ok := peer.FromContext(ctx); ok {
+		if a, ok := p.Addr.(meteredAddr); ok {
+			return a.meter
+		}
+	}
+	return newMeter(s.cfg.Limits.RequestsPerSecond) // of a transport that is not ours, in a test
+}
+
+// sleep waits for d and reports false if ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

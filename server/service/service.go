@@ -58,8 +58,8 @@ type Limits struct {
 	// StreamsPerConnection bounds the streams and calls of one connection at one
 	// time; more wait on the client's side. Default: 4,096.
 	StreamsPerConnection uint32
-	// RequestsPerSecond bounds one stream, with bursts of as many. Above it new
-	// claims and sessions are answered OVERLOADED, and the stream is read more slowly. Default: 100,000.
+	// RequestsPerSecond bounds one connection, with bursts of as many. Above it new claims, sessions
+	// and reads are answered OVERLOADED, and the connection is read more slowly. Default: 100,000.
 	RequestsPerSecond int
 	// QueuedReplies bounds what waits to be sent on one stream. A client that reads so slowly
 	// that there are more is dropped. Default: 65,536, some 16 MiB.
@@ -184,7 +184,7 @@ func options(cfg Config) []grpc.ServerOption {
 func (s *Service) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() {
-		served <- s.grpc.Serve(LimitConnections(s.cfg.Listener, s.cfg.Limits.Connections, s.log))
+		served <- s.grpc.Serve(limitClients(s.cfg.Listener, s.cfg.Limits, s.trouble))
 	}()
 	err := s.followHealth(ctx, served)
 	s.drain()

@@ -134,7 +134,7 @@ func (st *stream) send(f *pb.ServerFrame) error {
 
 // read takes frames until the client or the stream ends.
 func (st *stream) read() error {
-	rate := newMeter(st.svc.cfg.Limits.RequestsPerSecond)
+	rate := st.svc.meterOf(st.grpc.Context())
 	for {
 		frame, err := st.grpc.Recv()
 		if errors.Is(err, io.EOF) {
@@ -157,7 +157,7 @@ func (st *stream) read() error {
 			st.disconnect()
 			return tooSlow()
 		}
-		if !st.sleep(pause) {
+		if !sleep(st.grpc.Context(), pause) { // done as well when the handler has returned
 			return nil
 		}
 	}
@@ -172,7 +172,7 @@ func checkFrame(f *pb.ClientFrame) *pb.Error {
 }
 
 // translate checks the requests of a frame and answers those that are refused already. Above the
-// rate of the stream those are all that take something new; renewing and giving back is
+// rate of the connection those are all that take something new; renewing and giving back is
 // always let through.
 func (st *stream) translate(f *pb.ClientFrame, received replica.Time, tooFast bool) []replica.Request {
 	reqs := make([]replica.Request, 0, len(f.GetRequests()))
@@ -190,13 +190,13 @@ func (st *stream) translate(f *pb.ClientFrame, received replica.Time, tooFast bo
 	return reqs
 }
 
-// takes reports whether a request takes something that was free.
+// takes reports whether a request asks for more than to keep, to give back or to end what is there.
 func takes(r replica.Request) bool {
 	switch r.Body.(type) {
-	case replica.Open, replica.Acquire:
-		return true
+	case replica.KeepAlive, replica.Attach, replica.Release, replica.Cancel, replica.Close:
+		return false
 	}
-	return false
+	return true
 }
 
 func (st *stream) refuse(tag uint64, session string, e *pb.Error) {
@@ -218,7 +218,7 @@ func (st *stream) submit(reqs []replica.Request) error {
 			return protocol.Err(goingDown())
 		}
 		reqs = st.refuseTaking(reqs)
-		if !st.sleep(wait) {
+		if !sleep(st.grpc.Context(), wait) {
 			return nil
 		}
 	}
@@ -239,19 +239,4 @@ func (st *stream) refuseTaking(reqs []replica.Request) []replica.Request {
 		st.refuse(r.Tag, session, overloaded())
 	}
 	return kept
-}
-
-// sleep waits for d and reports false if the stream ended meanwhile.
-func (st *stream) sleep(d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-st.grpc.Context().Done(): // also when the handler has returned
-		return false
-	}
 }

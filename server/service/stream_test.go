@@ -406,6 +406,26 @@ func TestAStreamAboveItsRateIsRefusedNewWorkButMayGiveBack(t *testing.T) {
 	}
 }
 
+func TestAConnectionAboveItsRateIsRefusedUnaryCallsButMayGiveBack(t *testing.T) {
+	t.Parallel()
+	m := startCluster(t, clusterOptions{nodes: 1, limits: service.Limits{RequestsPerSecond: 5}}).leader()
+	a := newCaller(t, locks(t, m), &pb.OpenSessionRequest{TtlMs: 60_000})
+	held := a.take("x")
+	refused := 0
+	for range 100 {
+		if _, err := a.acquire(patient(t), try("x")); protocol.FromErr(err).GetReason() == pb.Reason_REASON_OVERLOADED {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("100 calls in a row and none was refused")
+	}
+	if err := a.release(held); err != nil {
+		t.Errorf("a release above the rate: %v", err)
+	}
+	newCaller(t, locks(t, m), &pb.OpenSessionRequest{}) // another connection is not affected
+}
+
 func TestAClientThatDoesNotReadIsDropped(t *testing.T) {
 	t.Parallel()
 	m := startCluster(t, clusterOptions{nodes: 1, limits: service.Limits{QueuedReplies: 100}}).leader()

@@ -42,7 +42,7 @@ func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (
 // Acquire waits until its claim is granted or over, or the call ends.
 func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.AcquireResponse, error) {
 	req, e := protocol.FromAcquire(r)
-	c, err := s.start(req, e)
+	c, err := s.start(ctx, req, e)
 	if err != nil {
 		return nil, err
 	}
