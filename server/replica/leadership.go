@@ -21,7 +21,8 @@ type leadership struct {
 	// sessions has those that a stream or a follower is bound to, or that have commands under way.
 	sessions map[machine.SessionID]*binding
 	// parked has the requests that came behind an Attach which waits for its round.
-	parked map[parkKey][]Request
+	parked      map[parkKey][]Request
+	parkedCount int // requests in it
 
 	clock  expiry.Clock
 	leases expiry.Deadlines[machine.SessionID]

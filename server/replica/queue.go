@@ -8,6 +8,9 @@ import (
 // Acquire, Open and Revoke: what frees locks is not refused because of what asks for them.
 const otherFactor = 8
 
+// maxQueueBytes bounds the same commands by their size: 8,192 of 4 KiB. Few are as large.
+const maxQueueBytes = 32 << 20
+
 // A pending command waits for its batch, and then for its batch to be applied.
 type pending struct {
 	command machine.Command
@@ -72,7 +75,7 @@ func (q *queue) each(visit func(*pending)) {
 // admit adds a command. It returns false when too many of its kind wait.
 func (q *queue) admit(p *pending, bound int, now Time) bool {
 	if p.limited {
-		if q.limited >= bound {
+		if q.limited >= bound || q.bytes >= maxQueueBytes {
 			return false
 		}
 		q.limited++

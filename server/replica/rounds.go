@@ -190,7 +190,7 @@ func (r *Replica) serveConfirmed() {
 			if _, ok := r.lead.streams[h.Stream]; ok {
 				r.serve(h.Request, confirmedRound)
 			} else {
-				delete(r.lead.parked, parkKey{h.Stream, h.Session}) // the stream is gone
+				r.lead.unparkAll(parkKey{h.Stream, h.Session}) // the stream is gone
 			}
 		}
 	}

@@ -45,19 +45,25 @@ func (r *Replica) request(q Request) {
 
 // park puts a request behind the Attach of its session.
 func (r *Replica) park(q Request, waiting []Request) {
-	if len(waiting) >= maxParked {
+	if len(waiting) >= maxParked || r.lead.parkedCount >= maxParkedAll {
 		r.refuse(&q, Overloaded)
 		return
 	}
+	r.lead.parkedCount++
 	r.lead.parked[parkKey{q.Stream, q.Session}] = append(waiting, q)
+}
+
+// unparkAll takes out what came behind an Attach.
+func (l *leadership) unparkAll(key parkKey) []Request {
+	waiting := l.parked[key]
+	delete(l.parked, key)
+	l.parkedCount -= len(waiting)
+	return waiting
 }
 
 // unpark serves what came behind an Attach.
 func (r *Replica) unpark(key parkKey) {
-	l := &r.lead
-	waiting := l.parked[key]
-	delete(l.parked, key)
-	for _, q := range waiting {
+	for _, q := range r.lead.unparkAll(key) {
 		r.request(q)
 	}
 }

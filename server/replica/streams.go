@@ -12,6 +12,9 @@ import (
 // maxParked bounds the requests of one session that wait behind its Attach.
 const maxParked = 1_024
 
+// maxParkedAll bounds those of all sessions.
+const maxParkedAll = 65_536
+
 // A stream is a stream of a client, or a unary call, with what is bound to it here.
 type stream struct {
 	id       StreamID

@@ -126,7 +126,7 @@ func TestRequestsBehindAnAttachWaitForIt(t *testing.T) {
 	k.send(k.acquireBody(spec("other")))
 	k.send(Gone{})
 	c.run(second)
-	if l := &h.r.lead; len(l.parked) != 0 || l.streams[k.stream] != nil || l.sessions[k.id].stream == nil {
+	if l := &h.r.lead; len(l.parked) != 0 || l.parkedCount != 0 || l.streams[k.stream] != nil || l.sessions[k.id].stream == nil {
 		t.Errorf("left behind: parked %v, stream %v", l.parked, l.streams[k.stream])
 	}
 }
