@@ -39,7 +39,13 @@ func (w *world) recover() {
 		w.late("a new client was not served within %v", serveWithin)
 		return
 	}
-	if !w.until(start+drainWithin, func() bool { return len(w.book.Remaining()) == 0 }) {
+	well := w.now
+	drained := func() bool {
+		w.book.SetNow(w.now)
+		w.check(w.book.Overdue(w.now, well))
+		return len(w.book.Remaining()) == 0
+	}
+	if !w.until(start+drainWithin, drained) {
 		w.late("after %v there are claims left: "+strings.ReplaceAll(strings.Join(w.book.Remaining(), "; "), "%", "%%"), drainWithin)
 		return
 	}

@@ -24,8 +24,7 @@ type Book struct {
 	reads    map[string][]held
 	renewals map[machine.SessionID]renewal
 	count    func(event string)
-	now      time.Duration // true time
-	top      struct {      // the newest term of the log
+	top      struct { // the newest term of the log
 		term  uint64
 		since time.Duration // when its first entry was applied
 	}
@@ -61,7 +60,7 @@ func (b *Book) Apply(a Applied) (first bool, v *Violation) {
 	}
 	b.log = append(b.log, d)
 	if a.Term > b.top.term {
-		b.top.term, b.top.since = a.Term, b.now
+		b.top.term, b.top.since = a.Term, b.table.now
 	}
 	if a.Entry == nil {
 		return true, nil

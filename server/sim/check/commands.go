@@ -41,7 +41,9 @@ func (r *replay) open(c machine.OpenSession, res *machine.Result) *Violation {
 	if r.sessions[res.Session] != nil {
 		return broken(AtMostOnce, "two sessions are called %v", res.Session)
 	}
-	r.sessions[res.Session] = &session{id: res.Session, ttl: c.TTL, numbered: c.ClientNumbered, claims: map[uint64]*claim{}}
+	s := &session{id: res.Session, ttl: c.TTL, numbered: c.ClientNumbered, heard: r.now, claims: map[uint64]*claim{}}
+	r.sessions[s.id] = s
+	r.opened = append(r.opened, s)
 	return nil
 }
 

@@ -70,6 +70,7 @@ func (r *replay) expireHeld(s *session) {
 		k.state = machine.Expired
 		if k.spec.LockDelay > 0 {
 			r.count(Delayed)
+			k.since = r.now
 		} else {
 			r.free(k)
 		}
@@ -131,7 +132,7 @@ func (r *replay) revoke(c machine.Revoke) *Violation {
 
 func (r *replay) revokeClaim(k *claim, now bool) {
 	r.count(RevokedClaim)
-	k.state = machine.Revoked
+	k.state, k.since = machine.Revoked, r.now
 	if now {
 		r.count(RevokedNow)
 		k.unsafe = true

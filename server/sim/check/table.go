@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -13,7 +14,8 @@ type claim struct {
 	state machine.State
 	code  machine.Code // of a refusal; state is then zero
 	token machine.Token
-	held  bool // among the holders of its names: granted, or over but still closing
+	held  bool          // among the holders of its names: granted, or over but still closing
+	since time.Duration // true time at which it was queued, or began to close
 	// unsafe marks a grant that an operator ended with --now: its holder may
 	// believe in it for up to a TTL.
 	unsafe bool
@@ -34,6 +36,7 @@ type session struct {
 	numbered bool // by its client
 	ended    machine.Code
 	change   uint64
+	heard    time.Duration // true time of its opening, or of the last renewal that the service confirmed
 	claims   map[uint64]*claim
 	order    []*claim // as they were made
 }
@@ -41,10 +44,12 @@ type session struct {
 // A table is the lock table by the book.
 type table struct {
 	sessions map[machine.SessionID]*session
+	opened   []*session // as they were opened
 	names    map[string]*name
 	order    []*name // in the order of their first use
 	top      machine.Token
 	floor    bool // a token floor was set
+	now      time.Duration
 }
 
 func newTable() *table {
@@ -129,7 +134,7 @@ func (t *table) settle() []*claim {
 }
 
 func (t *table) enqueue(c *claim) {
-	c.state = machine.Queued
+	c.state, c.since = machine.Queued, t.now
 	for _, text := range c.spec.Names {
 		n := t.name(text)
 		n.queue = append(n.queue, c)

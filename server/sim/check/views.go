@@ -37,12 +37,12 @@ func (b *Book) Renews(term uint64, read time.Duration) *Violation {
 }
 
 // SetNow tells the true time of what follows.
-func (b *Book) SetNow(now time.Duration) { b.now = now }
+func (b *Book) SetNow(now time.Duration) { b.table.now = now }
 
 // early checks that a session which expires now was not renewed within its TTL.
 func (b *Book) early(s *session) *Violation {
 	r, ok := b.renewals[s.id]
-	if lived := b.now - r.sent; ok && lived < r.ttl-r.ttl/slack {
+	if lived := b.table.now - r.sent; ok && lived < r.ttl-r.ttl/slack {
 		return broken(EarlyExpiry, "session %v was renewed for %v and ended %v after the sending", s.id, r.ttl, lived)
 	}
 	return nil
