@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"sync"
 	"time"
@@ -164,11 +165,15 @@ func answerPing(c *conn) error {
 
 // decode checks what a peer may send: messages from itself, to us, of a kind that travels.
 func (t *Transport) decode(kind, want frameKind, payload []byte, from uint64) (uint32, *raftpb.Message, error) {
-	if kind != want || len(payload) < 4 {
+	if kind != want || len(payload) < 8 {
 		return 0, nil, fmt.Errorf("frame of kind %d and %d bytes, want kind %d", kind, len(payload), want)
 	}
+	body := payload[4:]
+	if binary.BigEndian.Uint32(payload) != crc32.Checksum(body, castagnoli) {
+		return 0, nil, errors.New("message damaged on the way")
+	}
 	m := new(raftpb.Message)
-	if err := proto.Unmarshal(payload[4:], m); err != nil {
+	if err := proto.Unmarshal(body[4:], m); err != nil {
 		return 0, nil, fmt.Errorf("message: %w", err)
 	}
 	if m.GetFrom() != from || m.GetTo() != t.cfg.Self.Node {
@@ -177,5 +182,5 @@ func (t *Transport) decode(kind, want frameKind, payload []byte, from uint64) (u
 	if snapshot := m.GetType() == raftpb.MsgSnap; raft.IsLocalMsg(m.GetType()) || snapshot != (want == frameSnapshot) {
 		return 0, nil, fmt.Errorf("message of type %v in a frame of kind %d", m.GetType(), kind)
 	}
-	return binary.BigEndian.Uint32(payload), m, nil
+	return binary.BigEndian.Uint32(body), m, nil
 }

@@ -26,8 +26,8 @@ const (
 	frameMAC                           // either: proof of the secret
 	frameReady                         // acceptor: the stream is open
 	frameRefused                       // either: the reason in words; nothing follows
-	frameMessage                       // group(4), Raft message
-	frameSnapshot                      // group(4), MsgSnap
+	frameMessage                       // checksum(4), group(4), Raft message
+	frameSnapshot                      // checksum(4), group(4), MsgSnap
 	frameChunk                         // checksum(4), a part of the snapshot's content
 	frameEnd                           // checksum(4), size(8): the content is complete
 	frameStored                        // receiver: the snapshot is durable

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -94,16 +95,19 @@ func (p *peer) enqueue(group uint32, m *raftpb.Message) bool {
 	return !first
 }
 
-// appendMessage appends a frame with a message. A message has no field that can't be encoded.
+// appendMessage appends a frame with a message, behind a checksum: that of TCP misses one in some 65,000 damaged
+// packets. A message has no field that can't be encoded.
 func appendMessage(dst []byte, kind frameKind, group uint32, m *raftpb.Message) []byte {
 	start := len(dst)
-	dst = append(dst, 0, 0, 0, 0, byte(kind))
+	dst = append(dst, 0, 0, 0, 0, byte(kind), 0, 0, 0, 0)
 	dst = binary.BigEndian.AppendUint32(dst, group)
 	dst, err := proto.MarshalOptions{}.MarshalAppend(dst, m)
 	if err != nil {
 		panic(fmt.Sprintf("transport: encode %v: %v", m.GetType(), err))
 	}
+	body := start + frameHead + 4
 	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
+	binary.BigEndian.PutUint32(dst[body-4:], crc32.Checksum(dst[body:], castagnoli))
 	return dst
 }
 

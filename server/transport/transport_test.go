@@ -277,6 +277,18 @@ func TestAPeerMaySpeakOnlyForItself(t *testing.T) {
 	}
 }
 
+func TestADamagedMessageEndsTheStream(t *testing.T) {
+	tr := &Transport{cfg: Config{Self: Identity{Node: 2}}}
+	payload := appendMessage(nil, frameMessage, 7, msg(raftpb.MsgApp, 1, 2, 1))[frameHead:]
+	for i := range payload {
+		payload[i] ^= 1
+		if _, _, err := tr.decode(frameMessage, frameMessage, payload, 1); err == nil {
+			t.Errorf("a bit flipped at %d was not found", i)
+		}
+		payload[i] ^= 1
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	tr := &Transport{cfg: Config{Self: Identity{Node: 2}}}
 	f.Add(appendMessage(nil, frameMessage, 1, msg(raftpb.MsgApp, 1, 2, 1))[frameHead:])
