@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 
@@ -107,6 +108,7 @@ func becomeCommand(args []string) int {
 	if err != nil {
 		return codeCannotExecute
 	}
+	parent := unix.Getppid()
 	var line [1]byte
 	n, err := unix.Read(fd, line[:])
 	for errors.Is(err, unix.EINTR) {
@@ -116,6 +118,12 @@ func becomeCommand(args []string) int {
 		return codeCannotExecute
 	}
 	unix.CloseOnExec(fd)
+	// Of a process with threads it is the calling one that goes on after exec, and what
+	// the parent had set for the first thread is lost.
+	runtime.LockOSThread()
+	if !dieWithParent(parent) {
+		return codeCannotExecute
+	}
 	return execute(args[1], args[2:])
 }
 

@@ -12,6 +12,13 @@ func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// dieWithParent repeats the parent-death signal for the calling thread, and reports
+// whether the parent is still there.
+func dieWithParent(parent int) bool {
+	err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	return err == nil && unix.Getppid() == parent
+}
+
 // awaitChange blocks until the process has ended or stopped, and takes neither.
 func awaitChange(pid int) error {
 	var info unix.Siginfo

@@ -1,0 +1,262 @@
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A keyboard is an interactive shell at a terminal of its own.
+type keyboard struct {
+	t      *testing.T
+	master *os.File
+	shell  *exec.Cmd
+	mu     sync.Mutex
+	screen bytes.Buffer // all that was ever shown
+	from   int          // where the next expect looks
+}
+
+// sit starts bash with job control at a new terminal.
+func (w *world) sit() *keyboard {
+	w.t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		w.t.Skip("there is no bash here")
+	}
+	master, slave := openTerminal(w.t)
+	defer slave.Close()
+	k := &keyboard{t: w.t, master: master, shell: exec.Command(bash, "--norc", "--noprofile", "-i")}
+	k.shell.Dir = w.dir
+	k.shell.Env = append(w.env, "PS1=prompt> ", "TERM=dumb", "LOCKSTEP="+testBinary(w.t))
+	k.shell.Stdin, k.shell.Stdout, k.shell.Stderr = slave, slave, slave
+	k.shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := k.shell.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() { defer close(read); k.read() }()
+	w.t.Cleanup(func() {
+		k.shell.Process.Kill() // the session's leader: the terminal hangs up
+		k.shell.Wait()
+		master.Close()
+		<-read
+	})
+	k.expect(`prompt> $`)
+	return k
+}
+
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("there are no terminals here:", err)
+	}
+	var number int
+	conn, err := master.SyscallConn()
+	if err == nil {
+		conn.Control(func(fd uintptr) {
+			if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
+				number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+			}
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+func (k *keyboard) read() {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := k.master.Read(buffer)
+		k.mu.Lock()
+		k.screen.Write(buffer[:n])
+		k.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// press sends keys as they are; \x03 is ctrl-C, \x1a ctrl-Z.
+func (k *keyboard) press(keys string) {
+	k.t.Helper()
+	if _, err := k.master.WriteString(keys); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// expect waits until what was shown since the last expect matches.
+func (k *keyboard) expect(pattern string) string {
+	k.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		k.mu.Lock()
+		shown := k.screen.String()[k.from:]
+		at := re.FindStringIndex(shown)
+		if at != nil {
+			k.from += at[1]
+		}
+		k.mu.Unlock()
+		if at != nil {
+			return shown[at[0]:at[1]]
+		}
+		if time.Now().After(end) {
+			k.t.Fatalf("the screen never showed %q; it shows:\n%s", pattern, shown)
+		}
+	}
+}
+
+func testBinary(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAShellUnderRunHasTheTerminal(t *testing.T) {
+	k := newWorld(t).sit()
+	k.press("PS1='inner> ' $LOCKSTEP run term/a -- bash --norc --noprofile\n")
+	k.expect(`\ninner> $`)
+	k.press("echo reads; read line; echo got=$line lock=$LOCKSTEP_LOCK\n")
+	k.expect(`\nreads\r\n`)
+	k.press("typed\n")
+	k.expect(`got=typed lock=term/a\r\n`)
+	k.press("sh -c 'echo up; exec sleep 1000'\n")
+	k.expect(`\nup\r\n`)
+	k.press("\x03")
+	k.expect(`inner> $`)
+	k.press("echo code=$?\n")
+	k.expect(`\ncode=130\r\n`)
+	k.press("exit 7\n")
+	k.expect(`prompt> $`)
+	k.press("echo code=$?; read line; echo got=$line\n")
+	k.expect(`\ncode=7\r\n`)
+	k.press("again\n")
+	k.expect(`\ngot=again\r\n`)
+}
+
+func TestCtrlCEndsTheCommandAndReleasesTheLock(t *testing.T) {
+	w := newWorld(t)
+	k := w.sit()
+	k.press("$LOCKSTEP run x -- sh -c 'echo up; exec sleep 1000'\n")
+	k.expect(`\nup\r\n`)
+	k.press("\x03")
+	k.expect(`prompt> $`)
+	k.press("echo code=$?\n")
+	k.expect(`\ncode=130\r\n`)
+	if !w.has("released") {
+		t.Error("the lock was not released")
+	}
+}
+
+func TestCtrlZStopsTheCommandAndGivesThePrompt(t *testing.T) {
+	w := newWorld(t)
+	k := w.sit()
+	k.press("$LOCKSTEP run x -- sh -c 'echo $$ > pid; echo up; read line; echo got=$line'\n")
+	k.expect(`\nup\r\n`)
+	pid := w.pids("pid")[0]
+	k.press("\x1a")
+	k.expect(`not renewed and is lost in`)
+	k.expect(`Stopped[^\n]*\n(.*\n)*prompt> $`)
+	if state, _ := processState(pid); state != 'T' {
+		t.Errorf("the command is in state %c, want T", state)
+	}
+	k.press("fg\n")
+	k.expect(`\n.*run x[^\n]*\n`)
+	k.press("hello\n")
+	k.expect(`\ngot=hello\r\n`)
+	k.expect(`prompt> $`)
+	k.press("echo code=$?\n")
+	k.expect(`\ncode=0\r\n`)
+}
+
+func TestACommandStoppedBeyondItsLeaseIsLost(t *testing.T) {
+	w := newWorld(t)
+	k := w.sit()
+	k.press("$LOCKSTEP run --ttl 1 x -- sh -c 'echo $$ > pid; echo up; exec sleep 1000'\n")
+	k.expect(`\nup\r\n`)
+	pid := w.pids("pid")
+	k.press("\x1a")
+	k.expect(`prompt> $`)
+	w.gone(pid...)
+	k.press("fg\n")
+	k.expect(`lost x `)
+	k.expect(`prompt> $`)
+	k.press("echo code=$?\n")
+	k.expect(`\ncode=121\r\n`)
+}
+
+func TestTheOtherEndOfAPipelineKeepsTheKeyboard(t *testing.T) {
+	k := newWorld(t).sit()
+	k.press("$LOCKSTEP run x -- sh -c 'echo from command; exec sleep 1000' | { read line; echo $line; read key </dev/tty; echo key=$key; }\n")
+	k.expect(`\nfrom command\r\n`)
+	k.press("pressed\n")
+	k.expect(`\nkey=pressed\r\n`)
+	k.press("\x03") // is for the whole pipeline; run passes it on
+	k.expect(`prompt> $`)
+}
+
+func TestACommandThatReadsTheTerminalInAPipelineGetsIt(t *testing.T) {
+	k := newWorld(t).sit()
+	k.press("$LOCKSTEP run x -- sh -c 'read line; echo got=$line' | cat\n")
+	time.Sleep(100 * time.Millisecond)
+	k.press("typed\n")
+	k.expect(`\ngot=typed\r\n`)
+	k.expect(`prompt> $`)
+}
+
+func TestTheTerminalIsRestoredAfterAKill(t *testing.T) {
+	w := newWorld(t)
+	k := w.sit()
+	k.press("$LOCKSTEP run x -- sh -c 'stty raw -echo; echo $$ > pid; exec sleep 1000'\n")
+	w.pids("pid")
+	w.set("expired")
+	k.expect(`prompt> $`)
+	k.press("stty -a | tr ';' '\\n' | grep -c -e '-icanon' -e '-echo '; echo modes\n")
+	if shown := k.expect(`(?s)\n\d+\r\nmodes`); !strings.HasPrefix(shown, "\n0") {
+		t.Errorf("the terminal was left raw: %q", shown)
+	}
+}
+
+func TestInTheGroupOfTheSessionsLeaderCtrlZDoesNothing(t *testing.T) {
+	w := newWorld(t)
+	master, slave := openTerminal(t)
+	defer master.Close()
+	p := &process{Cmd: exec.Command(testBinary(t), "run", "x", "--", "sh", "-c", "echo up > up; read line; echo got > got"), w: w, done: make(chan struct{})}
+	p.Dir, p.Env = w.dir, w.env
+	p.Stdin, p.Stdout, p.Stderr = slave, slave, slave
+	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	go func() { defer close(p.done); p.Wait() }()
+	t.Cleanup(func() { p.Process.Kill(); <-p.done })
+	w.read("up")
+	master.WriteString("\x1a")
+	time.Sleep(100 * time.Millisecond)
+	master.WriteString("hello\n")
+	w.read("got")
+	if got := p.code(); got != 0 {
+		t.Errorf("exit code %d", got)
+	}
+}
