@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +31,10 @@ type world struct {
 // newWorld makes the world of a test, which runs in parallel with others from here on.
 func newWorld(t *testing.T) *world {
 	t.Parallel()
+	return makeWorld(t)
+}
+
+func makeWorld(t *testing.T) *world {
 	w := &world{t: t, dir: t.TempDir(), control: t.TempDir()}
 	w.env = append(cleanEnvironment(), asProgram+"=1", controlDir+"="+w.control)
 	return w
@@ -49,8 +54,26 @@ func cleanEnvironment() []string {
 type process struct {
 	*exec.Cmd
 	w        *world
-	out, err bytes.Buffer
+	out, err screen
 	done     chan struct{}
+}
+
+// A screen is what a process has printed up to now.
+type screen struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
 
 // start starts lockstep in a group of its own, and kills what is left of it at the end.
