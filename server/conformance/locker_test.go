@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"flag"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func TestTheNativeLockerKeepsTheContract(t *testing.T) {
 	}
 	locktest.Run(t, locktest.Backend{
 		New: func(t *testing.T) lockstep.Locker {
-			k, n := c.client(t, 2*time.Second)
+			k, n := c.client(t, suiteTTL)
 			mu.Lock()
 			defer mu.Unlock()
 			networks[k] = n
@@ -66,4 +67,16 @@ func TestTheNativeLockerKeepsTheContract(t *testing.T) {
 	})
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// suiteTTL is long enough to live through an election on a machine that is busy with
+// other tests.
+const suiteTTL = 5 * time.Second
+
+// TestMain lets more tests run side by side than there are processors: most of them wait
+// for leases.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}

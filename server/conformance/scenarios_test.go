@@ -185,11 +185,11 @@ func claims(t *testing.T, k *client.Client, name string) int {
 func TestAnUnsteadyNetworkLosesNoLock(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3)
-	k, n := c.client(t, 3*time.Second)
+	k, n := c.client(t, suiteTTL)
 	l := acquire(t, k, "jobs/steady")
-	for end := time.Now().Add(12 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(3 * suiteTTL); time.Now().Before(end); {
 		n.setCut(true) // up to one renewal in three is lost
-		time.Sleep(time.Duration(rand.IntN(600)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
 		n.setCut(false)
 		time.Sleep(2 * time.Second)
 	}
@@ -201,7 +201,7 @@ func TestAnUnsteadyNetworkLosesNoLock(t *testing.T) {
 
 func TestAcquireThatIsGivenUpAtAnyMomentLeavesNoClaimAndNoGoroutine(t *testing.T) {
 	c := startCluster(t, 1)
-	k, _ := c.client(t, 2*time.Second)
+	k, _ := c.client(t, suiteTTL)
 	admin := c.admin(t)
 	release(t, acquire(t, k, "jobs/warm"))
 	nobody(t, admin, "jobs/x", time.Second)
@@ -226,7 +226,7 @@ func TestAcquireThatIsGivenUpAtAnyMomentLeavesNoClaimAndNoGoroutine(t *testing.T
 func TestAReleaseAtAnyMomentOfARenewalFreesTheLock(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)
-	k, n := c.client(t, time.Second)
+	k, n := c.client(t, suiteTTL)
 	for i := range 200 {
 		l := acquire(t, k, "jobs/x")
 		if i%20 == 0 {
@@ -241,11 +241,11 @@ func TestAReleaseAtAnyMomentOfARenewalFreesTheLock(t *testing.T) {
 func TestAWaiterLivesAsLongAsItsSession(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)
-	a, _ := c.client(t, time.Second)
-	b, _ := c.client(t, time.Second)
+	a, _ := c.client(t, suiteTTL)
+	b, _ := c.client(t, suiteTTL)
 	l := acquire(t, a, "jobs/x")
 	next := acquireLater(t, b, "jobs/x")
-	time.Sleep(4 * time.Second) // four times the TTL
+	time.Sleep(3 * suiteTTL)
 	release(t, l)
 	release(t, <-next)
 }
@@ -253,7 +253,7 @@ func TestAWaiterLivesAsLongAsItsSession(t *testing.T) {
 func TestDeadWaitersDoNotAddUp(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)
-	ttl := 2 * time.Second
+	ttl := suiteTTL
 	holder, _ := c.client(t, ttl)
 	l := acquire(t, holder, "jobs/x")
 	for range 3 { // the oldest waiters are cut off and never heard of again
@@ -306,7 +306,7 @@ func TestARevokedSessionEndsItsWaiters(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)
 	a, _ := c.client(t, 5*time.Second)
-	b, _ := c.client(t, 5*time.Second)
+	b, _ := c.client(t, suiteTTL)
 	admin := c.admin(t)
 	held := acquire(t, b, "jobs/other")
 	l := acquire(t, a, "jobs/x")
@@ -346,7 +346,7 @@ func TestARevokedSessionEndsItsWaiters(t *testing.T) {
 func TestALockThatIsRevokedWhileTheStreamIsBrokenIsNotBelievedIn(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)
-	a, n := c.client(t, 5*time.Second)
+	a, n := c.client(t, suiteTTL)
 	admin := c.admin(t)
 	l := acquire(t, a, "jobs/x")
 	n.setCut(true)
