@@ -41,6 +41,9 @@ func ignoreReset(err error) error {
 }
 
 // write sends what is queued, everything at once up to a bound, and a ping now and then.
+//
+// To save the wake-up of this goroutine, Send itself wrote to the socket as far as that took bytes without waiting: with five
+// processes on two cores neither grants/s nor CPU per grant changed, for one worker or 64.
 func (p *peer) write(ctx context.Context, c net.Conn) error {
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
