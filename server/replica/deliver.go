@@ -63,7 +63,10 @@ func (r *Replica) answer(p *pending, result *machine.Result) {
 	if p.counted {
 		r.settle(p.session)
 	}
-	if p.from == nil {
+	if p.from == nil { // an abandoned claim was cancelled; a retry of the call may follow it by now
+		if b, ok := r.lead.sessions[p.session]; ok && result.Code == machine.OK {
+			r.tellFollowers(b, p.session, result.Claim, nil)
+		}
 		return
 	}
 	switch p.command.(type) {

@@ -204,6 +204,29 @@ func TestAnAbandonedCallLeavesTheClaimToOthersThatFollowIt(t *testing.T) {
 	}
 }
 
+// The retry of a call can be on its way through the log when the first one is given up: the
+// claim is cancelled behind its back, and it must hear of that rather than wait for ever.
+func TestARetryLearnsThatTheFirstCallsEndCancelledTheClaim(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	a, b := c.open(h, 60_000), c.open(h, 60_000)
+	a.acquire("job")
+	body := b.acquireBody(spec("job"))
+	body.Follow = true
+	one, two := c.newStream(), c.newStream()
+	c.call(h, Request{Stream: one, Session: b.id, Secret: &b.secret, Body: body})
+	tag := c.send(h, Request{Stream: two, Session: b.id, Secret: &b.secret, Body: body})
+	c.send(h, Request{Stream: one, Body: Gone{}})
+	if st := c.answer(h, tag).(Claimed).Claim.State; st != machine.Queued {
+		t.Fatalf("the retry is in state %v, want it queued", st)
+	}
+	c.run(200 * ms)
+	told := h.take(func(r Reply) bool { return r.Stream == two })
+	if len(told) != 1 || told[0].Answer.(Changed).Claim.State != machine.Cancelled {
+		t.Errorf("the retry was told %+v, want that the claim was cancelled", told)
+	}
+}
+
 func TestFollowersLearnOfEveryEndOfTheirClaim(t *testing.T) {
 	tests := []struct {
 		name string
