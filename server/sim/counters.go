@@ -17,6 +17,8 @@ const (
 	cancelSent       = "cancel asked for"
 	readAnswered     = "read answered"
 	readRefused      = "read refused"
+	callerRenewed    = "unary keepalive answered"
+	callRepeated     = "unary acquire repeated"
 	revokeAnswered   = "revoke answered"
 	revokedUnheard   = "revoked while the stream was broken"
 )

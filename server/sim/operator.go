@@ -18,8 +18,9 @@ type operator struct {
 // callTimeout bounds the wait for the answer of one unary call.
 const callTimeout = 3 * time.Second
 
-// call sends one unary request to the node; answer is called with the reply if one comes.
-func (o *operator) call(n *node, body replica.Body, answer func(replica.Answer)) {
+// call sends one unary request to the node; answer is called with each reply until it says that it
+// was the last one.
+func (o *operator) call(n *node, r replica.Request, answer func(replica.Answer) (last bool)) {
 	w := o.w
 	w.streams++
 	id, life := w.streams, n.life
@@ -27,20 +28,24 @@ func (o *operator) call(n *node, body replica.Body, answer func(replica.Answer))
 		if !n.up() || n.life != life || !w.net.open(o.machine, n.index) {
 			return
 		}
-		n.unary[id] = func(r replica.Reply) {
-			w.after(w.net.delay(), func() {
-				if !w.failed() && w.net.open(n.index, o.machine) {
-					answer(r.Answer)
-				}
-			})
-		}
-		n.request(o.machine, replica.Request{Stream: id, Body: body})
-		w.after(callTimeout, func() {
+		end := func() {
 			if n.life == life && n.up() && n.unary[id] != nil {
 				delete(n.unary, id)
 				n.request(o.machine, replica.Request{Stream: id, Body: replica.Gone{}})
 			}
-		})
+		}
+		at := w.now
+		n.unary[id] = func(r replica.Reply) {
+			at = max(at, w.now+w.net.delay())
+			w.at(at, func() {
+				if !w.failed() && w.net.open(n.index, o.machine) && answer(r.Answer) {
+					end()
+				}
+			})
+		}
+		r.Stream = id
+		n.request(o.machine, r)
+		w.after(callTimeout, end)
 	})
 }
 
@@ -61,11 +66,11 @@ func (o *operator) look() {
 	w := o.w
 	name := w.lockName(o.rnd.IntN(w.plan.names))
 	begin := w.book.Last()
-	o.call(o.target(), replica.ReadLock{Name: name, Waiters: 10}, func(a replica.Answer) {
+	o.call(o.target(), replica.Request{Body: replica.ReadLock{Name: name, Waiters: 10}}, func(a replica.Answer) bool {
 		read, ok := a.(replica.LockRead)
 		if !ok {
 			w.count(readRefused)
-			return
+			return true
 		}
 		w.count(readAnswered)
 		tokens := []machine.Token{}
@@ -73,6 +78,7 @@ func (o *operator) look() {
 			tokens = append(tokens, h.Token)
 		}
 		w.check(w.book.Read(name, begin, tokens))
+		return true
 	})
 }
 
@@ -97,10 +103,11 @@ func (o *operator) revoke() {
 	}
 	w.note("operator revokes %q from %v, now %v", name, claims[i], r.Command.Now)
 	w.tearBefore(claims[i].Session)
-	o.call(o.target(), r, func(a replica.Answer) {
+	o.call(o.target(), replica.Request{Body: r}, func(a replica.Answer) bool {
 		if _, ok := a.(replica.RevokedClaims); ok {
 			w.count(revokeAnswered)
 		}
+		return true
 	})
 }
 

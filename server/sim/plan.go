@@ -12,7 +12,7 @@ type plan struct {
 	nodes int
 
 	// The work.
-	clients                                    int
+	clients, callers                           int
 	names                                      int
 	ttls                                       []time.Duration
 	holders                                    float64 // how many claims are held for up to hold
@@ -54,6 +54,7 @@ func newPlan(o Options) plan {
 
 func (p *plan) drawWork(r random) {
 	p.names = 1 + r.IntN(4)
+	p.callers = r.IntN(3)
 	p.ttls = pick(r, []time.Duration{1 * time.Second, 2 * time.Second}, []time.Duration{2 * time.Second, 4 * time.Second},
 		[]time.Duration{3 * time.Second, 10 * time.Second})
 	p.think = r.skewed(50*time.Millisecond, time.Second)

@@ -58,6 +58,9 @@ func (w *world) run() {
 	for _, c := range w.clients {
 		c.start()
 	}
+	for _, c := range w.callers {
+		c.open()
+	}
 	for _, f := range w.plan.faults {
 		w.strike(f)
 	}

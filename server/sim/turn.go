@@ -96,7 +96,10 @@ func (n *node) reply(replies []replica.Reply) {
 		if c := n.streams[r.Stream]; c != nil {
 			c.fromServer(r)
 		} else if f := n.unary[r.Stream]; f != nil {
-			delete(n.unary, r.Stream)
+			if _, ok := r.Answer.(replica.Kept); ok {
+				n.w.book.SetNow(n.w.now)
+				n.w.book.Confirmed(r.Session)
+			}
 			f(r)
 		}
 	}

@@ -21,6 +21,7 @@ type world struct {
 	byID     map[uint64]*node
 	clients  []*client
 	operator *operator
+	callers  []*caller
 	book     *check.Book
 	secrets  *rand.ChaCha8
 	streams  replica.StreamID
@@ -42,7 +43,7 @@ func newWorld(o Options) *world {
 	w := &world{opts: o, plan: newPlan(o), tr: newTrace(), byID: map[uint64]*node{}, counters: map[string]int{}}
 	w.secrets = entropy(o.Seed, "secrets")
 	w.book = check.NewBook(firstIndex, w.count)
-	machines := w.plan.nodes + w.plan.clients + 2 // with the operator and the canary
+	machines := w.plan.nodes + w.plan.clients + w.plan.callers + 2 // with the operator and the canary
 	w.net = newNetwork(w, machines)
 	w.net.loss, w.net.double, w.net.reorder, w.net.latency = w.plan.loss, w.plan.double, w.plan.reorder, w.plan.latency
 	var voters []uint64
@@ -57,6 +58,9 @@ func newWorld(o Options) *world {
 	}
 	for i := range w.plan.clients {
 		w.clients = append(w.clients, newClient(w, i, w.plan.nodes+i))
+	}
+	for i := range w.plan.callers {
+		w.callers = append(w.callers, newCaller(w, i, w.plan.nodes+w.plan.clients+i))
 	}
 	w.operator = &operator{w: w, machine: machines - 2, rnd: stream(o.Seed, "operator")}
 	return w
@@ -137,6 +141,9 @@ func (w *world) applied(n *node, a *replica.Applied) {
 		if a.Output.Events[i].Kind == machine.EventGranted {
 			for _, c := range w.clients {
 				w.beliefs(c)
+			}
+			for _, c := range w.callers {
+				w.believes(c)
 			}
 			return
 		}

@@ -70,6 +70,9 @@ func (r *replay) acquire(a machine.Acquire, res *machine.Result) *Violation {
 	}
 	seq := a.Seq
 	if !s.numbered {
+		if res.Code != machine.OK {
+			return nil // it has no number, and a retry may have the answer of its nonce
+		}
 		seq = res.Claim.Seq
 	}
 	if c := s.claims[seq]; c != nil {

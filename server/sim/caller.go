@@ -1,0 +1,215 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/lease"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// A caller is a program without our library: it makes unary calls like curl does, lets the service
+// number its claims, and is careless about when it renews. It does keep the rule of when
+// a lease is over.
+type caller struct {
+	operator // its calls
+	clock    clock
+	life     int
+
+	ttl    time.Duration
+	id     machine.SessionID
+	secret []byte
+	number uint64
+	seen   uint64
+	until  time.Duration // on its clock: the lease may be believed in before it
+	held   *machine.ClaimStatus
+	nonces int
+}
+
+func newCaller(w *world, index, machine int) *caller {
+	name := fmt.Sprintf("caller %d", index)
+	return &caller{
+		operator: operator{w: w, machine: machine, rnd: stream(w.opts.Seed, name)},
+		clock:    newClock(stream(w.opts.Seed, name+" clock")),
+	}
+}
+
+func (c *caller) String() string       { return fmt.Sprintf("caller %d.%d", c.machine, c.life) }
+func (c *caller) local() time.Duration { return c.clock.read(c.w.now) }
+
+// then has f happen in the session of now, unless the run is in its calm.
+func (c *caller) then(d time.Duration, f func()) {
+	life := c.life
+	c.w.after(d, func() {
+		if c.life == life && !c.w.calm {
+			f()
+		}
+	})
+}
+
+// open begins a new session, with as many tries as it takes.
+func (c *caller) open() {
+	c.life++
+	c.id, c.held, c.seen, c.number = machine.SessionID{}, nil, 0, 0
+	c.ttl = c.w.plan.ttl(c.rnd)
+	sent, local := c.w.now, c.local()
+	req, _ := protocol.FromOpenSession(&pb.OpenSessionRequest{TtlMs: uint64(c.ttl.Milliseconds())}, c.w.secrets)
+	life := c.life
+	c.ask(req, func(a replica.Answer) bool {
+		o, ok := a.(replica.Opened)
+		if !ok || c.life != life {
+			return true
+		}
+		c.id, c.secret = o.Session, o.Secret[:]
+		c.w.note("%v opens %v", c, c.id)
+		c.w.check(c.w.book.Opened(c.id))
+		c.renewed(sent, local)
+		c.then(c.rnd.between(0, c.ttl), c.renew)
+		c.then(c.rnd.about(c.w.plan.think), c.acquire)
+		return true
+	})
+	c.then(callTimeout, func() {
+		if c.id == (machine.SessionID{}) {
+			c.open()
+		}
+	})
+}
+
+// ask sends a request to a node that may lead.
+func (c *caller) ask(r replica.Request, answer func(replica.Answer) bool) {
+	c.call(c.target(), r, answer)
+}
+
+func (c *caller) renewed(sent, local time.Duration) {
+	c.w.book.Renewed(c.id, sent, c.ttl)
+	c.until = max(c.until, local+c.ttl-lease.Margin(c.ttl))
+}
+
+// renew sends a keepalive, sometimes long after the lease is over.
+func (c *caller) renew() {
+	c.number++
+	sent, local, life := c.w.now, c.local(), c.life
+	req, _ := protocol.FromKeepAlive(&pb.KeepAliveRequest{Session: c.id.String(), Secret: c.secret, Number: c.number, Seen: c.seen})
+	c.ask(req, func(a replica.Answer) bool {
+		if c.life != life {
+			return true
+		}
+		switch a := a.(type) {
+		case replica.Kept:
+			c.w.count(callerRenewed)
+			c.learn(a)
+			c.renewed(sent, local)
+		case replica.Refused:
+			c.refused(a)
+		}
+		return true
+	})
+	pause := c.rnd.between(c.ttl/10, c.ttl/2)
+	if c.rnd.chance(0.2) {
+		pause = c.rnd.between(0, c.ttl*5/4+time.Second)
+	}
+	c.then(pause, c.renew)
+}
+
+// learn takes in the changes that an answer carries before the lease moves.
+func (c *caller) learn(a replica.Kept) {
+	for _, s := range a.Changes {
+		c.w.check(c.w.book.Told(c.id, s))
+		if c.held != nil && c.held.Seq == s.Seq && s.State.Final() {
+			c.held = nil
+		}
+	}
+	c.seen = max(c.seen, a.Change)
+}
+
+func (c *caller) refused(a replica.Refused) {
+	if a.Reason != replica.RefusedByMachine {
+		return
+	}
+	switch a.Code {
+	case machine.SessionExpired, machine.SessionUnknown, machine.SessionRevoked:
+		c.w.check(c.w.book.Ended(c.id))
+		c.open()
+	}
+}
+
+// acquire asks for one lock, and repeats the call under the same nonce when no answer comes.
+func (c *caller) acquire() {
+	c.nonces++
+	wait := uint64(c.rnd.skewed(10*time.Millisecond, 5*time.Second).Milliseconds())
+	r := &pb.AcquireRequest{
+		Session: c.id.String(), Secret: c.secret, Nonce: fmt.Sprintf("n%d", c.nonces), Seen: c.seen,
+		Spec: &pb.ClaimSpec{Names: []string{c.w.lockName(c.rnd.IntN(c.w.plan.names))}, WaitMs: &wait},
+	}
+	c.try(r, 3)
+}
+
+func (c *caller) try(r *pb.AcquireRequest, tries int) {
+	req, _ := protocol.FromAcquire(r)
+	life, over := c.life, false
+	end := func() bool {
+		if !over {
+			over = true
+			c.then(c.rnd.about(c.w.plan.think), c.acquire)
+		}
+		return true
+	}
+	c.ask(req, func(a replica.Answer) bool {
+		if c.life != life || over {
+			return true
+		}
+		var s machine.ClaimStatus
+		switch a := a.(type) {
+		case replica.Claimed:
+			s = a.Claim
+		case replica.Changed:
+			s = a.Claim
+		case replica.Refused:
+			c.refused(a)
+			return c.life != life || end()
+		}
+		c.w.check(c.w.book.Told(c.id, s))
+		switch {
+		case s.State == machine.Granted:
+			over = true
+			c.hold(s)
+		case s.State.Final():
+			return end()
+		}
+		return s.State != machine.Queued
+	})
+	c.then(callTimeout, func() {
+		switch {
+		case over:
+		case tries > 1:
+			over = true
+			c.w.count(callRepeated)
+			c.try(r, tries-1)
+		default:
+			end()
+		}
+	})
+}
+
+// hold works under the lock and gives it back.
+func (c *caller) hold(s machine.ClaimStatus) {
+	c.w.grants++
+	c.held = &s
+	c.w.believes(c)
+	c.then(c.rnd.skewed(10*time.Millisecond, 4*time.Second), func() {
+		c.held = nil
+		req, _ := protocol.FromRelease(&pb.ReleaseRequest{Session: c.id.String(), Secret: c.secret, Seq: s.Seq, Token: uint64(s.Token)})
+		c.ask(req, func(replica.Answer) bool { return true })
+		c.then(c.rnd.about(c.w.plan.think), c.acquire)
+	})
+}
+
+// believes holds what a caller believes at this moment against what the service granted.
+func (w *world) believes(c *caller) {
+	if c.held != nil && c.local() < c.until {
+		w.check(w.book.Believed(machine.ClaimID{Session: c.id, Seq: c.held.Seq}, c.held.Token))
+	}
+}
