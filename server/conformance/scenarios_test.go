@@ -339,6 +339,7 @@ func TestARevokedSessionEndsItsWaiters(t *testing.T) {
 	if err := held.Release(t.Context()); !errors.Is(err, lockstep.ErrLost) {
 		t.Errorf("release: %v, want ErrLost", err)
 	}
+	nobody(t, admin, "jobs/other", time.Second) // the holder has confirmed: nobody waits for a TTL
 	release(t, l)
 	release(t, acquire(t, b, "jobs/x")) // in a new session
 }
