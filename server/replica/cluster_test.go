@@ -80,6 +80,7 @@ type host struct {
 	applied []Applied
 	exit    string
 	sent    int // messages
+	wrote   int // MsgStorageAppend
 }
 
 // A cluster is hosts with a network and one clock, on one goroutine.
@@ -257,6 +258,7 @@ func (c *cluster) turn(h *host) {
 		h.sent++
 		c.network = append(c.network, parcel{c.now + latency, h.id, m.GetTo(), proto.Clone(m).(*raftpb.Message)})
 	}
+	h.wrote += len(out.Appends)
 	for _, m := range out.Appends {
 		h.disk.unsynced = append(h.disk.unsynced, sync{at: c.now + c.diskTime, append: m})
 	}

@@ -11,10 +11,10 @@ import (
 // diskBusy is the age of the oldest write in flight, without the time in which this process was paused: its
 // disk may have been done long since, and nobody was there to see it.
 func (r *Replica) diskBusy() time.Duration {
-	if len(r.writes) == 0 {
+	if len(r.writes.flying) == 0 {
 		return 0
 	}
-	return time.Duration(r.awake - r.writes[0].since)
+	return time.Duration(r.awake - r.writes.flying[0].since)
 }
 
 // muted reports whether this replica leads with a disk that does not answer.

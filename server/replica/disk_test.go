@@ -189,6 +189,34 @@ func (d *disk) last() uint64 {
 	return d.entries[len(d.entries)-1].GetIndex()
 }
 
+func TestACommitIndexAloneDoesNotGoToTheDisk(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	k := c.open(h, 60_000)
+	c.run(200 * ms)
+	wrote := func() (n int) {
+		for _, o := range c.hosts {
+			n += o.wrote
+		}
+		return n
+	}
+	before := wrote()
+	const rounds = 10
+	for range rounds {
+		got := k.acquire("job")
+		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+	}
+	c.run(200 * ms)
+	if n := wrote() - before; n != 2*rounds*3 {
+		t.Errorf("%d writes for %d entries on three replicas, want one each", n, 2*rounds)
+	}
+	for _, o := range c.hosts {
+		if got, want := o.disk.hard.GetCommit(), o.r.Status().Committed; got+1 < want {
+			t.Errorf("replica %d has commit index %d on disk, %d in memory: more than the last write apart", o.id, got, want)
+		}
+	}
+}
+
 func TestALogThatIsOverwrittenWhileItIsWrittenEndsRight(t *testing.T) {
 	for seed := range uint64(10) {
 		reseed(seed)

@@ -10,14 +10,6 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A write is one MsgStorageAppend on its way to the disk.
-type write struct {
-	message  *raftpb.Message
-	since    Time             // on the clock awake
-	snapshot *machine.Machine // the state to swap in when it is durable, or nil
-	answered bool             // only with a planted bug
-}
-
 // drain carries out what Raft has ready until nothing is left. Entries are applied on
 // the way; what goes to peers, disk and clients is collected in r.out.
 func (r *Replica) drain() {
@@ -27,7 +19,7 @@ func (r *Replica) drain() {
 		for _, m := range rd.Messages {
 			switch m.GetTo() {
 			case raft.LocalAppendThread:
-				r.write(m)
+				r.store(m)
 			case raft.LocalApplyThread:
 				r.applyAll(m)
 			default:
@@ -79,58 +71,6 @@ func (r *Replica) send(m *raftpb.Message) {
 		return
 	}
 	r.out.Messages = append(r.out.Messages, m)
-}
-
-// write hands a MsgStorageAppend out. The log in memory takes its entries now, not when
-// they are durable: Raft reads from there only what lies before its own unstable part, and that
-// it cuts only by answers to the newest writes. So what it reads is what
-// the disk will hold once all writes in flight are done, as it has to be.
-func (r *Replica) write(m *raftpb.Message) {
-	w := write{message: m, since: r.awake}
-	if snap := m.GetSnapshot(); !raft.IsEmptySnap(snap) {
-		w.snapshot = r.takeIncoming(snap.GetMetadata().GetIndex())
-		if err := r.disk.ApplySnapshot(snap); err != nil {
-			panic(fmt.Sprintf("replica: snapshot %d: %v", snap.GetMetadata().GetIndex(), err))
-		}
-	}
-	if err := r.disk.Append(m.GetEntries()); err != nil {
-		panic(fmt.Sprintf("replica: appending %d entries: %v", len(m.GetEntries()), err))
-	}
-	r.out.Appends = append(r.out.Appends, m)
-	if mutantSync {
-		w.answered = true
-		r.writes = append(r.writes, w)
-		r.answerWrite(&w)
-		return
-	}
-	r.writes = append(r.writes, w)
-}
-
-// persisted delivers the responses of the oldest n writes: only now may votes and
-// acknowledgements that rest on them go out.
-func (r *Replica) persisted(n int) {
-	if n > len(r.writes) {
-		panic(fmt.Sprintf("replica: %d writes reported durable, %d in flight", n, len(r.writes)))
-	}
-	for _, w := range r.writes[:n] {
-		if !w.answered {
-			r.answerWrite(&w)
-		}
-	}
-	r.writes = append(r.writes[:0], r.writes[n:]...)
-}
-
-func (r *Replica) answerWrite(w *write) {
-	if w.snapshot != nil {
-		r.install(w.message.GetSnapshot().GetMetadata(), w.snapshot)
-	}
-	for _, m := range w.message.GetResponses() {
-		if m.GetTo() == r.cfg.ID {
-			r.step(m)
-		} else {
-			r.send(m)
-		}
-	}
 }
 
 func (r *Replica) applyAll(m *raftpb.Message) {

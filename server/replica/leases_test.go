@@ -175,6 +175,7 @@ func TestADeposedLeaderWithAStuckDiskExpiresNobody(t *testing.T) { // F3
 		clients = append(clients, c.open(old, ttl))
 	}
 	old.disk.stuck = true
+	clients[0].send(clients[0].acquireBody(spec("job"))) // something to write
 	c.beat(2*Time(millis(ttl)), ttl/3, clients, nil)
 	if s := old.r.Status(); s.Role == Leader {
 		t.Errorf("the replica with the stuck disk still leads: %+v", s)

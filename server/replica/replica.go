@@ -44,8 +44,8 @@ type Replica struct {
 
 	lead leadership // zero unless this replica leads
 
-	writes   []write // handed out and not reported durable, oldest first
-	stalled  bool    // leadership was given away in the present stall of the disk
+	writes   writes
+	stalled  bool // leadership was given away in the present stall of the disk
 	incoming []SnapshotReceived
 	snaps    snapshots
 
@@ -111,6 +111,7 @@ func (r *Replica) recoverLog(rec *Recovered) error {
 		return fmt.Errorf("replica: entry %d was committed, the recovered log ends at %d", commit, last)
 	}
 	r.term, r.committed = hard.GetTerm(), commit
+	r.writes.term, r.writes.vote = hard.GetTerm(), hard.GetVote()
 	return r.disk.SetHardState(&raftpb.HardState{Term: new(r.term), Vote: new(hard.GetVote()), Commit: new(commit)})
 }
 

@@ -18,6 +18,7 @@ import (
 //	leader N                  leadership is handed over to N
 //	open NAME ttl=10s         a client opens a session at the leader
 //	acquire NAME LOCK [wait=] it asks for a lock; "unary" makes it a call of its own that follows the claim
+//	ask NAME LOCK             the same, but the script does not wait for the answer
 //	release NAME LOCK         it gives back its grant
 //	pass DURATION [NAME...]   time passes, while these clients renew their leases every second
 //	cut N... / heal           a network of its own for these replicas
@@ -60,6 +61,9 @@ func (s *script) do(cmd string, args []datadriven.CmdArg) string {
 		s.names[word(0)] = k
 	case "acquire":
 		return s.acquire(args)
+	case "ask":
+		k := s.names[word(0)]
+		k.send(k.acquireBody(spec(word(1))))
 	case "release":
 		return s.release(word(0), word(1))
 	case "pass":

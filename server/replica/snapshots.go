@@ -66,7 +66,7 @@ func (r *Replica) captureOn() {
 // installing reports whether a snapshot of a leader is on its way to the disk. The log in
 // memory has made room for it already.
 func (r *Replica) installing() bool {
-	return slices.ContainsFunc(r.writes, func(w write) bool { return w.snapshot != nil })
+	return slices.ContainsFunc(r.writes.flying, func(w write) bool { return w.snapshot != nil })
 }
 
 func (r *Replica) startCapture() {
