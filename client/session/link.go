@@ -135,7 +135,10 @@ func (s *Session) seenAtAttach() uint64 {
 	return s.seen
 }
 
+// sendClose asks for the end of the session. Without keepalives nothing else would notice that
+// this connection does not answer, and the locks would stay taken until the lease has run out.
 func (s *Session) sendClose(now time.Duration) {
+	s.watch.link = now + answerTimeout(s.lease.TTL())
 	s.push(now, kindClose, 0, &pb.ClientRequest{Body: &pb.ClientRequest_Close{Close: &pb.StreamClose{}}})
 }
 
