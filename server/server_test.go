@@ -19,6 +19,7 @@ import (
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server"
+	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -317,13 +318,17 @@ func TestAStoppingLeaderHandsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := servers[leader].Status().Term
+	stream, err := pb.NewLockServiceClient(api(t, servers[leader].Addresses().Client)).Session(patient(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	runs[leader].stop()
+	// A leader that merely stopped would say UNAVAILABLE: it would know of no other.
+	if _, err := stream.Recv(); protocol.FromErr(err).GetReason() != pb.Reason_REASON_NOT_LEADER || protocol.FromErr(err).GetLeaderAddress() == "" {
+		t.Errorf("a stream of the old leader ended with %v, want NOT_LEADER and the new leader's address", err)
+	}
 	delete(servers, leader)
 	next := leaderOf(t, servers)
-	if got := servers[next].Status().Term; got != term+1 {
-		t.Errorf("the term went from %d to %d: that was an election after a timeout", term, got)
-	}
 	conn := api(t, servers[next].Addresses().Client)
 	l, err := pb.NewLockServiceClient(conn).GetLock(patient(t), &pb.GetLockRequest{Name: "x"})
 	if err != nil || len(l.GetLock().GetHolders()) != 1 || l.GetLock().GetHolders()[0].GetToken() != first.GetToken() {

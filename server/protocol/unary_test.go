@@ -64,6 +64,11 @@ func TestABadUnaryRequestIsRefused(t *testing.T) {
 		{"a revocation of the token zero", revoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: someID, Seq: 1}}}), pb.Reason_REASON_INVALID_ARGUMENT, "token"},
 		{"a revocation of a malformed session", revoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Session{Session: "x"}}), pb.Reason_REASON_SESSION_UNKNOWN, "session"},
 		{"a reason of 513 bytes", revoke(&pb.RevokeRequest{Reason: strings.Repeat("r", 513)}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
+		{"an escape sequence in a reason", revoke(&pb.RevokeRequest{Reason: "\x1b[2J"}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
+		{"a newline in an operator's name", revoke(&pb.RevokeRequest{Reason: "r", By: "a\nb"}), pb.Reason_REASON_INVALID_ARGUMENT, "by"},
+		{"a nonce that is not UTF-8", func() (replica.Request, *pb.Error) {
+			return protocol.FromAcquire(&pb.AcquireRequest{Session: someID, Secret: someSecret, Nonce: "\xff", Spec: someSpec})
+		}, pb.Reason_REASON_INVALID_ARGUMENT, "nonce"},
 		{"an operator of 129 bytes", revoke(&pb.RevokeRequest{Reason: "r", By: strings.Repeat("r", 129)}), pb.Reason_REASON_INVALID_ARGUMENT, "by"},
 		{"a read of no name", func() (replica.Request, *pb.Error) { return protocol.FromGetLock(&pb.GetLockRequest{}) }, pb.Reason_REASON_INVALID_NAME, "name"},
 		{"too many waiters", func() (replica.Request, *pb.Error) {

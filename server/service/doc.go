@@ -22,9 +22,9 @@
 // # Unary calls
 //
 // A unary call is a stream of the replica that lives as long as the call. A call of Acquire that ends
-// before its claim is granted cancels the claim. A grant whose answer was lost is
-// kept until its session ends; a retry with the same seq or nonce finds it, and a claim
-// without either is cancelled when the service notices that its caller has gone.
+// before its claim is granted cancels the claim. If the claim was granted meanwhile, it is
+// kept when its caller can find it again, by the same seq or nonce, and cancelled otherwise. A grant that was
+// answered, but whose answer was lost on the way, is kept until its session ends.
 //
 // # Health
 //

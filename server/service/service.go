@@ -133,7 +133,7 @@ type Service struct {
 	// stopping is closed when the service begins to drain: every stream and waiting call
 	// ends then.
 	stopping chan struct{}
-	readers  sync.WaitGroup // of streams: each ends soon after its stream
+	readers  sync.WaitGroup // of streams, and of abandoned calls: each ends soon after its stream or call
 }
 
 // New makes a service. It starts nothing.

@@ -163,6 +163,28 @@ func TestAStreamServesASession(t *testing.T) {
 	}
 }
 
+func TestTheSessionsOfAStreamThatEndsAreDetached(t *testing.T) {
+	t.Parallel()
+	m := startNode(t)
+	attached := func(want int) {
+		t.Helper()
+		eventually(t, func() error {
+			if n := m.Status().Replica.Attached; n != want {
+				return fmt.Errorf("%d sessions are attached, want %d", n, want)
+			}
+			return nil
+		})
+	}
+	l := connect(t, m)
+	l.open(60_000)
+	l.open(60_000)
+	attached(2)
+	if err := l.grpc.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	attached(0)
+}
+
 func TestOneStreamServesManySessions(t *testing.T) {
 	t.Parallel()
 	m := startNode(t)

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -46,20 +47,24 @@ func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquir
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	for {
+	for seq := uint64(0); ; {
 		claim, err := c.nextClaim(ctx)
 		if err != nil {
+			if ctx.Err() != nil && r.GetSeq() == 0 && r.GetNonce() == "" {
+				s.abandon(c, req, seq)
+			} else {
+				c.close()
+			}
 			return nil, err
 		}
-		if claim.State == machine.Granted && ctx.Err() != nil && r.GetSeq() == 0 && r.GetNonce() == "" {
-			c.undo(req, claim.Seq)
-		}
 		if resp, e := protocol.ToAcquire(claim); e != nil {
+			c.close()
 			return nil, protocol.Err(e)
 		} else if resp != nil {
+			c.close()
 			return resp, nil
 		}
+		seq = claim.Seq
 	}
 }
 
@@ -81,11 +86,27 @@ func (c *call) nextClaim(ctx context.Context) (machine.ClaimStatus, error) {
 	}
 }
 
-// undo cancels a claim that nobody will hear of: its caller has gone, and cannot ask for it again
-// because it knows neither a number nor a nonce of it. If it fails, the claim ends with its session.
-func (c *call) undo(acquire replica.Request, seq uint64) {
-	acquire.Body = replica.Cancel{Claim: machine.Cancel{Session: acquire.Session, Seq: seq}}
-	_ = c.submit(acquire)
+// abandonTimeout bounds how long the number of an abandoned claim is waited for.
+const abandonTimeout = 5 * time.Second
+
+// abandon cancels a claim, queued or granted, whose caller has gone and cannot ask for it again: he
+// knows neither a number nor a nonce of it. A seq of zero means that it was not numbered yet. What is not
+// undone, because this node stops or leads no longer, ends with its session.
+func (s *Service) abandon(c *call, acquire replica.Request, seq uint64) {
+	s.readers.Go(func() {
+		defer c.close()
+		ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
+		defer cancel()
+		if seq == 0 {
+			claim, err := c.nextClaim(ctx)
+			if err != nil || claim.State.Final() {
+				return
+			}
+			seq = claim.Seq
+		}
+		acquire.Body = replica.Cancel{Claim: machine.Cancel{Session: acquire.Session, Seq: seq}}
+		_ = c.submit(acquire)
+	})
 }
 
 // Release ends a grant.
