@@ -108,8 +108,11 @@ func (c *caller) renew() {
 		return true
 	})
 	pause := c.rnd.between(c.ttl/10, c.ttl/2)
-	if c.rnd.chance(0.2) {
+	switch {
+	case c.rnd.chance(0.2):
 		pause = c.rnd.between(0, c.ttl*5/4+time.Second)
+	case c.rnd.chance(0.2): // about when the service ends the session
+		pause = c.ttl + 500*time.Millisecond + c.rnd.between(0, 100*time.Millisecond)
 	}
 	c.then(pause, c.renew)
 }

@@ -20,6 +20,7 @@ var strikes = []fault{
 	{name: "node pause", every: 8 * time.Second, hit: pauseNode},
 	{name: "leader pause", every: 8 * time.Second, hit: pauseLeader},
 	{name: "loop stuck", every: 5 * time.Second, hit: stickLoop},
+	{name: "loop stutter", every: time.Second, hit: stutter},
 	{name: "disk stuck", every: 8 * time.Second, hit: stickDisk},
 	{name: "disk slow", every: 10 * time.Second, hit: slowDisk},
 	{name: "hand-over", every: 4 * time.Second, hit: handOver},
@@ -225,7 +226,17 @@ func stickLoop(w *world, r random) {
 	if !n.up() || n.paused || n.stuck {
 		return
 	}
-	d := r.skewed(10*time.Millisecond, 6*time.Second)
+	w.stickFor(n, r.skewed(10*time.Millisecond, 6*time.Second))
+}
+
+// stutter holds up a loop for less than an election takes.
+func stutter(w *world, r random) {
+	if n := w.anyNode(r); n.up() && !n.paused && !n.stuck {
+		w.stickFor(n, r.skewed(5*time.Millisecond, 400*time.Millisecond))
+	}
+}
+
+func (w *world) stickFor(n *node, d time.Duration) {
 	w.note("node %d is stuck for %v", n.index, d)
 	n.stuck = true
 	life := n.life

@@ -49,6 +49,9 @@ func newPlan(o Options) plan {
 	p.drawWork(r)
 	p.drawMachines(r)
 	p.drawFaults(o, stream(o.Seed, "swarm"))
+	if o.TTL > 0 {
+		p.ttls = []time.Duration{o.TTL}
+	}
 	return p
 }
 
@@ -101,6 +104,9 @@ func (p *plan) drawFaults(o Options, r random) {
 	}
 	on := func(name string, chance float64) bool { // draws always, so that Without shifts nothing
 		hit := r.chance(chance)
+		if len(o.Only) > 0 {
+			return slices.Contains(o.Only, name)
+		}
 		return hit && !slices.Contains(o.Without, name)
 	}
 	if on("loss", 0.4) {

@@ -21,6 +21,10 @@ type Options struct {
 	// Without lists kinds of faults to leave out, by their names in Report.Faults: for
 	// shrinking a failure by hand.
 	Without []string
+	// Only, if not empty, lists the kinds of faults that may be on, and switches all of them on.
+	Only []string
+	// TTL, if not zero, is that of all clients, instead of 1 to 10 s drawn from the seed.
+	TTL time.Duration
 	// Trace receives every line of the trace. Default: only the last ones are kept, for the
 	// report.
 	Trace func(line string)

@@ -29,6 +29,14 @@ func options() Options {
 	return Options{Seed: *first, Duration: *length, Without: strings.Split(*without, ",")}
 }
 
+// tracer prints the whole trace when asked to.
+func tracer(t *testing.T) func(string) {
+	if !*lines {
+		return nil
+	}
+	return func(line string) { t.Log(line) }
+}
+
 func mustHold(t *testing.T, fs []Failure) {
 	t.Helper()
 	for _, f := range fs {
@@ -38,9 +46,7 @@ func mustHold(t *testing.T, fs []Failure) {
 
 func TestSeedsHoldTheirPromises(t *testing.T) {
 	o := options()
-	if *lines {
-		o.Trace = func(line string) { t.Log(line) }
-	}
+	o.Trace = tracer(t)
 	s := RunMany(context.Background(), o, *seeds, func(r Report) {
 		t.Logf("seed %d: %d nodes, %v, %d events, %d entries, %d grants, faults %v",
 			r.Seed, r.Nodes, r.Simulated.Round(time.Millisecond), r.Events, r.Entries, r.Grants, r.Faults)
@@ -92,6 +98,25 @@ func TestACalmClusterServes(t *testing.T) {
 	for _, what := range []string{nodeCrashed, messageLost, "session over: lease ended", "lost: lease ended"} {
 		if n := r.Counters[what]; n != 0 {
 			t.Errorf("%s %d times without a fault", what, n)
+		}
+	}
+}
+
+// TestWhatAFailoverBearsLosesNothing: a lease of 10 s outlives crashes of leaders, hand-overs, torn streams and
+// lost messages, so no client that is well may lose a lock or its session to them.
+func TestWhatAFailoverBearsLosesNothing(t *testing.T) {
+	for seed := *first; seed < *first+uint64(*seeds)/4; seed++ {
+		r := Run(Options{
+			Seed: seed, Duration: *length, TTL: 10 * time.Second, Trace: tracer(t),
+			Only: []string{"leader crash", "hand-over", "campaign", "stream torn", "double", "reorder", "wall jump", "loop stutter"},
+		})
+		if r.Failure != nil {
+			mustHold(t, []Failure{*r.Failure})
+		}
+		for _, what := range []string{"lost: lease ended", "session over: lease ended", "session over: session expired"} {
+			if n := r.Counters[what]; n != 0 {
+				t.Errorf("seed %d: %s %d times", seed, what, n)
+			}
 		}
 	}
 }
