@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client/session"
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 // actLocked acts on one update of the session.
@@ -16,6 +17,9 @@ func (c *Client) actLocked(s *session.Session, u session.Update) {
 	case session.Opened, session.Resumed:
 		c.attachedLocked(s, u.Kind)
 	case session.Renewed:
+		// Both are readings of the suspend-proof clock, which processes of one machine share.
+		sent := s.ValidUntil() - s.TTL() + lease.Margin(s.TTL())
+		c.cfg.Logger.Debug("lease renewed", "session", s.ID(), "sent_ms", sent.Milliseconds(), "valid_until_ms", s.ValidUntil().Milliseconds())
 		c.eventLocked(Event{Kind: Renewed, Session: s.ID()})
 	case session.Reconnect:
 		c.leaveLocked(u)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/cmd/internal/bench"
@@ -61,11 +62,9 @@ time in which nobody was granted anything. It fails when a token of a name does 
 func (a *App) bench(ctx context.Context, cfg bench.Config, out output) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	cfg.Progress = func(elapsed time.Duration, grants int64) {
-		fmt.Fprintf(a.Err, "\r%3.0f s of %.0f s, %d grants", elapsed.Seconds(), cfg.Duration.Seconds(), grants)
-	}
+	clear := a.progress(&cfg)
 	result, err := bench.Run(ctx, cfg)
-	fmt.Fprint(a.Err, "\r\033[K")
+	clear()
 	if err != nil {
 		return err
 	}
@@ -79,6 +78,19 @@ func (a *App) bench(ctx context.Context, cfg bench.Config, out output) error {
 		return exitError{CodeUnavailable, errors.New("nothing was granted: " + result.FirstError)}
 	}
 	return nil
+}
+
+// progress shows how far the measurement has come if somebody watches, until clear is called.
+func (a *App) progress(cfg *bench.Config) (clear func()) {
+	f, ok := a.Err.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return func() {}
+	}
+	whole := cfg.Duration.Seconds()
+	cfg.Progress = func(elapsed time.Duration, grants int64) {
+		fmt.Fprintf(f, "\r%3.0f s of %.0f s, %d grants", elapsed.Seconds(), whole, grants)
+	}
+	return func() { fmt.Fprint(f, "\r\033[K") }
 }
 
 func (a *App) showBench(r bench.Result, out output) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -22,6 +23,7 @@ const maxKillAfter = 2 * time.Second
 // runFlags are the flags of run.
 type runFlags struct {
 	target    targetFlags
+	log       logFlags
 	nonblock  bool
 	wait      span
 	shared    bool
@@ -92,6 +94,9 @@ func (a *App) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if plan.target.Logger, err = f.log.logger(a.Err); err != nil {
+				return err
+			}
 			return a.run(cmd.Context(), plan)
 		},
 	}
@@ -101,6 +106,7 @@ func (a *App) runCommand() *cobra.Command {
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.target.register(flags)
+	f.log.register(flags, slog.LevelError)
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait: fail when the lock is busy")
 	flags.VarP(&f.wait, "wait", "w", "wait so long at most (default: until granted)")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the lock together with other shared holders")
@@ -123,6 +129,8 @@ func (f *runFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return missing(cmd, "NAME")
+	case f.command != "" && dash >= 0 && len(args) > 1:
+		return usageError("give the command behind -- or with -c, not both")
 	case dash == 0 && len(args) > 1 && args[1] == "--": // "-- NAME -- COMMAND", for names that look like flags
 		if len(args) == 2 {
 			return missing(cmd, "COMMAND")
@@ -204,10 +212,7 @@ func parseEndWith(words []string) (endWith, error) {
 // resolve finds the file to execute before anything is asked of the service: a lock
 // for a command that does not exist helps nobody.
 func (f *runFlags) resolve(cmd *cobra.Command, words []string) ([]string, error) {
-	if cmd.Flags().Changed("command") {
-		if len(words) > 0 {
-			return nil, usageError("give the command behind -- or with -c, not both")
-		}
+	if len(words) == 0 && cmd.Flags().Changed("command") {
 		shell := os.Getenv("SHELL")
 		if shell == "" {
 			shell = "/bin/sh"
