@@ -70,6 +70,9 @@ func (r *Replica) send(m *raftpb.Message) {
 		}
 		return
 	}
+	if r.lead.redundant(m) {
+		return
+	}
 	r.out.Messages = append(r.out.Messages, m)
 }
 

@@ -268,3 +268,36 @@ func TestEveryAnswerThatWasGivenSurvivesTheCrashOfAll(t *testing.T) {
 		}
 	}
 }
+
+func TestAGrantCostsOneMessageEachWayToEveryPeer(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	k := c.open(h, 300_000)
+	c.run(second)
+	sent, appends := 0, 0
+	c.lose = func(m *raftpb.Message) bool {
+		switch m.GetType() {
+		case raftpb.MsgApp:
+			appends++
+			sent++
+		case raftpb.MsgAppResp:
+			sent++
+		}
+		return false
+	}
+	const entries = 20
+	for range entries / 2 {
+		got := k.acquire("job")
+		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+	}
+	if appends != 2*entries || sent > 4*entries {
+		t.Errorf("%d appends and %d messages with their answers for %d entries and two peers", appends, sent, entries)
+	}
+	// What is committed reaches them with the next heartbeat.
+	c.run(150 * ms)
+	for _, o := range c.hosts {
+		if o.r.Status().Applied != h.r.Status().Applied {
+			t.Errorf("replica %d has applied %d, the leader %d", o.id, o.r.Status().Applied, h.r.Status().Applied)
+		}
+	}
+}

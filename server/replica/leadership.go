@@ -15,6 +15,7 @@ type leadership struct {
 	term    uint64 // zero: this replica does not lead
 	serving bool   // an entry of this term is applied
 
+	views   map[uint64]*peerView
 	rounds  rounds
 	queue   queue
 	streams map[StreamID]*stream
@@ -39,6 +40,7 @@ type leadership struct {
 func newLeadership(term uint64) leadership {
 	return leadership{
 		term:     term,
+		views:    make(map[uint64]*peerView),
 		streams:  make(map[StreamID]*stream),
 		sessions: make(map[machine.SessionID]*binding),
 		parked:   make(map[parkKey][]Request),

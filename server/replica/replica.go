@@ -187,6 +187,7 @@ func (r *Replica) receive(m *raftpb.Message) {
 		}
 		r.log.Debug("forwarded message dropped", "type", m.GetType(), "from", m.GetFrom())
 	default:
+		r.lead.hear(m)
 		r.step(m)
 	}
 }

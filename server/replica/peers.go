@@ -1,0 +1,43 @@
+package replica
+
+import "go.etcd.io/raft/v3/raftpb"
+
+// A peerView is what a leader knows of what a peer knows.
+type peerView struct {
+	acked  uint64 // the peer's log is durable up to here, in this term
+	commit uint64 // the highest commit index sent to it
+}
+
+// viewOf finds the view of a peer; there are as many as members.
+func (l *leadership) viewOf(id uint64) *peerView {
+	v, ok := l.views[id]
+	if !ok {
+		v = &peerView{}
+		l.views[id] = v
+	}
+	return v
+}
+
+// hear takes note of what a peer acknowledges.
+func (l *leadership) hear(m *raftpb.Message) {
+	if m.GetType() == raftpb.MsgAppResp && m.GetTerm() == l.term && !m.GetReject() {
+		v := l.viewOf(m.GetFrom())
+		v.acked = max(v.acked, m.GetIndex())
+	}
+}
+
+// redundant reports whether a message tells a peer nothing but that more is committed of what it has. It
+// need not know at once: the next entry says so too, and so does the next heartbeat. Telling it each
+// time would double the messages, and the wake-ups of all processes, of a grant.
+func (l *leadership) redundant(m *raftpb.Message) bool {
+	if l.term == 0 || m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgHeartbeat {
+		return false
+	}
+	v := l.viewOf(m.GetTo())
+	news := m.GetCommit() > v.commit
+	if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) == 0 && m.GetIndex() <= v.acked && news {
+		return true
+	}
+	v.commit = max(v.commit, m.GetCommit())
+	return false
+}
