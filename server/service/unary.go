@@ -47,22 +47,28 @@ func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquir
 	if err != nil {
 		return nil, err
 	}
-	for seq := uint64(0); ; {
+	resp, seq, err := c.untilGranted(ctx)
+	if err != nil && ctx.Err() != nil && r.GetSeq() == 0 && r.GetNonce() == "" {
+		s.abandon(c, req, seq)
+	} else {
+		c.close()
+	}
+	return resp, err
+}
+
+// untilGranted waits for the end of the waiting. The number of the claim is zero if it is not known yet.
+func (c *call) untilGranted(ctx context.Context) (resp *pb.AcquireResponse, seq uint64, err error) {
+	for {
 		claim, err := c.nextClaim(ctx)
 		if err != nil {
-			if ctx.Err() != nil && r.GetSeq() == 0 && r.GetNonce() == "" {
-				s.abandon(c, req, seq)
-			} else {
-				c.close()
-			}
-			return nil, err
+			return nil, seq, err
 		}
-		if resp, e := protocol.ToAcquire(claim); e != nil {
-			c.close()
-			return nil, protocol.Err(e)
-		} else if resp != nil {
-			c.close()
-			return resp, nil
+		resp, e := protocol.ToAcquire(claim)
+		if e != nil {
+			return nil, claim.Seq, protocol.Err(e)
+		}
+		if resp != nil {
+			return resp, claim.Seq, nil
 		}
 		seq = claim.Seq
 	}
