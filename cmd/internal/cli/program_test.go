@@ -204,6 +204,12 @@ func processState(pid int) (byte, error) {
 
 // children are the direct children of a process.
 func children(pid int) []int {
+	return processes(func(stat []string) bool { return stat[1] == strconv.Itoa(pid) })
+}
+
+// processes are those for which is says yes to the fields of /proc/PID/stat behind the name:
+// state, parent, group, session and so on.
+func processes(is func(stat []string) bool) []int {
 	var found []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, stat := range stats {
@@ -212,9 +218,9 @@ func children(pid int) []int {
 			continue
 		}
 		_, rest, _ := strings.Cut(string(text), ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
-			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
-			found = append(found, child)
+		if fields := strings.Fields(rest); len(fields) > 3 && is(fields) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+			found = append(found, pid)
 		}
 	}
 	return found

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,13 +48,20 @@ func (w *world) sit() *keyboard {
 	read := make(chan struct{})
 	go func() { defer close(read); k.read() }()
 	w.t.Cleanup(func() {
-		k.shell.Process.Kill() // the session's leader: the terminal hangs up
+		killSession(k.shell.Process.Pid)
 		k.shell.Wait()
 		master.Close()
 		<-read
 	})
 	k.expect(`prompt> $`)
 	return k
+}
+
+// killSession ends all processes of a session, those that are stopped as well.
+func killSession(leader int) {
+	for _, pid := range processes(func(stat []string) bool { return stat[3] == strconv.Itoa(leader) }) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
 }
 
 func openTerminal(t *testing.T) (master, slave *os.File) {
