@@ -184,6 +184,7 @@ func (s *Session) attachedBy(now time.Duration, tag uint64, a *pb.StreamAttached
 func (s *Session) linked(now time.Duration, kind Kind) {
 	s.link = up
 	s.watch.link = 0
+	s.pending = nil // what the attachment did not bring will not come
 	s.tell(Update{Kind: kind})
 	if s.closing {
 		s.sendClose(now)
@@ -272,7 +273,7 @@ func (s *Session) overdue() time.Duration {
 		return Never
 	}
 	next := s.watch.deadline()
-	if len(s.pending) > 0 {
+	if s.link == up && len(s.pending) > 0 { // an attachment that is under way brings the changes
 		next = min(next, s.pending[0].since+answerTimeout(s.lease.TTL()))
 	}
 	return next
