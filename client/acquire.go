@@ -63,8 +63,12 @@ func (k *claim) fail(err error) {
 	close(k.answered)
 }
 
-// busy is the error of a claim whose wait ran out here.
+// busy is the error of a claim whose wait ran out here. A session that ended in the same
+// moment has taken the word on the queue with it.
 func (k *claim) busy() error {
+	if k.queued == nil {
+		return &lockstep.BusyError{}
+	}
 	return &lockstep.BusyError{Holders: claimsOf(k.queued.Holders), Position: int(k.queued.Position)}
 }
 
