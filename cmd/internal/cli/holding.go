@@ -246,7 +246,6 @@ func (h *holding) stopped(by unix.Signal) {
 		h.terminal.TakeBack()
 		h.say("stopped: %s is not renewed and is lost in %v unless continued before",
 			printable(h.plan.name), h.lock.Remaining().Round(100*time.Millisecond))
-		term.StopSelf()
-		term.NotifyPassing(h.signals) // what follows is in relay, as we are told of SIGCONT
+		term.StopSelf(h.signals) // what follows is in relay, as we are told of SIGCONT
 	}
 }

@@ -232,6 +232,34 @@ func TestACommandThatReadsTheTerminalInAPipelineGetsIt(t *testing.T) {
 	k.expect(`prompt> $`)
 }
 
+func TestAPipelineStopsEachTimeThatCtrlZAsksForIt(t *testing.T) {
+	w := newWorld(t)
+	k := w.sit()
+	k.press("$LOCKSTEP run x -- sh -c 'echo $$ > pid; echo up; exec sleep 1000' | cat\n")
+	k.expect(`\nup\r\n`)
+	pid := w.pids("pid")[0]
+	for range 2 {
+		k.press("\x1a")
+		k.expect(`not renewed and is lost in`)
+		k.expect(`Stopped[^\n]*\n(.*\n)*prompt> $`)
+		if state, _ := processState(pid); state != 'T' {
+			t.Errorf("the command is in state %c, want T", state)
+		}
+		k.press("fg\n")
+		k.expect(`\n.*run x[^\n]*\n`)
+		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			if state, _ := processState(pid); state != 'T' {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("the command was not continued")
+			}
+		}
+	}
+	k.press("\x03")
+	k.expect(`prompt> $`)
+}
+
 func TestTheTerminalIsRestoredAfterAKill(t *testing.T) {
 	w := newWorld(t)
 	k := w.sit()

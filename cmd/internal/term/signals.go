@@ -52,9 +52,12 @@ func notify(to chan<- os.Signal, signals []os.Signal) {
 
 // StopSelf stops this process, and asks the rest of its group to stop, as the
 // terminal would have done if the group had been in the foreground. It returns
-// when somebody continues the process.
-func StopSelf() error {
-	signal.Ignore(unix.SIGTSTP) // our own part of it comes next
+// when somebody continues the process. A SIGTSTP that comes later is relayed again.
+func StopSelf(relay chan<- os.Signal) error {
+	if !signal.Ignored(unix.SIGTSTP) {
+		signal.Ignore(unix.SIGTSTP) // our own part of it comes next
+		defer signal.Notify(relay, unix.SIGTSTP)
+	}
 	if err := unix.Kill(0, unix.SIGTSTP); err != nil {
 		return err
 	}
