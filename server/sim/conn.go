@@ -35,7 +35,8 @@ type pipe struct {
 	deaf     *bool
 	queue    []parcel
 	last     time.Duration
-	waiting  bool // for the link to open
+	extra    time.Duration // what every parcel takes longer
+	waiting  bool          // for the link to open
 }
 
 type parcel struct {
@@ -47,7 +48,7 @@ type parcel struct {
 const retransmit = 150 * time.Millisecond
 
 func (p *pipe) put(do func()) {
-	p.last = max(p.last, p.w.now+p.w.net.delay())
+	p.last = max(p.last, p.w.now+p.w.net.delay()+p.extra)
 	p.queue = append(p.queue, parcel{p.last, do})
 	p.w.at(p.last, p.flush)
 }

@@ -29,6 +29,7 @@ var strikes = []fault{
 	{name: "client pause", every: 5 * time.Second, hit: pauseClient},
 	{name: "client death", every: 6 * time.Second, hit: killClient},
 	{name: "stream torn", every: 2 * time.Second, hit: tearStream},
+	{name: "old answers", every: 6 * time.Second, hit: oldAnswers},
 	{name: "stream deaf", every: 5 * time.Second, hit: deafenStream},
 	{name: "late changes", every: 3 * time.Second, hit: lateChanges},
 	{name: "revoke", every: time.Second, hit: func(w *world, _ random) { w.operator.revoke() }},
@@ -169,12 +170,8 @@ func island(w *world, r random) {
 
 func clientCut(w *world, r random) {
 	c := w.anyClient(r)
-	var links [][2]int
-	for _, n := range w.nodes {
-		links = append(links, [2]int{n.index, c.machine}, [2]int{c.machine, n.index})
-	}
 	w.note("%v is cut off", c)
-	w.cutFor(r.skewed(200*time.Millisecond, 15*time.Second), links)
+	w.cutFor(r.skewed(200*time.Millisecond, 15*time.Second), w.linksOf(c.machine))
 }
 
 // crashNode ends a process now or within its next turn.
@@ -310,6 +307,33 @@ func tearStream(w *world, r random) {
 	if k := w.anyClient(r).conn; k != nil {
 		k.tear()
 	}
+}
+
+// oldAnswers slows down what a client is told, and then mostly cuts it off for longer than its lease: the last
+// confirmation that it heard was old news.
+func oldAnswers(w *world, r random) {
+	c := w.anyClient(r)
+	k := c.conn
+	if k == nil {
+		return
+	}
+	k.down.extra = r.between(300*time.Millisecond, 2500*time.Millisecond)
+	w.heal(c.ttl, func() { k.down.extra = 0 })
+	if r.chance(0.7) {
+		w.after(k.down.extra+r.between(0, c.ttl/2), func() {
+			if !w.calm {
+				w.cutFor(r.between(c.ttl, 2*c.ttl), w.linksOf(c.machine))
+			}
+		})
+	}
+}
+
+// linksOf are all links between the nodes and a machine.
+func (w *world) linksOf(machine int) (links [][2]int) {
+	for _, n := range w.nodes {
+		links = append(links, [2]int{n.index, machine}, [2]int{machine, n.index})
+	}
+	return links
 }
 
 func deafenStream(w *world, r random) {

@@ -137,6 +137,11 @@ func (w *world) applied(n *node, a *replica.Applied) {
 		return
 	}
 	w.note("node %d applies %d of term %d: %d commands, %d events", n.index, a.Index, a.Term, len(a.Entry.Commands), len(a.Output.Events))
+	for i := range a.Output.Changes {
+		if ch := &a.Output.Changes[i]; ch.Ended == machine.SessionExpired {
+			w.expired(ch.Session)
+		}
+	}
 	for i := range a.Output.Events {
 		if a.Output.Events[i].Kind == machine.EventGranted {
 			for _, c := range w.clients {
@@ -146,6 +151,21 @@ func (w *world) applied(n *node, a *replica.Applied) {
 				w.believes(c)
 			}
 			return
+		}
+	}
+}
+
+// expired checks that the client of a session which the service has just ended for its lease
+// believes in that no more.
+func (w *world) expired(id machine.SessionID) {
+	for _, c := range w.clients {
+		if c.alive && c.id == id && c.sess.Valid(c.local()) {
+			w.check(check.Outlived(id, c.sess.ValidUntil()-c.local()))
+		}
+	}
+	for _, c := range w.callers {
+		if c.id == id && c.local() < c.until {
+			w.check(check.Outlived(id, c.until-c.local()))
 		}
 	}
 }

@@ -1,6 +1,11 @@
 package check
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
 
 // A Promise is one of the properties that a run can break.
 type Promise string
@@ -36,6 +41,12 @@ func (v *Violation) Error() string { return string(v.Promise) + ": " + v.Detail 
 
 func broken(p Promise, format string, args ...any) *Violation {
 	return &Violation{Promise: p, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Outlived is the violation of a client that believes in its lease, for left from now on, when the
+// service ends its session.
+func Outlived(id machine.SessionID, left time.Duration) *Violation {
+	return broken(HoldersView, "session %v expired while its client believes in it for another %v", id, left)
 }
 
 // Late is the violation of a bound on the recovery.
