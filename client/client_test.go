@@ -316,7 +316,7 @@ func TestNobodyThereIsUnavailableAfterTheTimeGiven(t *testing.T) {
 	}
 	c := newClient(t, nil, func(c *client.Config) { c.Endpoints, c.UnavailableAfter = dead, 300*time.Millisecond })
 	_, err := c.Acquire(t.Context(), "a")
-	if !errors.Is(err, lockstep.ErrUnavailable) || !lockstep.SafeToRetry(err) || !strings.Contains(err.Error(), "refused") {
+	if !errors.Is(err, lockstep.ErrUnavailable) || !lockstep.SafeToRetry(err) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "rpc error") {
 		t.Errorf("err = %v, want ErrUnavailable with the reason", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)

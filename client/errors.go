@@ -74,6 +74,14 @@ func fromCall(err error) error {
 	return fmt.Errorf("%w: %s", lockstep.ErrUnavailable, status.Convert(err).Message())
 }
 
+// withoutCode is err without the words that gRPC puts round its message.
+func withoutCode(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return errors.New(s.Message())
+	}
+	return err
+}
+
 // ended is the error of a call whose context is done: errors.Is finds ctx.Err(), and the
 // cause if there is another.
 func ended(ctx context.Context) error {

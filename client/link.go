@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -161,8 +162,12 @@ func (c Config) dial(addr string) (*grpc.ClientConn, error) {
 		// without an answer; this is for connections that are idle. 10 s is gRPC's minimum.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
-	return grpc.NewClient(addr, append(options, c.DialOptions...)...)
+	return grpc.NewClient(targetOf(addr), append(options, c.DialOptions...)...)
 }
+
+// targetOf writes host:port as a URL of gRPC, which would take a host named "unix" for a scheme,
+// and the zone of an IPv6 address for an escape.
+func targetOf(addr string) string { return "dns:///" + strings.ReplaceAll(addr, "%", "%25") }
 
 type sessionStream = grpc.BidiStreamingClient[pb.ClientFrame, pb.ServerFrame]
 
@@ -264,7 +269,7 @@ func (c *Client) endLink(l *link, err error) {
 			l.err = err
 		}
 		if l.err != nil {
-			c.mu.lastErr = fmt.Errorf("%s: %w", l.addr, l.err)
+			c.mu.lastErr = fmt.Errorf("%s: %w", l.addr, withoutCode(l.err))
 		}
 		if c.mu.link != l {
 			return // it never came up
