@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/cmd/internal/term"
 )
@@ -68,9 +70,19 @@ func (a *App) Main(ctx context.Context, args []string) int {
 		exit = classify(err)
 	}
 	if exit.err != nil {
+		exit.err = advise(command, exit.err)
 		a.complain(strings.TrimPrefix(command.CommandPath(), "lockstep "), exit.err)
 	}
 	return exit.code
+}
+
+// advise adds what to do when the service is not where it is looked for if nobody says.
+func advise(command *cobra.Command, err error) error {
+	flags := command.Flags()
+	if !errors.Is(err, lockstep.ErrUnavailable) || flags.Lookup("endpoints") == nil || flags.Changed("endpoints") || flags.Changed("backend") {
+		return err
+	}
+	return fmt.Errorf(`%w: say with --endpoints or LOCKSTEP_ENDPOINTS where the service is, or start one with "lockstep dev"`, err)
 }
 
 // complain prints the one line of an error.

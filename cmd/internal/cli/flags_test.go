@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lockstep-dev/lockstep"
 )
 
 // invoke runs a command line in this process.
@@ -78,6 +81,42 @@ func TestAWrongConfigurationFileIsRefusedWithItsLine(t *testing.T) {
 	}
 	if code, _, errs := invoke(nil, "server", "--config", file(t, ""), "--print-config"); code != 0 {
 		t.Errorf("an empty file: exit code %d: %s", code, errs)
+	}
+}
+
+func TestBadInputIsToldInWordsThatHelp(t *testing.T) {
+	for line, want := range map[string]string{
+		"run --endpoints http://127.0.0.1:1 x -- true": `lockstep: run: --endpoints: "http://127.0.0.1:1": want host:port, such as 127.0.0.1:7400, without a scheme` + "\n",
+		"run a//b -- true": `lockstep: run: name "a//b": must not begin or end with "/" or contain "//"` + "\n",
+	} {
+		if _, _, errs := invoke(nil, strings.Fields(line)...); errs != want {
+			t.Errorf("lockstep %s: %q, want %q", line, errs, want)
+		}
+	}
+}
+
+func TestWhoeverNamedNoServiceIsToldHow(t *testing.T) {
+	show := func(args ...string) *cobra.Command {
+		command, _, err := NewApp().root().Find([]string{"show"})
+		if err == nil {
+			err = command.ParseFlags(args)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return command
+	}
+	if err := advise(show(), lockstep.ErrUnavailable); !strings.Contains(err.Error(), "--endpoints") || !errors.Is(err, lockstep.ErrUnavailable) {
+		t.Errorf("without --endpoints: %v", err)
+	}
+	for _, err := range []error{
+		advise(show("--endpoints", "a:1"), lockstep.ErrUnavailable),
+		advise(show("--backend", "lockstep://a:1"), lockstep.ErrUnavailable),
+		advise(show(), lockstep.ErrBusy),
+	} {
+		if strings.Contains(err.Error(), "--endpoints") {
+			t.Errorf("advice that nobody needs: %v", err)
+		}
 	}
 }
 

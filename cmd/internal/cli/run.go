@@ -146,7 +146,10 @@ func (f *runFlags) checkArgs(cmd *cobra.Command, args []string) error {
 // plan checks the values of the flags and what they mean together.
 func (f *runFlags) plan(cmd *cobra.Command, args []string) (runPlan, error) {
 	plan := runPlan{name: args[0], busyCode: f.busyCode}
-	var err error
+	err := lockstep.CheckName(plan.name)
+	if err != nil {
+		return runPlan{}, err
+	}
 	if plan.target, err = f.target.target(); err != nil {
 		return runPlan{}, err
 	}

@@ -93,6 +93,8 @@ func checkEndpoint(flag, endpoint string) error {
 	host, port, err := net.SplitHostPort(endpoint)
 	number, errPort := strconv.ParseUint(port, 10, 16)
 	switch {
+	case strings.Contains(endpoint, "://"):
+		return usageError("%s: %s: want host:port, such as %s, without a scheme", flag, lockstep.Excerpt(endpoint), DefaultEndpoint)
 	case err != nil && strings.Count(endpoint, ":") > 1 && !strings.HasPrefix(endpoint, "["):
 		return usageError("%s: %s: an IPv6 address needs brackets, such as [::1]:7400", flag, lockstep.Excerpt(endpoint))
 	case err != nil || host == "" || errPort != nil || number == 0 || !plainHost(host, endpoint[0] == '['):
