@@ -72,13 +72,17 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	switch {
 	case c.Workers < 1 || c.Workers > MaxWorkers:
-		return fmt.Errorf("workers %d: must be 1 to %d", c.Workers, MaxWorkers)
+		return invalid("workers", c.Workers, "must be 1 to %d", MaxWorkers)
 	case c.Clients < 1 || c.Clients > min(c.Workers, MaxClients):
-		return fmt.Errorf("clients %d: must be 1 to the number of workers, at most %d", c.Clients, MaxClients)
+		return invalid("clients", c.Clients, "must be 1 to the number of workers, at most %d", MaxClients)
 	case c.Duration < time.Second:
-		return fmt.Errorf("duration %v: must be at least 1s", c.Duration)
+		return invalid("duration", c.Duration, "must be at least 1s")
 	}
 	return nil
+}
+
+func invalid(field string, value any, rule string, args ...any) error {
+	return &lockstep.InvalidError{Field: field, Value: fmt.Sprint(value), Rule: fmt.Sprintf(rule, args...)}
 }
 
 // A Result is what was measured. Latencies are those of Acquire, from the call to the grant.
