@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -77,7 +78,7 @@ func (s *stage) startNode(i int) error {
 	defer log.Close() // the child has its own copy
 	cmd := exec.Command(s.binary, "server", "--name", n.name, "--data-dir", s.path(n.name),
 		"--listen", n.client, "--peer-listen", n.peer, "--http-listen", n.http, "--initial-cluster", s.cluster.peers())
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)
 	}
@@ -153,9 +154,14 @@ func (c *cluster) index(name string) (int, error) {
 // lockstep makes a command that talks to this cluster.
 func (s *stage) lockstep(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.binary, args...)
-	cmd.Env = append(os.Environ(), "LOCKSTEP_ENDPOINTS="+s.cluster.endpoints())
+	cmd.Env = append(environment(), "LOCKSTEP_ENDPOINTS="+s.cluster.endpoints())
 	cmd.Dir = s.dir
 	return cmd
+}
+
+// environment is ours without what is meant for another cluster.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "LOCKSTEP_") })
 }
 
 func (s *stage) output(ctx context.Context, args ...string) ([]byte, error) {
