@@ -175,6 +175,19 @@ func TestASnapshotThatWasReceivedButNotTakenOverIsIgnored(t *testing.T) {
 	}
 }
 
+func TestASnapshotThatIsReceivedDuringARestartPushesNothingOut(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	s := withSnapshots(t, fs, "data")
+	for _, index := range []uint64{100, 200} {
+		receivedAt(t, s, 5, index)
+	}
+	s = open(t, fs.CrashClone(vfs.CrashCloneCfg{}), "data")
+	receivedAt(t, s, 5, 300) // peers may be faster than the reading of the log
+	if r := recovered(t, s); r.Snapshot.GetIndex() != 20 || len(r.Entries) != 10 {
+		t.Errorf("recovered %s", describe(r))
+	}
+}
+
 func TestASnapshotWithoutItsFileIsNotTakenOver(t *testing.T) {
 	s := started(t, vfs.NewMem(), "data")
 	m := appendMsg(hard(5, 0, 100), nil)

@@ -103,9 +103,14 @@ func (s *Store) adopt(group uint32, meta *raftpb.SnapshotMetadata) {
 }
 
 // prune removes what is of no use: files from before the base, all but the last two of
-// the log, and all but the last two that were received and not taken over.
+// the log, and all but the last two that were received and not taken over. Before Recover nobody knows which
+// files are of the log, and all stay.
 func (s *Store) prune(group uint32) {
 	s.mu.Lock()
+	if _, known := s.mu.base[group]; !known {
+		s.mu.Unlock()
+		return
+	}
 	var own, received int
 	var drop []snapshotRef
 	refs := s.mu.kept[group]
