@@ -11,7 +11,8 @@ const (
 	// maxOpenRounds bounds the rounds that wait for a quorum. A leader that is cut off
 	// steps down before it has started as many.
 	maxOpenRounds = 16
-	// maxHeldReads bounds the requests other than keepalives that wait for a round.
+	// maxHeldReads bounds the requests other than keepalives that wait for a round, by what they cost: one
+	// round may have to serve them all, and meanwhile nothing else goes on. 65,536 units take some 100 ms.
 	maxHeldReads = 65_536
 	// maxHeldKeepAlives bounds the keepalives: one for each of twice as many sessions as a cluster has.
 	maxHeldKeepAlives = 400_000
@@ -29,6 +30,21 @@ type held struct {
 func (h *held) keepAlive() bool {
 	_, ok := h.Body.(KeepAlive)
 	return ok
+}
+
+// cost is about the time in microseconds that serving the request takes at worst. A history is searched
+// whole.
+func (h *held) cost() int {
+	switch b := h.Body.(type) {
+	case ReadHistory:
+		return 1_024
+	case ReadLocks:
+		return 1 + b.Limit
+	case ReadLock:
+		return 1 + b.Waiters/16
+	default:
+		return 1
+	}
 }
 
 // A round asks a quorum whether this replica leads. Its context names node, term and number, so that the
@@ -52,6 +68,7 @@ type rounds struct {
 	ready []round // confirmed, oldest first
 
 	held, heldKeepAlives int // in all three
+	work                 int // the cost of those that are no keepalives
 
 	lastStart      Time
 	confirmed      bool // any
@@ -66,9 +83,10 @@ func (s *rounds) hold(h held, prompt bool) bool {
 		}
 		s.heldKeepAlives++
 	} else {
-		if s.held-s.heldKeepAlives >= maxHeldReads {
+		if s.work+h.cost() > maxHeldReads {
 			return false
 		}
+		s.work += h.cost()
 	}
 	s.held++
 	if len(s.waiting) == 0 {
@@ -88,6 +106,8 @@ func (s *rounds) release(items []held) {
 	for i := range items {
 		if items[i].keepAlive() {
 			s.heldKeepAlives--
+		} else {
+			s.work -= items[i].cost()
 		}
 	}
 }

@@ -223,3 +223,27 @@ func TestTheNumberOfHeldRequestsIsBounded(t *testing.T) {
 		t.Errorf("oldest keepalive at %v, want 5", s.oldest())
 	}
 }
+
+func TestReadsAreBoundedByTheirWork(t *testing.T) {
+	for _, c := range []struct {
+		body Body
+		most int // that the loop may have to serve in one turn
+	}{
+		{ReadHistory{Name: "job", Limit: 1}, 64},
+		{ReadLocks{Limit: 1000}, 65},
+		{ReadLock{Name: "job", Waiters: 16_384}, 64},
+	} {
+		var s rounds
+		n := 0
+		for n <= c.most && s.hold(held{Request: Request{Body: c.body}}, true) {
+			n++
+		}
+		if n < 32 || n > c.most {
+			t.Errorf("%T: %d were held at a time, at most %d may be", c.body, n, c.most)
+		}
+		s.release(s.waiting)
+		if s.work != 0 || s.held != 0 {
+			t.Errorf("%T: %d units of %d requests are left", c.body, s.work, s.held)
+		}
+	}
+}
