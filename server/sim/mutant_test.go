@@ -28,6 +28,11 @@ func TestMutantIsFound(t *testing.T) {
 		if f := r.Failure; f != nil {
 			detail, _, _ := strings.Cut(f.Detail, "\n")
 			t.Logf("found after %d seeds and %.1f s: %s: %s", n, time.Since(start).Seconds(), f.Promise, detail)
+			if small, r := Shrink(ctx, o, r, 60); r.Failure == nil || r.Failure.Promise != f.Promise {
+				t.Errorf("shrunk to %+v, it no longer breaks the promise", small)
+			} else {
+				t.Logf("shrunk to %d clients, %v and the faults %q", small.Clients, small.Duration, r.Faults)
+			}
 			return
 		}
 		o.Seed++

@@ -19,7 +19,7 @@ for bug in "${bugs[@]}"; do
   read -r tag what <<<"$bug"
   printf '%-12s%s\n' "$tag" "$what"
   if out=$(go test -tags "mutant_$tag" -count=1 -timeout "$((limit + 60))s" -run '^TestMutantIsFound$' -v . -mutant "$tag" -limit "${limit}s" 2>&1); then
-    grep -oE 'found after .*' <<<"$out" | cut -c1-400 | sed 's/^/            /'
+    grep -oE '(found after|shrunk to) .*' <<<"$out" | cut -c1-400 | sed 's/^/            /'
     found=$((found + 1))
   else
     tail -n 20 <<<"$out" | sed 's/^/            /'

@@ -27,6 +27,8 @@ type plan struct {
 	tail       uint64 // bytes of log kept behind a snapshot
 	inFlight   int
 	queue      int
+	waiters    uint32 // limit of the waiters of a name
+	claims     uint32 // limit of the claims of a session times their names
 
 	// The faults.
 	faults                []*fault
@@ -78,6 +80,8 @@ func (p *plan) drawMachines(r random) {
 	p.tail = uint64(pick(r, 1<<10, 8<<10))
 	p.inFlight = pick(r, 1, 1, 4)
 	p.queue = pick(r, 8192, 8192, 8)
+	p.waiters = pick[uint32](r, 16_384, 16_384, 3)
+	p.claims = pick[uint32](r, 4096, 4096, 8)
 	p.down = r.skewed(200*time.Millisecond, 8*time.Second)
 	p.latency = 300 * time.Microsecond
 }

@@ -52,6 +52,16 @@ type Failure struct {
 	Detail  string        `json:"detail"`
 	At      time.Duration `json:"-"`
 	Trace   []string      `json:"trace"` // the last lines, oldest first
+	// Shrunk is a smaller run of the seed that breaks the same promise; RunMany looks for one
+	// for its first failure.
+	Shrunk *Shrunk `json:"shrunk,omitempty"`
+}
+
+// Shrunk are the options of a smaller run of a failing seed.
+type Shrunk struct {
+	Clients  int      `json:"clients"`
+	Duration string   `json:"duration"`
+	Without  []string `json:"without"`
 }
 
 // A Summary tells what many runs did.

@@ -101,6 +101,9 @@ func (w *world) report() Report {
 // MaxFailures is how many failing seeds RunMany collects before it stops.
 const MaxFailures = 3
 
+// shrinkTries bounds the runs that look for a smaller failure.
+const shrinkTries = 60
+
 // RunMany runs count seeds from options.Seed on, one after the other, until ctx is done or
 // [MaxFailures] seeds have failed. each, if not nil, is given every report.
 func RunMany(ctx context.Context, options Options, count int, each func(Report)) Summary {
@@ -112,6 +115,10 @@ func RunMany(ctx context.Context, options Options, count int, each func(Report))
 		o.Seed += uint64(i)
 		r := Run(o)
 		hash.Write([]byte(r.TraceHash))
+		if r.Failure != nil && len(s.Failures) == 0 {
+			small, _ := Shrink(ctx, o, r, shrinkTries)
+			r.Failure.Shrunk = &Shrunk{small.Clients, small.Duration.String(), small.Without}
+		}
 		s.add(r)
 		if each != nil {
 			each(r)

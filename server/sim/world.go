@@ -111,6 +111,7 @@ func (h *healing) run() {
 func (w *world) replicaConfig(n *node, recovered replica.Recovered) replica.Config {
 	limits := machine.DefaultLimits()
 	limits.HistoryBytes, limits.AbnormalBytes = 2<<10, 1<<10 // snapshots stay small
+	limits.WaitersPerName, limits.ClaimsPerSession = w.plan.waiters, w.plan.claims
 	return replica.Config{
 		ID: n.id, Group: 1, Recovered: recovered,
 		SnapshotEntries: w.plan.snapshotAt, SnapshotTail: w.plan.tail, CheckEvery: 50,

@@ -32,6 +32,9 @@ func (s *service) apply(tamper func(*machine.Output), cs ...machine.Command) (ma
 	out := s.m.Apply(s.index, 1, e)
 	if tamper != nil {
 		tamper(&out)
+		for i := range out.Events { // so that the numbers are not what is wrong
+			out.Events[i].Number = s.book.table.event + uint64(i) + 1
+		}
 	}
 	_, v := s.book.Apply(Applied{Node: 1, Index: s.index, Term: 1, Entry: e, Encoded: machine.AppendEntry(nil, e), Output: &out})
 	return out, v
@@ -160,6 +163,46 @@ func TestABookFindsAHolderThatBelievesTooLong(t *testing.T) {
 	}
 	s.mustApply(machine.Expire{Term: 1, Sessions: []machine.SessionID{a}})
 	wantBroken(t, s.book.Believed(id, token), HoldersView)
+}
+
+func TestABookFindsAGapInTheHistory(t *testing.T) {
+	s := newService(t)
+	a := s.open()
+	s.index++
+	e := &machine.Entry{Commands: []machine.Command{exclusive(a, 1, "x")}}
+	out := s.m.Apply(s.index, 1, e)
+	out.Events[0].Number++
+	_, v := s.book.Apply(Applied{Node: 1, Index: s.index, Term: 1, Entry: e, Output: &out})
+	wantBroken(t, v, History)
+}
+
+func TestABookFindsARenewalByADeposedLeader(t *testing.T) {
+	s := newService(t)
+	s.book.SetNow(5 * time.Second)
+	s.index++
+	if _, v := s.book.Apply(Applied{Node: 2, Index: s.index, Term: 2, Output: &machine.Output{}}); v != nil {
+		t.Fatal(v)
+	}
+	if v := s.book.Renews(1, 4*time.Second); v != nil {
+		t.Errorf("it had read the keepalive before the new leader was there: %v", v)
+	}
+	wantBroken(t, s.book.Renews(1, 6*time.Second), EarlyExpiry)
+}
+
+func TestABookFindsWhatIsOverdue(t *testing.T) {
+	s := newService(t)
+	a, b := s.open(), s.open()
+	s.mustApply(exclusive(a, 1, "x"))
+	s.mustApply(machine.Acquire{Session: b, Seq: 1, Floor: 1, Spec: machine.Spec{Names: []string{"x"}, HasWait: true, Wait: 1000}})
+	if v := s.book.Overdue(2*time.Second, 0); v != nil {
+		t.Errorf("nothing is overdue yet: %v", v)
+	}
+	wantBroken(t, s.book.Overdue(4*time.Second, 0), Liveness)
+	s.mustApply(machine.EndWait{Term: 1, Claims: []machine.ClaimID{{Session: b, Seq: 1}}})
+	if v := s.book.Overdue(12*time.Second, 0); v != nil {
+		t.Errorf("the leases run: %v", v)
+	}
+	wantBroken(t, s.book.Overdue(16*time.Second, 0), Liveness)
 }
 
 func TestABookExcusesAHolderThatWasRevokedNow(t *testing.T) {

@@ -26,6 +26,9 @@ func (b *Book) replay(a Applied) *Violation {
 	}
 	r := &replay{table: b.table, count: b.count, term: a.Term, index: a.Index, early: b.early, queued: map[queuePlace]bool{}}
 	for _, e := range a.Output.Events {
+		if r.event++; e.Number != r.event {
+			return broken(History, "event %d follows event %d at %d", e.Number, r.event-1, a.Index)
+		}
 		switch e.Kind {
 		case machine.EventGranted:
 			r.events = append(r.events, e)

@@ -48,8 +48,9 @@ type table struct {
 	names    map[string]*name
 	order    []*name // in the order of their first use
 	top      machine.Token
-	floor    bool // a token floor was set
-	now      time.Duration
+	floor    bool          // a token floor was set
+	now      time.Duration // true time
+	event    uint64        // number of the last event
 }
 
 func newTable() *table {

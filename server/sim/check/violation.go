@@ -25,6 +25,7 @@ const (
 	StaleRead   Promise = "linearizable reads: a read missed what was applied before it began"
 	WrongAnswer Promise = "answers: the service said what is not so"
 	Changes     Promise = "changes: a session's change numbers did not rise one by one"
+	History     Promise = "history: the numbers of events did not rise one by one"
 	Liveness    Promise = "liveness: the cluster did not recover in time after the faults"
 	NoPanic     Promise = "no panic: the service's code panicked"
 	Determinism Promise = "determinism: the same seed gave another trace"
