@@ -87,9 +87,8 @@ func WithAlso(names ...string) AcquireOption {
 	return optionFunc(func(c *AcquireConfig) { c.Names = append(c.Names, names...) })
 }
 
-// WithLockDelay keeps the lock closed for d, 0 to [MaxLockDelay], after its holder's session
-// expired. A release frees it at once. Default: 0. The delay is at least the TTL
-// and grace of the session, so that any d above zero covers a late holder.
+// WithLockDelay keeps the lock closed for d, 0 to [MaxLockDelay], and the backend's grace, after
+// its holder's session expired. A release frees it at once. Default: 0.
 func WithLockDelay(d time.Duration) AcquireOption {
 	return optionFunc(func(c *AcquireConfig) { c.LockDelay = d })
 }

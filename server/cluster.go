@@ -26,8 +26,9 @@ type ClusterConfig struct {
 	Port int
 	// OnReady, if set, is called once, when a lock can be granted and every node knows where, with the addresses for clients in the order of the nodes.
 	OnReady func(endpoints []string)
-	// Version and Logger are those of each node.
+	// Version, Built and Logger are those of each node.
 	Version string
+	Built   time.Time
 	Logger  *slog.Logger
 }
 
@@ -103,6 +104,7 @@ func (c *Cluster) assemble() (servers []*Server, endpoints []string, err error) 
 			Listeners:      ports[i],
 			InitialCluster: members,
 			Version:        c.cfg.Version,
+			Built:          c.cfg.Built,
 			Logger:         c.cfg.Logger.With("node", nameOf(i)),
 		})
 		if err != nil {

@@ -61,7 +61,7 @@ type Config struct {
 	StallExit     time.Duration
 
 	// SnapshotEntries and SnapshotBytes are how much log is applied between two snapshots, and SnapshotTail is
-	// how many bytes of older log stay in memory for followers that lag. Defaults: 100,000, 64 MiB, 16 MiB.
+	// how many bytes of older log stay in memory for followers that lag. Defaults: 100,000, 32 MiB, 16 MiB.
 	SnapshotEntries uint64
 	SnapshotBytes   uint64
 	SnapshotTail    uint64
@@ -107,7 +107,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.StallMute, time.Second)
 	orDefault(&c.StallExit, 10*time.Second)
 	orDefault(&c.SnapshotEntries, 100_000)
-	orDefault(&c.SnapshotBytes, 64<<20)
+	orDefault(&c.SnapshotBytes, 32<<20)
 	orDefault(&c.SnapshotTail, 16<<20)
 	orDefault(&c.SnapshotPace, 5*time.Millisecond)
 	orDefault(&c.CheckEvery, 4_096)

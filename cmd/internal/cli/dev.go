@@ -5,17 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
+	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/server"
 )
 
@@ -23,10 +19,6 @@ const (
 	devPort = 7400 // of the first node; DefaultEndpoint has it
 	// devStride is the distance of the ports of two nodes.
 	devStride = 10
-	// devStart bounds the time in which a development cluster must serve.
-	devStart = 60 * time.Second
-	// devLook is the pause between two looks at whether it does.
-	devLook = 20 * time.Millisecond
 )
 
 // devFlags are the flags of dev.
@@ -88,119 +80,25 @@ func (a *App) dev(ctx context.Context, f devFlags) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := newDevCluster(f, logger)
+	cluster, err := server.NewCluster(server.ClusterConfig{
+		Nodes:   f.nodes,
+		DataDir: f.dataDir,
+		Port:    f.port,
+		Version: Version(),
+		Built:   BuildTime(),
+		Logger:  logger,
+		OnReady: func(endpoints []string) {
+			fmt.Fprintf(a.Out, "ready LOCKSTEP_ENDPOINTS=%s\n", strings.Join(endpoints, ","))
+		},
+	})
 	if err != nil {
-		return err
+		return configError(err)
 	}
-	return serve(ctx, func(ctx context.Context) error { return cluster.run(ctx, a) })
-}
-
-// A devCluster is all nodes of a cluster in this process.
-type devCluster struct {
-	nodes     []*server.Server
-	endpoints []string
-}
-
-// newDevCluster binds all ports first: when one is in use, nothing has happened yet,
-// and free ports are known to all nodes.
-func newDevCluster(f devFlags, logger *slog.Logger) (*devCluster, error) {
-	var c devCluster
-	listeners := make([]server.Listeners, f.nodes)
-	peers := map[string]string{}
-	for i := range listeners {
-		bound, err := bindDev(f.port, i)
-		listeners[i] = bound
-		if err != nil {
-			closeAll(listeners)
-			return nil, err
+	return serve(ctx, func(ctx context.Context) error {
+		err := cluster.Run(ctx)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("%w: choose other ports with --port", err)
 		}
-		peers[devName(i)] = bound.Peer.Addr().String()
-		c.endpoints = append(c.endpoints, bound.Client.Addr().String())
-	}
-	for i, bound := range listeners {
-		node, err := server.New(server.Config{
-			Name:           devName(i),
-			DataDir:        filepath.Join(f.dataDir, devName(i)),
-			Listeners:      bound,
-			InitialCluster: peers,
-			Version:        Version(),
-			Built:          BuildTime(),
-			Logger:         logger.With("node", devName(i)),
-		})
-		if err != nil {
-			closeAll(listeners)
-			return nil, configError(err)
-		}
-		c.nodes = append(c.nodes, node)
-	}
-	return &c, nil
-}
-
-func devName(i int) string { return "n" + strconv.Itoa(i+1) }
-
-// bindDev binds the ports of node i, counted from 0.
-func bindDev(first, i int) (server.Listeners, error) {
-	var bound server.Listeners
-	for offset, slot := range []*net.Listener{&bound.Client, &bound.Peer, &bound.HTTP} {
-		port := 0
-		if first != 0 {
-			port = first + devStride*i + offset
-		}
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			return bound, fmt.Errorf("%w: choose other ports with --port", err)
-		}
-		*slot = l
-	}
-	return bound, nil
-}
-
-func closeAll(listeners []server.Listeners) {
-	for _, l := range listeners {
-		for _, one := range []net.Listener{l.Client, l.Peer, l.HTTP} {
-			if one != nil {
-				one.Close()
-			}
-		}
-	}
-}
-
-func (c *devCluster) run(ctx context.Context, a *App) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for _, node := range c.nodes {
-		g.Go(func() error { return node.Run(ctx) })
-	}
-	g.Go(func() error {
-		if err := c.awaitReady(ctx); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(a.Out, "ready LOCKSTEP_ENDPOINTS=%s\n", strings.Join(c.endpoints, ","))
 		return err
 	})
-	return g.Wait()
-}
-
-// awaitReady returns when a lock could be granted: a leader serves, and it has
-// tokens to give.
-func (c *devCluster) awaitReady(ctx context.Context) error {
-	admin, err := client.NewAdmin(client.Config{Endpoints: c.endpoints, UnavailableAfter: devStart})
-	if err != nil {
-		return err
-	}
-	defer admin.Close()
-	limit, cancel := context.WithTimeout(ctx, devStart)
-	defer cancel()
-	for {
-		lock, err := admin.Lock(limit, "dev/ready", 1)
-		if err == nil && lock.GetNextToken() > 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done(): // we were asked to end
-			return nil
-		case <-limit.Done():
-			return errors.Join(fmt.Errorf("the cluster does not serve after %v", devStart), err)
-		case <-time.After(devLook):
-		}
-	}
 }

@@ -25,6 +25,7 @@ type lockReport struct {
 // A claimReport is a holder or a waiter.
 type claimReport struct {
 	Session  string            `json:"session"`
+	Seq      uint64            `json:"seq"` // the session's number of the claim
 	Token    uint64            `json:"token,omitempty"` // waiters have none
 	Since    time.Time         `json:"since"`           // on the leader's wall clock
 	Mode     string            `json:"mode"`
@@ -57,6 +58,7 @@ func reportClaims(claims []*pb.Holder) []claimReport {
 	for i, c := range claims {
 		reports[i] = claimReport{
 			Session:  c.GetSession(),
+			Seq:      c.GetSeq(),
 			Token:    c.GetToken(),
 			Since:    time.UnixMilli(int64(c.GetSinceUnixMs())).UTC(),
 			Mode:     modeNames[c.GetMode()],
