@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // maxPermits bounds the capacity of a semaphore, as the contract does.
@@ -61,6 +62,7 @@ func (m *Machine) acquire(a *Acquire) Result {
 	} else {
 		s.last++
 		seq = s.last
+		a.Nonce = strings.Clone(a.Nonce) // it is remembered longer than the command, whose memory it shares
 	}
 	return m.place(s, a, seq, print)
 }
