@@ -79,13 +79,17 @@ func FromEnded(a replica.Ended) *pb.Error {
 // gRPC clients accept by default.
 const maxListBytes = 2 << 20
 
-// ToGetLock answers GetLock. All holders are in it; waiters are cut where the answer would
-// outgrow 2 MiB, which waiter_count shows.
+// ToGetLock answers GetLock. Holders are cut where the answer would outgrow 2 MiB, and waiters where both
+// together would; waiter_count shows the latter.
 func ToGetLock(a replica.LockRead) *pb.GetLockResponse {
 	l := toLock(a.Lock)
-	l.Waiters = l.Waiters[:fitting(l.Waiters, maxListBytes)]
+	cutHolders(l)
+	l.Waiters = l.Waiters[:fitting(l.Waiters, maxListBytes-proto.Size(&pb.Lock{Holders: l.Holders}))]
 	return &pb.GetLockResponse{Lock: l}
 }
+
+// cutHolders keeps one lock, which thousands may share, from outgrowing what clients accept.
+func cutHolders(l *pb.Lock) { l.Holders = l.Holders[:fitting(l.Holders, maxListBytes)] }
 
 // fitting counts the first messages that have at most budget bytes together, and the first in any case.
 func fitting[M proto.Message](ms []M, budget int) int {
@@ -97,12 +101,13 @@ func fitting[M proto.Message](ms []M, budget int) int {
 	return len(ms)
 }
 
-// ToListLocks answers ListLocks. A page ends early where it would outgrow 2 MiB.
+// ToListLocks answers ListLocks. A page ends early where it would outgrow 2 MiB; a single lock that would is cut.
 func ToListLocks(a replica.LocksRead) *pb.ListLocksResponse {
 	locks := make([]*pb.Lock, len(a.Locks))
 	for i, l := range a.Locks {
 		locks[i] = toLock(l)
 		locks[i].Waiters = locks[i].Waiters[:min(1, len(locks[i].Waiters))]
+		cutHolders(locks[i])
 	}
 	n := fitting(locks, maxListBytes)
 	out := &pb.ListLocksResponse{Locks: locks[:n]}

@@ -192,6 +192,19 @@ func TestALockWithManyWaitersIsCutBelowWhatClientsAccept(t *testing.T) {
 	}
 }
 
+func TestALockWithManyHoldersIsCutToo(t *testing.T) {
+	many := slices.Repeat([]machine.Holder{bigHolder()}, 10_000)
+	l := machine.Lock{Name: "a", Mode: machine.Shared, Holders: many, Waiters: many, Waiting: len(many)}
+	got := protocol.ToGetLock(replica.LockRead{Lock: l})
+	if n := proto.Size(got); n > 3<<20 || len(got.GetLock().GetHolders()) < 100 || len(got.GetLock().GetWaiters()) < 1 {
+		t.Errorf("the answer has %d bytes", n)
+	}
+	page := protocol.ToListLocks(replica.LocksRead{Locks: []machine.Lock{l}, More: true}) // must be passable
+	if n := proto.Size(page); n > 3<<20 || len(page.GetLocks()) != 1 || page.GetNextPageToken() == "" {
+		t.Errorf("a page has %d bytes, %d locks, next page %q", n, len(page.GetLocks()), page.GetNextPageToken())
+	}
+}
+
 func TestPagesCutByTheirSizeLoseNothing(t *testing.T) {
 	var all []machine.Lock
 	for i := range 1000 {
