@@ -21,5 +21,5 @@
 //     stream of its own, so that a change of one leaves the others as they were.
 //  2. One simulation runs at a time in a process: Raft draws the jitter of its elections from
 //     crypto/rand.Reader, which a run replaces. Run waits for its turn.
-//  3. A run is bounded in simulated time, and in events by maxEvents.
+//  3. A run is bounded in simulated time, and the events of each second of it by maxEvents.
 package sim

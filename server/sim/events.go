@@ -2,12 +2,13 @@ package sim
 
 import (
 	"container/heap"
+	"fmt"
 	"time"
 )
 
-// maxEvents bounds a run. A minute of five nodes and six clients takes about 100,000; more
-// than this means that something feeds itself.
-const maxEvents = 5_000_000
+// maxEvents bounds the events of one second of simulated time. Five nodes and six clients have some 10,000
+// in a second; more than this means that something feeds itself.
+const maxEvents = 200_000
 
 // An event is something that happens at a moment of true time.
 type event struct {
@@ -22,6 +23,8 @@ type schedule struct {
 	seq    uint64
 	now    time.Duration
 	ran    int
+	second time.Duration // the one that is under way
+	inIt   int           // how many ran in it
 }
 
 // at has do happen at the time t, or now if t is past.
@@ -41,9 +44,20 @@ func (s *schedule) step(until time.Duration) bool {
 	}
 	e := heap.Pop(&s.events).(event)
 	s.now = e.at
-	s.ran++
+	s.bound()
 	e.do()
 	return true
+}
+
+// bound counts the event that is about to run.
+func (s *schedule) bound() {
+	s.ran++
+	if second := s.now.Truncate(time.Second); second != s.second {
+		s.second, s.inIt = second, 0
+	}
+	if s.inIt++; s.inIt > maxEvents {
+		panic(fmt.Sprintf("sim: more than %d events in the second from %v on", maxEvents, s.second))
+	}
 }
 
 type eventHeap []event

@@ -58,7 +58,7 @@ func TestSeedsHoldTheirPromises(t *testing.T) {
 	mustHold(t, s.Failures)
 }
 
-// TestSeedsThatFailedOnceHold runs the seeds of testdata/seeds: each once showed a fault.
+// TestSeedsThatFailedOnceHold runs the seeds of testdata/seeds: each showed a fault when it was added.
 func TestSeedsThatFailedOnceHold(t *testing.T) {
 	files, err := filepath.Glob("testdata/seeds/*.json")
 	if err != nil || len(files) == 0 {

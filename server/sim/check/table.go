@@ -26,7 +26,6 @@ type name struct {
 	text    string
 	holders []*claim
 	queue   []*claim
-	last    machine.Token // the newest token issued under this name
 }
 
 // A session is the book's own record of a session. It is kept for ever.

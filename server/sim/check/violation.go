@@ -27,8 +27,7 @@ const (
 	Changes     Promise = "changes: a session's change numbers did not rise one by one"
 	History     Promise = "history: the numbers of events did not rise one by one"
 	Liveness    Promise = "liveness: the cluster did not recover in time after the faults"
-	NoPanic     Promise = "no panic: the service's code panicked"
-	Determinism Promise = "determinism: the same seed gave another trace"
+	NoPanic     Promise = "no panic: the code panicked or span"
 	OutsideTerm Promise = "terms: a leader's command took effect outside its term"
 )
 
