@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
 	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
 // leaks is set in the process of a test whose node leaves goroutines to the end of its process.
@@ -133,4 +135,26 @@ func TestAStoppedNodeRefusesRequests(t *testing.T) {
 		t.Errorf("err = %v, want ErrStopped", err)
 	}
 	n.Disconnect(cl.id)
+}
+
+func TestANodeDoesNotWaitForEverForWhatHangs(t *testing.T) {
+	store, err := storage.Open(storage.Config{Dir: "data", FS: vfs.NewMem(), ClusterID: "c", NodeID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	n := &Node{store: store, fatal: func(error) { cancel() }}
+	n.busy.began = time.Now()
+	cancel()
+	got := make(chan error, 1)
+	go func() { got <- n.await(ctx, make(chan error), 10*time.Millisecond) }() // no write of the log is under way
+	select {
+	case err := <-got:
+		if err == nil {
+			t.Error("the end was taken for an orderly one")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for ever")
+	}
 }

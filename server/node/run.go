@@ -37,14 +37,19 @@ func (n *Node) Run(ctx context.Context) error {
 
 	ended := make(chan error, 1)
 	go func() { ended <- errors.Join(n.run(ctx), store.Close()) }()
-	return n.await(ctx, ended)
+	return n.await(ctx, ended, stopGrace)
 }
 
-// stopGrace is how long a node that has to end waits for a write that hangs.
-const stopGrace = 2 * time.Second
+const (
+	// stopGrace is how long a node that has to end waits for a write of the log that hangs.
+	stopGrace = 2 * time.Second
+	// stopGraces is how many times it waits as long in all. The file of a snapshot, or the closing of the
+	// directory, may hang too, and nothing that was acknowledged depends on them.
+	stopGraces = 10
+)
 
 // await waits for the goroutines, but not for ever for a dead disk.
-func (n *Node) await(ctx context.Context, ended <-chan error) error {
+func (n *Node) await(ctx context.Context, ended <-chan error, grace time.Duration) error {
 	select {
 	case err := <-ended:
 		return err
@@ -52,15 +57,15 @@ func (n *Node) await(ctx context.Context, ended <-chan error) error {
 		n.fatal(n.store.Err())
 	case <-ctx.Done():
 	}
-	hung := time.NewTimer(stopGrace)
+	hung := time.NewTimer(grace)
 	defer hung.Stop()
-	for {
+	for left := stopGraces - 1; ; left-- {
 		select {
 		case err := <-ended:
 			return err
 		case <-hung.C:
-			if n.busy.busy() < stopGrace && n.store.Err() == nil {
-				hung.Reset(stopGrace) // something is slow to stop, but it isn't the disk
+			if left > 0 && n.busy.busy() < grace && n.store.Err() == nil {
+				hung.Reset(grace) // something is slow to stop, but it isn't the disk
 				continue
 			}
 			if err := cause(ctx); err != nil {
