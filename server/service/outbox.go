@@ -17,6 +17,7 @@ type outbox struct {
 		sync.Mutex
 		replies []replica.Reply
 		events  []*pb.ServerEvent // refusals that the node never saw
+		size    int               // of both, see sizeOf
 		full    bool              // more than limit waited: all were dropped and nothing is added any more
 	}
 }
@@ -27,9 +28,13 @@ func newOutbox(limit int) *outbox {
 
 // deliver adds replies; the slice is the outbox's. It is called on the node's loop and does not block.
 func (o *outbox) deliver(replies []replica.Reply) {
+	size := 0
+	for i := range replies {
+		size += sizeOf(&replies[i])
+	}
 	o.mu.Lock()
 	switch {
-	case !o.hasRoomLocked(len(replies)):
+	case !o.hasRoomLocked(size):
 	case o.mu.replies == nil:
 		o.mu.replies = replies
 	default:
@@ -37,6 +42,19 @@ func (o *outbox) deliver(replies []replica.Reply) {
 	}
 	o.mu.Unlock()
 	o.signal()
+}
+
+// sizeOf counts a reply as one, or more if it names many holders: 16 of them take ten times the memory of
+// a plain one.
+func sizeOf(r *replica.Reply) int {
+	switch a := r.Answer.(type) {
+	case replica.Claimed:
+		return 1 + len(a.Claim.Blockers)/4
+	case replica.Refused:
+		return 1 + len(a.Claim.Blockers)/4
+	default:
+		return 1
+	}
 }
 
 // refuse adds the answer to a request that the node never saw.
@@ -49,10 +67,10 @@ func (o *outbox) refuse(e *pb.ServerEvent) {
 	o.signal()
 }
 
-// hasRoomLocked reports whether n more fit. When they do not the client is too slow, and the stream
-// is lost: what waits is dropped at once, for its writer may be stuck for long. o.mu must be held.
+// hasRoomLocked takes room for n more, or reports that there is none. Then the client is too slow, and the
+// stream is lost: what waits is dropped at once, for its writer may be stuck for long. o.mu must be held.
 func (o *outbox) hasRoomLocked(n int) bool {
-	if len(o.mu.replies)+len(o.mu.events)+n > o.limit {
+	if o.mu.size += n; o.mu.size > o.limit {
 		o.mu.full, o.mu.replies, o.mu.events = true, nil, nil
 	}
 	return !o.mu.full
@@ -76,6 +94,6 @@ func (o *outbox) take() (replies []replica.Reply, events []*pb.ServerEvent, full
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	replies, events = o.mu.replies, o.mu.events
-	o.mu.replies, o.mu.events = nil, nil
+	o.mu.replies, o.mu.events, o.mu.size = nil, nil, 0
 	return replies, events, o.mu.full
 }

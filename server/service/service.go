@@ -62,7 +62,7 @@ type Limits struct {
 	// and reads are answered OVERLOADED, and the connection is read more slowly. Default: 100,000.
 	RequestsPerSecond int
 	// QueuedReplies bounds what waits to be sent on one stream. A client that reads so slowly
-	// that there are more is dropped. Default: 65,536, some 16 MiB.
+	// that there are more is dropped. One that names many holders counts for up to five. Default: 65,536, some 16 to 32 MiB.
 	QueuedReplies int
 	// Drain is how long calls have to end when the service stops. Default: 2 s.
 	Drain time.Duration
