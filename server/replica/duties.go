@@ -18,6 +18,8 @@ const (
 	tokenAhead = 3_600
 	// tokenShift leaves room for 4,194,304 grants in each second between two floors.
 	tokenShift = 22
+	// tokenEnd is in 2093, when floors would outgrow machine.MaxToken.
+	tokenEnd = tokenEpoch - tokenAhead + 1<<(53-tokenShift)
 )
 
 // tokenFloor is the first token of a cluster, or of one that may have lost history, that begins at the wall time
@@ -71,16 +73,27 @@ func (r *Replica) wantsFloor() bool {
 		r.noFloor = ""
 		return false
 	}
-	if r.cfg.TokenFloor == 0 && (r.wall < r.cfg.Built || r.wall < tokenEpoch*1000) {
+	if what := r.clockFault(); what != "" && r.cfg.TokenFloor == 0 {
 		if r.noFloor == "" {
-			r.noFloor = fmt.Sprintf("the wall clock says %s, which is before this program was built",
-				time.UnixMilli(int64(r.wall)).UTC().Format(time.RFC3339))
+			r.noFloor = fmt.Sprintf("the wall clock says %s, which is %s",
+				time.UnixMilli(int64(r.wall)).UTC().Format(time.RFC3339), what)
 			r.log.Error("no token floor: nothing is granted", "reason", r.noFloor)
 		}
 		return false
 	}
 	r.noFloor = ""
 	return true
+}
+
+// clockFault says why the wall clock cannot be right, if it cannot.
+func (r *Replica) clockFault() string {
+	switch {
+	case r.wall < r.cfg.Built || r.wall < tokenEpoch*1000:
+		return "before this program was built"
+	case r.wall >= tokenEnd*1000:
+		return "later than tokens reach"
+	}
+	return ""
 }
 
 // wantsCheck reports whether it is time to compare the replicas' states.

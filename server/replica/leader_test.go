@@ -301,3 +301,13 @@ func TestAGrantCostsOneMessageEachWayToEveryPeer(t *testing.T) {
 		}
 	}
 }
+
+func TestAClockBeyondTheLastTokenGrantsNothingUntilItIsMended(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	right := c.wall
+	c.wall = machine.WallMillis(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+	h := c.host(1)
+	c.until(5*second, "a leader that says why it grants nothing", func() bool { return h.r.Status().NoFloor != "" })
+	c.wall = right
+	c.until(5*second, "a token floor", func() bool { return h.r.Status().Counts.NextToken >= tokenFloor(right) })
+}
