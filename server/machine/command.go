@@ -81,8 +81,8 @@ type Expire struct {
 	Sessions []SessionID
 }
 
-// EndWait ends queued claims whose wait ran out. It never takes back a grant, and
-// is void like Expire under another term.
+// EndWait ends queued claims whose wait ran out, or that nobody waits for any more. It never
+// takes back a grant, and is void like Expire under another term.
 type EndWait struct {
 	Term   uint64
 	Claims []ClaimID

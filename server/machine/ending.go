@@ -60,7 +60,7 @@ func (m *Machine) endWait(term uint64, e *EndWait) Result {
 			continue
 		}
 		c := s.find(id.Seq)
-		if c == nil || c.granted || !c.spec.HasWait {
+		if c == nil || c.granted {
 			continue
 		}
 		m.changing(s.id)

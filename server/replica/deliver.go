@@ -63,10 +63,7 @@ func (r *Replica) answer(p *pending, result *machine.Result) {
 	if p.counted {
 		r.settle(p.session)
 	}
-	if p.from == nil { // an abandoned claim was cancelled; a retry of the call may follow it by now
-		if b, ok := r.lead.sessions[p.session]; ok && result.Code == machine.OK {
-			r.tellFollowers(b, p.session, result.Claim, nil)
-		}
+	if p.from == nil {
 		return
 	}
 	switch p.command.(type) {
@@ -141,7 +138,7 @@ func (r *Replica) afterClaim(p *pending, result *machine.Result) {
 	b := r.lead.bindingOf(p.session)
 	if p.from.gone {
 		if !b.followed(id.Seq) {
-			r.cancelQueued(id)
+			r.endAbandoned(id)
 		}
 		return
 	}

@@ -137,7 +137,7 @@ func (r *Replica) gone(id StreamID) {
 		b := l.bindingOf(claim.Session)
 		b.follows = slices.DeleteFunc(b.follows, func(f follow) bool { return f.stream == s })
 		if !b.followed(claim.Seq) {
-			r.cancelQueued(claim)
+			r.endAbandoned(claim)
 		}
 		l.dropIdle(claim.Session, b)
 	}
@@ -147,11 +147,13 @@ func (b *binding) followed(seq uint64) bool {
 	return slices.ContainsFunc(b.follows, func(f follow) bool { return f.seq == seq })
 }
 
-func (r *Replica) cancelQueued(id machine.ClaimID) {
+// endAbandoned ends a claim that waits and that nobody waits for. It is no Cancel: in the log a retry of the
+// call may come before it and be granted, and that grant must not be taken back unheard.
+func (r *Replica) endAbandoned(id machine.ClaimID) {
 	if c, ok := r.machine.Claim(id); !ok || c.State != machine.Queued {
 		return
 	}
-	p := &pending{command: machine.Cancel{Session: id.Session, Seq: id.Seq}, session: id.Session}
+	p := &pending{command: machine.EndWait{Term: r.lead.term, Claims: []machine.ClaimID{id}}, session: id.Session}
 	if !r.lead.queue.admit(p, r.cfg.QueueCommands, r.now) {
 		r.log.Warn("queue full: an abandoned claim stays until its session ends", "session", id.Session.String(), "seq", id.Seq)
 	}

@@ -205,8 +205,8 @@ func TestAnAbandonedCallLeavesTheClaimToOthersThatFollowIt(t *testing.T) {
 }
 
 // The retry of a call can be on its way through the log when the first one is given up: the
-// claim is cancelled behind its back, and it must hear of that rather than wait for ever.
-func TestARetryLearnsThatTheFirstCallsEndCancelledTheClaim(t *testing.T) {
+// claim is ended behind its back, and it must hear of that rather than wait for ever.
+func TestARetryLearnsThatTheFirstCallsEndEndedTheClaim(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	h := c.leader()
 	a, b := c.open(h, 60_000), c.open(h, 60_000)
@@ -222,8 +222,31 @@ func TestARetryLearnsThatTheFirstCallsEndCancelledTheClaim(t *testing.T) {
 	}
 	c.run(200 * ms)
 	told := h.take(func(r Reply) bool { return r.Stream == two })
-	if len(told) != 1 || told[0].Answer.(Changed).Claim.State != machine.Cancelled {
-		t.Errorf("the retry was told %+v, want that the claim was cancelled", told)
+	if len(told) != 1 || told[0].Answer.(Changed).Claim.State != machine.WaitEnded {
+		t.Errorf("the retry was told %+v, want that the wait has ended", told)
+	}
+}
+
+// In the log the release that grants the claim, and the answer of a retry, can come before what the end
+// of the first call asks for. The retry was told of its grant, so it must keep it.
+func TestTheEndOfACallNeverTakesAGrantBack(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	a, b := c.open(h, 60_000), c.open(h, 60_000)
+	got := a.acquire("job")
+	body := b.acquireBody(spec("job"))
+	body.Follow = true
+	one, two := c.newStream(), c.newStream()
+	c.call(h, Request{Stream: one, Session: b.id, Secret: &b.secret, Body: body})
+	a.send(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+	tag := c.send(h, Request{Stream: two, Session: b.id, Secret: &b.secret, Body: body})
+	c.send(h, Request{Stream: one, Body: Gone{}})
+	if st := c.answer(h, tag).(Claimed).Claim.State; st != machine.Granted {
+		t.Fatalf("the retry is in state %v, want it granted", st)
+	}
+	c.run(200 * ms)
+	if holders := h.r.machine.Lock("job", 0).Holders; len(holders) != 1 || holders[0].Claim.Session != b.id {
+		t.Errorf("holders %+v, want the retry's grant to stay", holders)
 	}
 }
 

@@ -84,7 +84,7 @@ func (r *replay) endWait(c machine.EndWait) *Violation {
 	}
 	for _, id := range c.Claims {
 		k := r.claim(id)
-		if k == nil || k.state != machine.Queued || !k.spec.HasWait {
+		if k == nil || k.state != machine.Queued {
 			continue
 		}
 		r.count(WaitEnded)
