@@ -156,10 +156,11 @@ func checkLog(st *groupState, b *base, entries []*raftpb.Entry) error {
 }
 
 // chooseSnapshot takes the newest good snapshot from which the log goes on, or the empty
-// machine. It removes files that are of no use.
+// machine. It removes files that are of no use, and sets damaged ones aside if it can do without.
 func (s *Store) chooseSnapshot(r *Recovered, group uint32, b *base, entries []*raftpb.Entry) error {
 	refs := s.snapshots(group)
 	reason := fmt.Sprintf("no snapshot of group %d fits its log", group)
+	var damaged []snapshotRef
 	for i := len(refs) - 1; i >= 0; i-- {
 		ref := refs[i]
 		if !fits(ref, b, entries) {
@@ -172,16 +173,19 @@ func (s *Store) chooseSnapshot(r *Recovered, group uint32, b *base, entries []*r
 		}
 		if err == nil {
 			r.Snapshot = meta
+			s.setAside(group, damaged)
 			return nil
 		}
 		reason = fmt.Sprintf("snapshot %s is damaged (%v), and there is no older one", ref.name(), err)
 		s.log.Error("snapshot damaged, trying an older one", "file", ref.name(), "err", err)
+		damaged = append(damaged, ref)
 	}
 	if !b.empty || !reaches(entries, b.index) {
 		return s.refuse(ErrDamaged, reason, remedyDamaged, nil)
 	}
 	r.Snapshot = &raftpb.SnapshotMetadata{Index: &b.index, Term: &b.term, ConfState: b.conf}
 	r.Empty = true
+	s.setAside(group, damaged)
 	return nil
 }
 

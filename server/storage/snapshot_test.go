@@ -81,6 +81,28 @@ func TestADamagedNewestSnapshotFallsBackToTheOlderOne(t *testing.T) {
 	}
 }
 
+func TestADamagedSnapshotIsNotCountedAmongThoseThatAreKept(t *testing.T) {
+	dir := t.TempDir() + "/data"
+	file := func(index uint64) string {
+		return dir + "/snapshots/" + snapshotRef{group: testGroup, index: index, term: 2}.name()
+	}
+	closeStore(t, withSnapshots(t, vfs.Default, dir))
+	flip(t, file(20), 110)
+	s := open(t, vfs.Default, dir)
+	recovered(t, s)
+	snapshotAt(t, s, 2, 25, "25")
+	check(t, s.Compact(testGroup, 25))
+	closeStore(t, s)
+	flip(t, file(25), 80)
+	s = open(t, vfs.Default, dir)
+	if r := recovered(t, s); r.Snapshot.GetIndex() != 10 || len(r.Entries) != 20 {
+		t.Errorf("recovered %s", describe(r))
+	}
+	if _, err := os.Stat(file(20) + damagedSuffix); err != nil {
+		t.Errorf("the damaged file is not there to be looked at: %v", err)
+	}
+}
+
 func TestNoGoodSnapshotIsRefused(t *testing.T) {
 	dir := t.TempDir() + "/data"
 	closeStore(t, withSnapshots(t, vfs.Default, dir))

@@ -141,6 +141,23 @@ func (s *Store) dropSnapshot(group uint32, ref snapshotRef, why string) {
 	s.log.Debug("removed a snapshot", "file", ref.name(), "why", why)
 }
 
+// damagedSuffix marks a file that was set aside.
+const damagedSuffix = ".damaged"
+
+// setAside takes damaged snapshots from those that are kept, so that good ones are not given up for them. The
+// files stay, under another name, for whoever wants to know what happened.
+func (s *Store) setAside(group uint32, damaged []snapshotRef) {
+	for _, ref := range damaged {
+		s.mu.Lock()
+		s.mu.kept[group] = slices.DeleteFunc(s.mu.kept[group], func(r snapshotRef) bool { return r == ref })
+		s.mu.Unlock()
+		name := s.snapshotPath(ref.name())
+		if err := s.fs.Rename(name, name+damagedSuffix); err != nil {
+			s.log.Warn("damaged snapshot not set aside", "file", ref.name(), "err", err)
+		}
+	}
+}
+
 // oldestNeeded is the lowest entry that has to stay: the one at the older of the two
 // snapshots (its term shows that the file is of this log), or all when there are no two yet.
 func (s *Store) oldestNeeded(group uint32) uint64 {
