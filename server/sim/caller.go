@@ -53,7 +53,7 @@ func (c *caller) then(d time.Duration, f func()) {
 // open begins a new session, with as many tries as it takes.
 func (c *caller) open() {
 	c.life++
-	c.id, c.held, c.seen, c.number = machine.SessionID{}, nil, 0, 0
+	c.id, c.held, c.seen, c.number, c.until = machine.SessionID{}, nil, 0, 0, 0
 	c.ttl = c.w.plan.ttl(c.rnd)
 	sent, local := c.w.now, c.local()
 	req, _ := protocol.FromOpenSession(&pb.OpenSessionRequest{TtlMs: uint64(c.ttl.Milliseconds())}, c.w.secrets)
