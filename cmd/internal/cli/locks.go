@@ -25,7 +25,7 @@ type lockReport struct {
 // A claimReport is a holder or a waiter.
 type claimReport struct {
 	Session  string            `json:"session"`
-	Seq      uint64            `json:"seq"` // the session's number of the claim
+	Seq      uint64            `json:"seq"`             // the session's number of the claim
 	Token    uint64            `json:"token,omitempty"` // waiters have none
 	Since    time.Time         `json:"since"`           // on the leader's wall clock
 	Mode     string            `json:"mode"`
