@@ -201,7 +201,7 @@ func (w *world) pause(n *node, r random) {
 	if !n.up() || n.paused {
 		return
 	}
-	w.pauseFor(n, r.skewed(100*time.Millisecond, w.longest()))
+	w.pauseFor(n, r.skewed(100*time.Millisecond, w.longest(r)))
 }
 
 // pauseFor stops the process of a node for a while.
@@ -277,7 +277,7 @@ func jumpWall(w *world, r random) {
 
 func pauseClient(w *world, r random) {
 	c := w.anyClient(r)
-	w.pauseClientFor(c, r.skewed(100*time.Millisecond, w.longest()))
+	w.pauseClientFor(c, r.skewed(100*time.Millisecond, w.longest(r)))
 }
 
 func (w *world) pauseClientFor(c *client, d time.Duration) {
@@ -355,8 +355,8 @@ func lateChanges(w *world, r random) {
 }
 
 // longest bounds pauses: mostly about a TTL, seldom a minute.
-func (w *world) longest() time.Duration {
-	if w.plan.rnd.chance(0.05) {
+func (w *world) longest(r random) time.Duration {
+	if r.chance(0.05) {
 		return time.Minute
 	}
 	return w.plan.ttls[len(w.plan.ttls)-1] * 2

@@ -8,7 +8,6 @@ import (
 // A plan is what one seed is about: the size of things, the kind of work, and which faults
 // occur how often.
 type plan struct {
-	rnd   random
 	nodes int
 
 	// The work.
@@ -41,7 +40,7 @@ type plan struct {
 
 func newPlan(o Options) plan {
 	r := stream(o.Seed, "plan")
-	p := plan{rnd: r, nodes: pick(r, 3, 3, 5), clients: 3 + r.IntN(4)}
+	p := plan{nodes: pick(r, 3, 3, 5), clients: 3 + r.IntN(4)}
 	if o.Nodes > 0 {
 		p.nodes = o.Nodes
 	}
@@ -90,7 +89,7 @@ func (p *plan) drawMachines(r random) {
 func (p *plan) ttl(r random) time.Duration { return pick(r, p.ttls...) }
 
 // downTime draws how long a crashed process stays down.
-func (p *plan) downTime() time.Duration { return p.rnd.skewed(20*time.Millisecond, p.down) }
+func (p *plan) downTime(r random) time.Duration { return r.skewed(20*time.Millisecond, p.down) }
 
 // A fault is one kind of trouble that strikes now and then.
 type fault struct {

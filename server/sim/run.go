@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,7 +130,19 @@ func RunMany(ctx context.Context, options Options, count int, each func(Report))
 		}
 	}
 	sort.Strings(s.Unreached)
+	if s.Seeds >= longRun && options.asDrawn() && len(s.Unreached) > 0 {
+		s.Failures = append(s.Failures, Failure{Seed: options.Seed, Promise: check.Reach, Detail: strings.Join(s.Unreached, ", ")})
+	}
 	return s
+}
+
+// longRun is how many seeds a run has to have before it must have reached everything.
+const longRun = 200
+
+// asDrawn reports whether the options leave all to the seed.
+func (o Options) asDrawn() bool {
+	o = o.withDefaults()
+	return !o.Calm && len(o.Without)+len(o.Only)+o.Nodes+o.Clients == 0 && o.TTL == 0 && o.Duration >= 30*time.Second
 }
 
 func (s *Summary) add(r Report) {

@@ -88,7 +88,7 @@ func (n *node) reached(s stage) bool {
 func (n *node) die(why string) {
 	keep := pick(n.io, 0, len(n.disk.pending), n.io.IntN(len(n.disk.pending)+1))
 	n.crash(keep, why)
-	n.w.after(n.w.plan.downTime(), n.boot)
+	n.w.after(n.w.plan.downTime(n.io), n.boot)
 }
 
 func (n *node) reply(replies []replica.Reply) {

@@ -27,6 +27,7 @@ const (
 	Changes     Promise = "changes: a session's change numbers did not rise one by one"
 	History     Promise = "history: the numbers of events did not rise one by one"
 	Liveness    Promise = "liveness: the cluster did not recover in time after the faults"
+	Reach       Promise = "reach: a long run never did what it is there to check"
 	NoPanic     Promise = "no panic: the code panicked or span"
 	OutsideTerm Promise = "terms: a leader's command took effect outside its term"
 )
