@@ -57,7 +57,7 @@ func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 	}
 	s.say("A's lease ran out; B was granted the lock. Tokens: A %d, B %d.", tokens["A"], tokens["B"])
 	if tokens["B"] <= tokens["A"] {
-		return fmt.Errorf("B's token %d is not larger than A's %d", tokens["B"], tokens["A"])
+		return fmt.Errorf("the token of B, %d, is not larger than that of A, %d", tokens["B"], tokens["A"])
 	}
 	if err := s.showOutput(ctx, "show", "demo/frozen"); err != nil {
 		return err
