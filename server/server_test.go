@@ -323,9 +323,10 @@ func TestAStoppingLeaderHandsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs[leader].stop()
-	// A leader that merely stopped would say UNAVAILABLE: it would know of no other.
-	if _, err := stream.Recv(); protocol.FromErr(err).GetReason() != pb.Reason_REASON_NOT_LEADER || protocol.FromErr(err).GetLeaderAddress() == "" {
-		t.Errorf("a stream of the old leader ended with %v, want NOT_LEADER and the new leader's address", err)
+	// A leader that merely stopped would say UNAVAILABLE. The new leader's address comes with the answer when
+	// the others have elected one within the 250 ms that the answer waits, which a busy machine may not grant.
+	if _, err := stream.Recv(); protocol.FromErr(err).GetReason() != pb.Reason_REASON_NOT_LEADER {
+		t.Errorf("a stream of the old leader ended with %v, want NOT_LEADER", err)
 	}
 	delete(servers, leader)
 	next := leaderOf(t, servers)
