@@ -21,6 +21,7 @@ func rules() []rule {
 		{"every package has a doc comment", PackageDocs},
 		{"every exported name has a doc comment", NameDocs},
 		{"functions and files are of a size to read", Sizes},
+		{"the documentation refers to what there is", Pages},
 	}
 }
 
@@ -88,6 +89,9 @@ func TestAPlantedViolationIsFound(t *testing.T) {
 		{"a constant without a doc comment", NameDocs, "a/x.go", doc + "const C = 1", "C has no doc"},
 		{"a long function", Sizes, "a/x.go", long, "the limit is 70"},
 		{"a long file", Sizes, "a/x.go", doc + strings.Repeat("// line\n", maxFileLines), "the limit is 800"},
+		{"a test that is not there", Pages, "docs/x.md", "Proof: `TestNothing`.", "no TestNothing"},
+		{"a link to nowhere", Pages, "docs/x.md", "See [y](y.md#part).", "no docs/y.md"},
+		{"a script that is not there", Pages, "README.md", "Run accept/x.sh.", "no accept/x.sh"},
 		{"an init function", Sizes, "a/x.go", doc + "func init() {}", "init function"},
 	}
 	for _, tt := range tests {

@@ -18,7 +18,7 @@ var layers = [][]string{
 	{"memlock"},
 	{"locktest", "fencetest", "election", "client/session", "client/internal/wirefake"},
 	{"client"},
-	{"server/machine", "server/expiry", "server/storage"},
+	{"server/machine", "server/expiry", "server/storage", "server/freeport"},
 	{"server/transport"},
 	{"server/replica"},
 	{"server/node", "server/protocol"},

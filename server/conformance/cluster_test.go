@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/server"
+	"github.com/lockstep-dev/lockstep/server/freeport"
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
@@ -48,11 +49,15 @@ func startCluster(t *testing.T, n int) *cluster {
 		ports:   make(map[string]string),
 		running: make(map[string]*running),
 	}
+	free, err := freeport.Addresses(2 * n) // a node has to come back at its own
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range n {
 		name := fmt.Sprintf("n%d", i+1)
 		c.names = append(c.names, name)
 		c.dirs[name] = filepath.Join(t.TempDir(), name)
-		c.peers[name], c.ports[name] = freeAddress(t), freeAddress(t)
+		c.peers[name], c.ports[name] = free[2*i], free[2*i+1]
 	}
 	for _, name := range c.names {
 		c.start(name)
@@ -64,17 +69,6 @@ func startCluster(t *testing.T, n int) *cluster {
 	})
 	c.leader()
 	return c
-}
-
-// freeAddress is an address that was free a moment ago: a node has to come back at its own.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (c *cluster) start(name string) {

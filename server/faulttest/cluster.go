@@ -2,12 +2,13 @@ package faulttest
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/freeport"
 )
 
 // A Cluster is a set of server processes on this machine. It is used by the
@@ -31,7 +32,10 @@ type node struct {
 func Start(t *testing.T, size int) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, binary: build(t), dir: t.TempDir()}
-	free := freeAddresses(t, 3*size)
+	free, err := freeport.Addresses(3 * size)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range size {
 		c.nodes = append(c.nodes, &node{
 			name: fmt.Sprintf("n%d", i+1), client: free[3*i], peer: free[3*i+1], http: free[3*i+2],
@@ -52,21 +56,6 @@ func build(t *testing.T) string {
 		t.Fatalf("build the program: %v\n%s", err, out)
 	}
 	return binary
-}
-
-// freeAddresses finds so many different ones, by holding all of them at once.
-func freeAddresses(t *testing.T, count int) []string {
-	t.Helper()
-	var list []string
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		list = append(list, l.Addr().String())
-	}
-	return list
 }
 
 // Endpoints are the addresses for clients.

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockstep-dev/lockstep/server/freeport"
 )
 
 // newService is a world whose programs talk to a real service: one node of
@@ -257,15 +258,11 @@ func TestEndpointsOfTwoClustersAreRefused(t *testing.T) {
 }
 
 // freePorts are addresses on which nobody listens.
-func freePorts(t *testing.T, n int) (addresses []string) {
+func freePorts(t *testing.T, n int) []string {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
+	addresses, err := freeport.Addresses(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return addresses
 }

@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockstep-dev/lockstep/server/freeport"
 )
 
 const nodeCount = 5
@@ -45,26 +46,16 @@ func (c *cluster) peers() string {
 	return strings.Join(list, ",")
 }
 
-// claimAddresses finds free ports. They are closed again before the servers open
-// them, so another program could take one in between; the server then says so.
+// claimAddresses finds ports that stay free while a node is down.
 func (c *cluster) claimAddresses() error {
-	var held []net.Listener
-	defer func() {
-		for _, l := range held {
-			l.Close()
-		}
-	}()
+	free, err := freeport.Addresses(3 * nodeCount)
+	if err != nil {
+		return err
+	}
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		n.name = fmt.Sprintf("n%d", i+1)
-		for _, address := range []*string{&n.client, &n.peer, &n.http} {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return fmt.Errorf("find a free port: %w", err)
-			}
-			held = append(held, l)
-			*address = l.Addr().String()
-		}
+		n.client, n.peer, n.http = free[3*i], free[3*i+1], free[3*i+2]
 	}
 	return nil
 }
