@@ -80,7 +80,7 @@ func (c *caller) open() {
 
 // ask sends a request to a node that may lead.
 func (c *caller) ask(r replica.Request, answer func(replica.Answer) bool) {
-	c.call(c.target(), r, answer)
+	c.call(c.target(), r, callTimeout, answer)
 }
 
 func (c *caller) renewed(sent, local time.Duration) {
@@ -153,6 +153,7 @@ func (c *caller) acquire() {
 func (c *caller) try(r *pb.AcquireRequest, tries int) {
 	req, _ := protocol.FromAcquire(r)
 	life, over := c.life, false
+	patience := c.rnd.skewed(20*time.Millisecond, callTimeout)
 	end := func() bool {
 		if !over {
 			over = true
@@ -160,7 +161,7 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 		}
 		return true
 	}
-	c.ask(req, func(a replica.Answer) bool {
+	c.call(c.target(), req, patience, func(a replica.Answer) bool {
 		if c.life != life || over {
 			return true
 		}
@@ -184,7 +185,7 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 		}
 		return s.State != machine.Queued
 	})
-	c.then(callTimeout, func() {
+	c.then(patience, func() {
 		switch {
 		case over:
 		case tries > 1:

@@ -19,8 +19,8 @@ type operator struct {
 const callTimeout = 3 * time.Second
 
 // call sends one unary request to the node; answer is called with each reply until it says that it
-// was the last one.
-func (o *operator) call(n *node, r replica.Request, answer func(replica.Answer) (last bool)) {
+// was the last one. The call ends after patience at the latest.
+func (o *operator) call(n *node, r replica.Request, patience time.Duration, answer func(replica.Answer) (last bool)) {
 	w := o.w
 	w.streams++
 	id, life := w.streams, n.life
@@ -45,7 +45,7 @@ func (o *operator) call(n *node, r replica.Request, answer func(replica.Answer) 
 		}
 		r.Stream = id
 		n.request(o.machine, r)
-		w.after(callTimeout, end)
+		w.after(patience, end)
 	})
 }
 
@@ -66,7 +66,7 @@ func (o *operator) look() {
 	w := o.w
 	name := w.lockName(o.rnd.IntN(w.plan.names))
 	begin := w.book.Last()
-	o.call(o.target(), replica.Request{Body: replica.ReadLock{Name: name, Waiters: 10}}, func(a replica.Answer) bool {
+	o.call(o.target(), replica.Request{Body: replica.ReadLock{Name: name, Waiters: 10}}, callTimeout, func(a replica.Answer) bool {
 		read, ok := a.(replica.LockRead)
 		if !ok {
 			w.count(readRefused)
@@ -103,7 +103,7 @@ func (o *operator) revoke() {
 	}
 	w.note("operator revokes %q from %v, now %v", name, claims[i], r.Command.Now)
 	w.tearBefore(claims[i].Session)
-	o.call(o.target(), replica.Request{Body: r}, func(a replica.Answer) bool {
+	o.call(o.target(), replica.Request{Body: r}, callTimeout, func(a replica.Answer) bool {
 		if _, ok := a.(replica.RevokedClaims); ok {
 			w.count(revokeAnswered)
 		}
