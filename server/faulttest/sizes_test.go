@@ -227,9 +227,11 @@ func takeAndFree(t *testing.T, cluster *faulttest.Cluster, prefix string, count 
 
 type footprint struct{ heap, snapshot int64 }
 
-// measure reads what each node's heap holds after a collection, and the size of its newest snapshot.
+// measure reads what each node's heap holds after a collection, and the size of its newest snapshot, just after that
+// snapshot: until the next one the log in memory grows by 32 MiB, whatever becomes of the names.
 func measure(t *testing.T, cluster *faulttest.Cluster) []footprint {
 	t.Helper()
+	awaitSnapshots(t, cluster)
 	var all []footprint
 	for i := range 3 {
 		get(t, "http://"+cluster.HTTP(i)+"/debug/pprof/heap?gc=1")
@@ -242,9 +244,31 @@ func measure(t *testing.T, cluster *faulttest.Cluster) []footprint {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, footprint{heap: int64(heap), snapshot: newestSnapshot(t, cluster.DataDir(i))})
+		all = append(all, footprint{heap: int64(heap), snapshot: newestSnapshot(t, cluster.DataDir(i)).Size()})
 	}
 	return all
+}
+
+// awaitSnapshots takes and frees more names until each node has written a further snapshot.
+func awaitSnapshots(t *testing.T, cluster *faulttest.Cluster) {
+	t.Helper()
+	var before [3]time.Time
+	for i := range before {
+		before[i] = newestSnapshot(t, cluster.DataDir(i)).ModTime()
+	}
+	for round := range 200 {
+		missing := 0
+		for i := range before {
+			if !newestSnapshot(t, cluster.DataDir(i)).ModTime().After(before[i]) {
+				missing++
+			}
+		}
+		if missing == 0 {
+			return
+		}
+		takeAndFree(t, cluster, fmt.Sprintf("settle/%d/%d", time.Now().UnixNano(), round), 5_000)
+	}
+	t.Fatal("a node wrote no further snapshot")
 }
 
 func get(t *testing.T, url string) []byte {
@@ -261,7 +285,8 @@ func get(t *testing.T, url string) []byte {
 	return body
 }
 
-func newestSnapshot(t *testing.T, dir string) int64 {
+func newestSnapshot(t *testing.T, dir string) os.FileInfo {
+	t.Helper()
 	t.Helper()
 	var newest os.FileInfo
 	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
@@ -273,5 +298,5 @@ func newestSnapshot(t *testing.T, dir string) int64 {
 	if err != nil || newest == nil {
 		t.Fatalf("no snapshot in %s: %v", dir, err)
 	}
-	return newest.Size()
+	return newest
 }
