@@ -24,6 +24,7 @@ type Machine struct {
 	history  ring
 	abnormal ring
 	counts   Counts // the sizes only
+	held     heldList
 
 	// What one call of Apply works with.
 	at      Position

@@ -286,6 +286,9 @@ func (m *Machine) attach(c *claim) error {
 			k.name.waiters.push(k)
 		}
 	}
+	if c.granted {
+		m.held.add(c)
+	}
 	switch {
 	case c.closing:
 		m.counts.Closing++

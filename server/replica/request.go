@@ -114,6 +114,8 @@ type Reply struct {
 	Tag     uint64
 	Session machine.SessionID
 	Answer  Answer
+	// Received is that of an Acquire which was proposed; else zero.
+	Received Time
 }
 
 // An Answer is the content of a Reply: one of the types below, by value.

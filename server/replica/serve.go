@@ -81,7 +81,7 @@ func (r *Replica) serve(q Request, has proof) {
 		r.keepAlive(&q, b, has)
 	case Acquire:
 		b.Claim.Session = q.Session
-		r.command(&q, &pending{limited: true, command: b.Claim, follow: b.Follow}, has)
+		r.command(&q, &pending{limited: true, command: b.Claim, follow: b.Follow, since: q.Received}, has)
 	case Cancel:
 		b.Claim.Session = q.Session
 		r.command(&q, &pending{command: b.Claim}, has)
