@@ -20,9 +20,11 @@ type Machine struct {
 	shards   [shardCount]shard
 	names    [nameTables]table[string, *name] // made of the claims: not in a snapshot
 	order    *btree.BTreeG[*name]             // the names in byte order
+	byID     *btree.BTreeG[*session]          // the live sessions in the order of their ids: made of them, not in a snapshot
 	lately   fifo                             // the ended sessions that are remembered, oldest first
 	history  ring
 	abnormal ring
+	recovery Recovery
 	counts   Counts // the sizes only
 	held     heldList
 
@@ -59,6 +61,7 @@ const orderDegree = 32
 func New() *Machine {
 	m := &Machine{
 		order: btree.NewG(orderDegree, func(a, b *name) bool { return a.text < b.text }),
+		byID:  btree.NewG(orderDegree, func(a, b *session) bool { return compareIDs(a.id, b.id) < 0 }),
 	}
 	m.setLimits(DefaultLimits())
 	return m
@@ -115,6 +118,8 @@ func (m *Machine) command(term uint64, c Command) Result {
 		return m.setTokenFloor(&c)
 	case SetLimits:
 		return m.changeLimits(&c)
+	case EndRecovery:
+		return m.endRecovery(term, &c)
 	case CheckHash:
 		return m.checkHash(&c)
 	default:

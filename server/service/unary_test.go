@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -428,6 +429,42 @@ func TestListsHavePages(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "team/0 team/1 team/2 team/3 team/4 team/5 team/6" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestSessionsAreListedInPagesInTheOrderOfTheirIds(t *testing.T) {
+	t.Parallel()
+	api := locks(t, startNode(t))
+	var want []string
+	for i := range 5 {
+		c := newCaller(t, api, &pb.OpenSessionRequest{TtlMs: 60_000, Metadata: map[string]string{"n": fmt.Sprint(i)}})
+		want = append(want, c.session)
+		c.take(fmt.Sprintf("team/%d", i))
+	}
+	var got []string
+	for token, pages := "", 0; ; pages++ {
+		r, err := api.ListSessions(patient(t), &pb.ListSessionsRequest{PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range r.GetSessions() {
+			got = append(got, s.GetSession())
+			if s.GetHolding() != 1 || s.GetWaiting() != 0 || s.GetTtlMs() != 60_000 || s.GetMetadata()["n"] == "" ||
+				s.GetExpiresInMs() == 0 || s.GetExpiresInMs() > 61_000 {
+				t.Errorf("a session is shown as %v", s)
+			}
+		}
+		if token = r.GetNextPageToken(); token == "" || pages > 5 {
+			break
+		}
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	_, err := api.ListSessions(patient(t), &pb.ListSessionsRequest{PageToken: "team/1"})
+	if e := wantReason(t, err, pb.Reason_REASON_INVALID_ARGUMENT); e.GetField() != "page_token" {
+		t.Errorf("field %q, want page_token", e.GetField())
 	}
 }
 
