@@ -80,6 +80,15 @@ type Config struct {
 	Events func([]machine.Event)
 	// Applied receives the entries as they are applied, under the same rule. Default: none.
 	Applied func([]replica.Applied)
+	// Replied receives the answers of each turn before they go out, and the time, under the same rule.
+	Replied func([]replica.Reply, replica.Time)
+	// Synced receives how long each synced write of the log took, on the disk's goroutine.
+	Synced func(time.Duration)
+	// Opened is told the id of the data directory's present life before anything is read from it. Its error ends Run.
+	Opened func(instance string) error
+	// Loaded receives each state that was read from a snapshot: at the start before any event, and when a
+	// leader has sent one, from another goroutine than the loop's. It may read the state until it returns.
+	Loaded func(*machine.Machine)
 
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
@@ -124,6 +133,7 @@ type Node struct {
 	streams streams
 	status  atomic.Pointer[replica.Status] // nil until the replica is made
 	busy    diskClock
+	counts  counts
 
 	published atomic.Int64 // when status was stored, by Now
 

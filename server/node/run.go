@@ -29,6 +29,11 @@ func (n *Node) Run(ctx context.Context) error {
 		return err
 	}
 	n.store = store
+	if n.cfg.Opened != nil {
+		if err := n.cfg.Opened(store.InstanceID().String()); err != nil {
+			return errors.Join(err, store.Close())
+		}
+	}
 	if n.transport, err = n.newTransport(); err != nil {
 		return errors.Join(err, store.Close())
 	}
@@ -205,8 +210,8 @@ func (n *Node) makeReplica(rec *storage.Recovered) (err error) {
 	if n.replica, err = replica.New(cfg); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
-	n.disk = newDisk(n.store, &n.inbox, &n.busy)
-	n.snapshots = newSnapshotWriter(n.store, &n.inbox, n.log)
+	n.disk = newDisk(n.store, &n.inbox, &n.busy, n.cfg.Synced)
+	n.snapshots = newSnapshotWriter(n.store, &n.inbox, &n.counts, n.log)
 	n.publish()
 	return nil
 }

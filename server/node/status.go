@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -31,8 +32,24 @@ type Status struct {
 	Replica replica.Status
 	// DiskBusy is how long the write under way takes already; 0 when none is.
 	DiskBusy time.Duration
+	// LeaderChanges counts how often this node has learned of another leader since it started.
+	LeaderChanges uint64
+	// Snapshots counts them since the node started.
+	Snapshots SnapshotCounts
+	// Streams are the clients' streams and calls under way.
+	Streams int
 	// Age is how old the replica's view is. Far above 50 ms, the loop hangs. Zero while Starting.
 	Age time.Duration
+}
+
+// SnapshotCounts are the snapshots of a node since it started.
+type SnapshotCounts struct{ Written, Sent, Received, Failed uint64 }
+
+// counts are what a Status counts.
+type counts struct{ leaders, written, sent, received, failed atomic.Uint64 }
+
+func (c *counts) snapshots() SnapshotCounts {
+	return SnapshotCounts{c.written.Load(), c.sent.Load(), c.received.Load(), c.failed.Load()}
 }
 
 // A Role is what a node is in its group.
@@ -73,6 +90,7 @@ func (n *Node) publish() {
 // Status tells how the node is. It is at most some 50 ms old.
 func (n *Node) Status() Status {
 	s := Status{ClusterID: n.cluster, ID: n.id, Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
+	s.LeaderChanges, s.Snapshots, s.Streams = n.counts.leaders.Load(), n.counts.snapshots(), n.streams.len()
 	r := n.status.Load()
 	if r == nil {
 		return s
