@@ -26,6 +26,7 @@ const (
 	kindSetTokenFloor
 	kindSetLimits
 	kindCheckHash
+	kindEndRecovery
 )
 
 // AppendEntry appends the encoding of e to dst. It panics on a command of an
@@ -108,6 +109,8 @@ func appendBody(dst []byte, c Command) []byte {
 	case CheckHash:
 		dst = binary.AppendUvarint(append(dst, kindCheckHash), c.Index)
 		return binary.AppendUvarint(dst, c.Hash)
+	case EndRecovery:
+		return binary.AppendUvarint(append(dst, kindEndRecovery), c.Term)
 	default:
 		panic(fmt.Sprintf("machine: cannot encode command %T", c))
 	}
