@@ -75,7 +75,7 @@ type Config struct {
 	Limits machine.Limits
 	// Built is when the binary was built. A token floor is refused while the wall clock is before it.
 	Built machine.WallMillis
-	// TokenFloor, if not zero, replaces the first token floor of a new cluster.
+	// TokenFloor, if not zero, replaces the first token floor of a new or restored cluster.
 	TokenFloor machine.Token
 
 	// Rand is read once in New: it seeds the jitter of leases.
