@@ -139,6 +139,8 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		Built:         machine.WallMillis(max(0, cfg.Built.UnixMilli())),
 		Events:        s.tally.count,
 		Applied:       s.tally.applied,
+		Replied:       s.tally.replied,
+		Synced:        s.tally.synced,
 		Logger:        cfg.Logger,
 	})
 	if err != nil {

@@ -28,8 +28,6 @@ const (
 	webConnections = 128
 	// webStopTimeout bounds how long requests under way delay the end.
 	webStopTimeout = time.Second
-	// slowDisk is how long a write may take before the node counts as not ready.
-	slowDisk = time.Second
 	// hungLoop is how long the node's loop may go without a turn before the process counts as
 	// dead. It turns every 50 ms at least; a machine that swaps can take some seconds.
 	hungLoop = 10 * time.Second
@@ -47,8 +45,8 @@ type web struct {
 func newWeb(cfg Config, l net.Listener, n statusReader, t *tally) *web {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", live(n))
-	mux.HandleFunc("GET /readyz", ready(n))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(n, t), promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /readyz", ready(n, cfg.DataDir))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(n, t, cfg.DataDir), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -91,39 +89,6 @@ func live(n statusReader) http.HandlerFunc {
 		}
 		fmt.Fprintln(w, "ok")
 	}
-}
-
-// ready answers 200 while the node can serve its clients or tell them who does, else 503 and the reasons.
-func ready(n statusReader) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		problems := problems(n.Status())
-		if len(problems) > 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprintln(w, strings.Join(problems, "\n"))
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	}
-}
-
-// problems says why a node is not ready.
-func problems(st node.Status) []string {
-	var out []string
-	switch {
-	case st.Role == node.Starting:
-		out = append(out, "starting: the data directory is being read")
-	case st.Leader == 0:
-		out = append(out, "no leader is known: too few nodes reach each other")
-	case !service.Ready(st):
-		out = append(out, "this node leads, but has no quorum or has not caught up yet")
-	}
-	if st.Replica.NoFloor != "" {
-		out = append(out, "nothing is granted yet: "+st.Replica.NoFloor)
-	}
-	if st.DiskBusy > slowDisk {
-		out = append(out, fmt.Sprintf("the disk has not answered a write for %v", st.DiskBusy.Round(time.Millisecond)))
-	}
-	return out
 }
 
 // ownHosts are the host names that this port answers to, beside IP addresses.
