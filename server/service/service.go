@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/node"
@@ -41,6 +42,8 @@ type Config struct {
 	Listener net.Listener
 	// Credentials secure the connections. Default: plain TCP.
 	Credentials credentials.TransportCredentials
+	// LeaderCredentials secure the connection to the leader, to which calls are passed on. Default: plain TCP.
+	LeaderCredentials credentials.TransportCredentials
 	// Limits bound what clients may use. Zero fields have defaults.
 	Limits Limits
 	// Version is what Status calls the version of the binary.
@@ -130,6 +133,9 @@ type Service struct {
 	health  *health.Server
 	herald  *herald
 
+	forwarder *forwarder
+	local     *bufconn.Listener // of calls from this process
+
 	// stopping is closed when the service begins to drain: every stream and waiting call
 	// ends then.
 	stopping chan struct{}
@@ -149,8 +155,11 @@ func New(cfg Config) (*Service, error) {
 		health:   health.NewServer(),
 		herald:   newHerald(),
 		stopping: make(chan struct{}),
+
+		forwarder: newForwarder(cfg),
+		local:     bufconn.Listen(localBuffer),
 	}
-	s.grpc = grpc.NewServer(options(cfg)...)
+	s.grpc = grpc.NewServer(append(options(cfg), grpc.ChainUnaryInterceptor(s.route))...)
 	s.grpc.RegisterService(checked(pb.LockService_ServiceDesc), s)
 	s.grpc.RegisterService(checked(pb.AdminService_ServiceDesc), s)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
@@ -182,7 +191,8 @@ func options(cfg Config) []grpc.ServerOption {
 // NOT_LEADER if another node is known to lead and with UNAVAILABLE if not, gives the others Limits.Drain to finish, and returns when the last handler has
 // returned. It returns nil after ctx. A Service runs once.
 func (s *Service) Run(ctx context.Context) error {
-	served := make(chan error, 1)
+	served := make(chan error, 2)
+	go func() { served <- s.grpc.Serve(s.local) }()
 	go func() {
 		served <- s.grpc.Serve(limitClients(s.cfg.Listener, s.cfg.Limits, s.trouble))
 	}()
@@ -198,6 +208,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) drain() {
 	s.health.Shutdown()
 	close(s.stopping)
+	s.forwarder.close()
 	impatient := time.AfterFunc(s.cfg.Limits.Drain, s.grpc.Stop)
 	defer impatient.Stop()
 	s.grpc.GracefulStop()

@@ -467,22 +467,3 @@ func TestSessionsAreListedInPagesInTheOrderOfTheirIds(t *testing.T) {
 		t.Errorf("field %q, want page_token", e.GetField())
 	}
 }
-
-func TestAFollowerSendsUnaryCallsToTheLeader(t *testing.T) {
-	t.Parallel()
-	c := startCluster(t, clusterOptions{nodes: 3})
-	leader := c.leader()
-	api := locks(t, c.follower())
-	_, err := api.OpenSession(patient(t), &pb.OpenSessionRequest{})
-	e := wantReason(t, err, pb.Reason_REASON_NOT_LEADER)
-	if e.GetLeaderAddress() != leader.address {
-		t.Errorf("sent to %q, want %q", e.GetLeaderAddress(), leader.address)
-	}
-	if code := status.Code(err); code != codes.Unavailable {
-		t.Errorf("code %v, want Unavailable", code)
-	}
-	st, err := pb.NewAdminServiceClient(dial(t, c.follower().address)).Status(patient(t), &pb.StatusRequest{})
-	if err != nil || st.GetLeaderAddress() != leader.address || len(st.GetMembers()) != 3 || st.GetVersion() != "test" {
-		t.Errorf("status of a follower: %v, %v", st, err)
-	}
-}
