@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // The ports that a node has by default.
@@ -77,6 +79,10 @@ type Config struct {
 	// toolchain has recorded it.
 	Built time.Time
 
+	// TokenFloor, if not zero, is the first token floor of a new or restored cluster, instead of one from the machine's
+	// clock. Only for a machine whose clock cannot be set right: at most 2^53 - 1, and above every token ever given.
+	TokenFloor uint64
+
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
 }
@@ -143,6 +149,8 @@ func (c Config) validate() error {
 		return wrong("Name", nodeNameRule, c.Name)
 	case c.DataDir == "":
 		return wrong("DataDir", "must not be empty")
+	case c.TokenFloor > uint64(machine.MaxToken):
+		return wrong("TokenFloor", "is %d, must be at most %d", c.TokenFloor, uint64(machine.MaxToken))
 	case c.StopTimeout < 0:
 		return wrong("StopTimeout", "is %v, must not be negative", c.StopTimeout)
 	}

@@ -7,11 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/service"
+	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
 // A Server is one node of a cluster. Make it with New, run it once with Run.
@@ -129,7 +131,13 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 			return nil, err
 		}
 	}
+	owner, _, err := storage.ReadOwner(vfs.Default, cfg.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
 	n, err := node.New(node.Config{
+		Origin:        owner.Origin,
+		TokenFloor:    machine.Token(cfg.TokenFloor),
 		Name:          cfg.Name,
 		DataDir:       cfg.DataDir,
 		Members:       cfg.InitialCluster,

@@ -19,7 +19,7 @@ var layers = [][]string{
 	{"locktest", "fencetest", "election", "client/session", "client/internal/wirefake"},
 	{"client"},
 	{"server/machine", "server/expiry", "server/storage"},
-	{"server/transport"},
+	{"server/transport", "server/backup"},
 	{"server/replica"},
 	{"server/node", "server/protocol"},
 	{"server/service", "server/sim/check"},

@@ -52,6 +52,9 @@ type Config struct {
 	FS      vfs.FS            // default: the machine's
 	Members map[string]string // the initial cluster, own node included: name -> peer address
 
+	// Origin is what the data directory notes of the backup that it was made from, with Members; see [OriginOf]. Default: none.
+	Origin string
+
 	// ClientAddress is where clients reach this node; peers are told.
 	ClientAddress string
 
@@ -65,7 +68,7 @@ type Config struct {
 	// SnapshotBytesPerSecond bounds a snapshot that is sent. Default: 64 MiB/s.
 	SnapshotBytesPerSecond int
 
-	// TokenFloor, if not zero, is the first token floor of a new cluster instead of one from the wall clock.
+	// TokenFloor, if not zero, is the first token floor of a new or restored cluster instead of one from the wall clock.
 	TokenFloor machine.Token
 
 	// Limits are those that the first leader of a new cluster logs. Default: machine.DefaultLimits.
@@ -154,7 +157,7 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cluster := ClusterID(cfg.Members)
+	cluster := RestoredClusterID(cfg.Origin, cfg.Members)
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, cluster: cluster, id: ID(cluster, cfg.Name),
 		members: members(cluster, &cfg), began: time.Now(),

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -141,11 +143,14 @@ func (n *Node) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !rec.Found && n.cfg.Origin != "" {
+		return fmt.Errorf("node: the restore into %s was interrupted: remove the directory and restore again", n.cfg.DataDir)
+	}
 	if !rec.Found {
 		if err := n.askPeers(ctx); err != nil || ctx.Err() != nil {
 			return err
 		}
-		if err := n.store.Bootstrap(group, n.voters()); err != nil {
+		if err := n.store.Bootstrap(group, voters(n.cluster, n.cfg.Members)); err != nil {
 			return err
 		}
 		if rec, err = n.store.Recover(group); err != nil {
@@ -179,10 +184,10 @@ func (n *Node) refuse(stop <-chan struct{}) {
 }
 
 // voters are the members that a new cluster starts with.
-func (n *Node) voters() *raftpb.ConfState {
+func voters(cluster string, members map[string]string) *raftpb.ConfState {
 	c := &raftpb.ConfState{AutoLeave: new(false)}
-	for _, m := range n.members {
-		c.Voters = append(c.Voters, m.ID)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		c.Voters = append(c.Voters, ID(cluster, name))
 	}
 	return c
 }

@@ -150,6 +150,8 @@ func (r *Replica) Step(in Input) {
 		r.backlog = in.Oldest
 	case SnapshotWritten:
 		r.snapshotWritten(in.Index)
+	case SnapshotWanted:
+		r.snaps.wanted = true
 	case SnapshotFailed:
 		r.snapshotFailed(in.Index)
 	case SnapshotReceived:

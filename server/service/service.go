@@ -132,6 +132,7 @@ type Service struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	herald  *herald
+	saving  sync.Mutex // held while a backup is streamed
 
 	forwarder *forwarder
 	local     *bufconn.Listener // of calls from this process

@@ -20,6 +20,8 @@ type Config struct {
 	FS        vfs.FS // default: the machine's
 	ClusterID string // not empty, no white space
 	NodeID    uint64 // not zero
+	// Origin is noted in a directory that is made, one word: the backup that it is made from. Default: none.
+	Origin string
 	// Random is where the instance id is drawn from. Default: crypto/rand.
 	Random io.Reader
 	// Logger receives the log. Default: discard.
@@ -66,7 +68,7 @@ func Open(cfg Config) (*Store, error) {
 		dir:    cfg.Dir,
 		fs:     cfg.FS,
 		log:    cfg.Logger,
-		id:     identity{cluster: cfg.ClusterID, node: cfg.NodeID},
+		id:     identity{cluster: cfg.ClusterID, node: cfg.NodeID, origin: cfg.Origin},
 		groups: make(map[uint32]*groupState),
 		failed: make(chan struct{}),
 	}
