@@ -130,10 +130,10 @@ func (r *Replica) read(q *Request, has proof) {
 
 // sessions reads one page of the sessions, with what the leader's clock says of them.
 func (r *Replica) sessions(b ReadSessions) SessionsRead {
-	views, more := r.machine.Sessions(b.After, b.Limit)
-	out := SessionsRead{Sessions: make([]SessionState, len(views)), More: more}
+	list, more := r.machine.Sessions(b.After, b.Limit)
+	out := SessionsRead{Sessions: make([]SessionState, len(list)), More: more}
 	now := r.lead.clock.Now()
-	for i, v := range views {
+	for i, v := range list {
 		out.Sessions[i].SessionView = v
 		if at, ok := r.lead.leases.At(v.ID); ok {
 			out.Sessions[i].ExpiresIn = machine.Millis(max(0, at-now).Milliseconds())
