@@ -164,7 +164,7 @@ func ToHistory(a replica.HistoryRead) *pb.HistoryResponse {
 	events := make([]*pb.Event, len(a.Events))
 	budget, first := maxListBytes, 0
 	for i := len(events) - 1; i >= 0; i-- {
-		events[i] = toEvent(a.Events[i])
+		events[i] = ToEvent(a.Events[i])
 		if budget -= proto.Size(events[i]); budget < 0 {
 			first = i + 1
 			break

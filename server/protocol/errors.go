@@ -135,6 +135,9 @@ func errorInfo(e *pb.Error) *errdetails.ErrorInfo {
 	if p := e.GetPosition(); p > 0 {
 		set("position", strconv.FormatUint(uint64(p), 10))
 	}
+	if o := e.GetOldest(); o > 0 {
+		set("oldest", strconv.FormatUint(o, 10))
+	}
 	if h := e.GetHolders(); len(h) > 0 {
 		set("holder", h[0].GetSession())
 		set("holder_token", strconv.FormatUint(h[0].GetToken(), 10))

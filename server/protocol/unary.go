@@ -193,3 +193,15 @@ func FromHistory(r *pb.HistoryRequest) (replica.Request, *pb.Error) {
 	events, err := limit("limit", r.GetLimit(), MaxPage)
 	return replica.Request{Body: replica.ReadHistory{Name: r.GetName(), Limit: events}}, err
 }
+
+// CheckWatch checks the form of a request of Watch.
+func CheckWatch(r *pb.WatchRequest) *pb.Error { return checkPrefix(r.GetPrefix()) }
+
+// EventsGone is the error of a watch that wants the events after a number when those up to oldest are not there
+// any more.
+func EventsGone(after, oldest uint64) *pb.Error {
+	e := broken(pb.Reason_REASON_OUT_OF_RANGE, "after",
+		"the events after %d are not all there any more: the lowest number to resume after is %d", after, oldest)
+	e.Oldest = oldest
+	return e
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -42,6 +43,8 @@ type Config struct {
 	Listener net.Listener
 	// Credentials secure the connections. Default: plain TCP.
 	Credentials credentials.TransportCredentials
+	// Feed has the events for Watch; the node must add them. Default: none, and Watch is refused.
+	Feed *Feed
 	// LeaderCredentials secure the connection to the leader, to which calls are passed on. Default: plain TCP.
 	LeaderCredentials credentials.TransportCredentials
 	// Limits bound what clients may use. Zero fields have defaults.
@@ -135,6 +138,7 @@ type Service struct {
 	saving  sync.Mutex // held while a backup is streamed
 
 	forwarder *forwarder
+	watches   atomic.Int64      // under way
 	local     *bufconn.Listener // of calls from this process
 
 	// stopping is closed when the service begins to drain: every stream and waiting call

@@ -323,6 +323,7 @@ type Error struct {
 	LeaderAddress string                 `protobuf:"bytes,4,opt,name=leader_address,json=leaderAddress,proto3" json:"leader_address,omitempty"` // with NOT_LEADER, when known
 	Holders       []*Holder              `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`                                  // with BUSY: who is in the way
 	Position      uint32                 `protobuf:"varint,6,opt,name=position,proto3" json:"position,omitempty"`                               // with BUSY: the place in the queue, 1 = next; 0 = unknown
+	Oldest        uint64                 `protobuf:"varint,7,opt,name=oldest,proto3" json:"oldest,omitempty"`                                   // with OUT_OF_RANGE of Watch: the lowest number after which it can be resumed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +396,13 @@ func (x *Error) GetHolders() []*Holder {
 func (x *Error) GetPosition() uint32 {
 	if x != nil {
 		return x.Position
+	}
+	return 0
+}
+
+func (x *Error) GetOldest() uint64 {
+	if x != nil {
+		return x.Oldest
 	}
 	return 0
 }
@@ -4336,14 +4344,15 @@ var File_lockstep_v1_lockstep_proto protoreflect.FileDescriptor
 
 const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\n" +
-	"\x1alockstep/v1/lockstep.proto\x12\vlockstep.v1\"\xd6\x01\n" +
+	"\x1alockstep/v1/lockstep.proto\x12\vlockstep.v1\"\xee\x01\n" +
 	"\x05Error\x12+\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x13.lockstep.v1.ReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
 	"\x05field\x18\x03 \x01(\tR\x05field\x12%\n" +
 	"\x0eleader_address\x18\x04 \x01(\tR\rleaderAddress\x12-\n" +
 	"\aholders\x18\x05 \x03(\v2\x13.lockstep.v1.HolderR\aholders\x12\x1a\n" +
-	"\bposition\x18\x06 \x01(\rR\bposition\"\xc9\x02\n" +
+	"\bposition\x18\x06 \x01(\rR\bposition\x12\x16\n" +
+	"\x06oldest\x18\a \x01(\x04R\x06oldest\"\xc9\x02\n" +
 	"\tClaimSpec\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12%\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x11.lockstep.v1.ModeR\x04mode\x12\x16\n" +
