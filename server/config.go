@@ -67,6 +67,13 @@ type Config struct {
 	// refused, so that a web page cannot have its own name resolve to this port and read it.
 	HTTPHosts []string
 
+	// AuditLog is a file that every event of the history is written to, one JSON line each; see package audit.
+	// Default: none.
+	AuditLog string
+	// AuditLogBytes is the size at which that file is rotated, and AuditLogFiles how many are kept. Defaults: those of package audit.
+	AuditLogBytes int64
+	AuditLogFiles int
+
 	// StopTimeout bounds the hand-over of leadership on the way down. Default: 5 s.
 	// Clients then get 2 s more, and files are closed.
 	StopTimeout time.Duration

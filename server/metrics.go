@@ -19,6 +19,7 @@ func registry(n statusReader, t *tally, dir string) *prometheus.Registry {
 		&collector{node: n, tally: t, dir: dir},
 	)
 	r.MustRegister(t.histograms()...)
+	r.MustRegister(auditMetrics(t.audit)...)
 	return r
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/lockstep-dev/lockstep/server/audit"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -26,6 +27,8 @@ type tally struct {
 	waits   prometheus.Histogram                      // from the queue to the grant
 	syncs   prometheus.Histogram
 	refused *prometheus.CounterVec // by reason
+
+	audit *audit.Log // nil: none is written
 
 	waiting map[machine.ClaimID]machine.WallMillis // since when; used by the loop alone
 }
@@ -74,6 +77,9 @@ func (t *tally) applied(entries []replica.Applied) {
 
 // count takes note of the history.
 func (t *tally) count(events []machine.Event) {
+	if t.audit != nil {
+		t.audit.Events(events)
+	}
 	for i := range events {
 		e := &events[i]
 		t.byKind[e.Kind].Add(1)
