@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockstep-dev/lockstep/server/audit"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/service"
@@ -116,6 +117,7 @@ type parts struct {
 	node    *node.Node
 	service *service.Service
 	web     *web
+	audit   *audit.Log // nil: none is written
 }
 
 func (s *Server) assemble(ports Listeners) (*parts, error) {
@@ -135,7 +137,13 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	n, err := node.New(node.Config{
+	trail, err := newAudit(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.tally.audit = trail
+	var n *node.Node
+	n, err = node.New(node.Config{
 		Origin:        owner.Origin,
 		TokenFloor:    machine.Token(cfg.TokenFloor),
 		Name:          cfg.Name,
@@ -146,6 +154,8 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		Secret:        []byte(cfg.ClusterSecret),
 		Built:         machine.WallMillis(max(0, cfg.Built.UnixMilli())),
 		Events:        s.tally.count,
+		Opened:        opener(trail, func() string { return n.Status().ClusterID }),
+		Loaded:        loader(trail),
 		Applied:       s.tally.applied,
 		Replied:       s.tally.replied,
 		Synced:        s.tally.synced,
@@ -158,7 +168,9 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	return &parts{cfg: cfg, node: n, service: svc, web: newWeb(cfg, ports.HTTP, n, s.tally)}, nil
+	w := newWeb(cfg, ports.HTTP, n, s.tally)
+	w.local = svc.DialLocal
+	return &parts{cfg: cfg, node: n, service: svc, web: w, audit: trail}, nil
 }
 
 // run runs the parts. They do not end with ctx but one after the other: the clients keep their
@@ -180,7 +192,12 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	serve(p.service.Run)
 	serve(p.web.run)
+	auditCtx, stopAudit := context.WithCancel(context.WithoutCancel(ctx))
+	if p.audit != nil {
+		g.Go(func() error { return p.audit.Run(auditCtx) })
+	}
 	g.Go(func() error {
+		defer stopAudit() // it has what the node gave it until the end
 		if err := p.node.Run(nodeCtx); err != nil {
 			return fmt.Errorf("server: %w", err)
 		}

@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lockstep-dev/lockstep/server"
+	"github.com/lockstep-dev/lockstep/server/audit"
 )
 
 // maxSecretBytes bounds the file of --cluster-secret-file.
@@ -79,8 +80,12 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes that the cluster starts with, as `name=host:port`, with commas")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "allow addresses that other machines reach, without any protection")
 	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "`file` with a secret that all nodes share, readable by its owner alone")
+	flags.Uint64Var(&f.config.TokenFloor, "token-floor", 0, "first `token` of a new or restored cluster, above all ever given; only where the clock cannot be set right")
 	flags.StringSliceVar(&f.config.HTTPHosts, "http-hosts", nil, "further host `names` that HTTP requests may be meant for")
 	flags.BoolVar(&f.print, "print-config", false, "print the flags as a configuration file would have them, and end")
+	flags.StringVar(&f.config.AuditLog, "audit-log", "", "`file` for every event of the history, one JSON line each; older ones are beside it as file.1 and so on")
+	flags.Int64Var(&f.config.AuditLogBytes, "audit-log-bytes", audit.DefaultFileBytes, "begin a new file of the audit log at so many `bytes`")
+	flags.IntVar(&f.config.AuditLogFiles, "audit-log-files", audit.DefaultFiles, "keep so many files of the audit log")
 	f.log.register(flags, slog.LevelInfo)
 }
 
@@ -179,12 +184,16 @@ func flagName(field string) string {
 	return b.String()
 }
 
-// serve runs run until INT or TERM, and ends the process at a second one.
+// serve runs run until INT, TERM or HUP, and ends the process at a second one. A HUP that nohup has
+// turned off stays off.
 func serve(ctx context.Context, run func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
