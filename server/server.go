@@ -143,6 +143,7 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 	}
 	s.tally.audit = trail
 	var n *node.Node
+	feed := service.NewFeed()
 	n, err = node.New(node.Config{
 		Origin:        owner.Origin,
 		TokenFloor:    machine.Token(cfg.TokenFloor),
@@ -153,7 +154,7 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		Listener:      ports.Peer,
 		Secret:        []byte(cfg.ClusterSecret),
 		Built:         machine.WallMillis(max(0, cfg.Built.UnixMilli())),
-		Events:        s.tally.count,
+		Events:        func(list []machine.Event) { s.tally.count(list); feed.Add(list) },
 		Opened:        opener(trail, func() string { return n.Status().ClusterID }),
 		Loaded:        loader(trail),
 		Applied:       s.tally.applied,
@@ -164,7 +165,7 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	svc, err := service.New(service.Config{Node: n, Listener: ports.Client, Version: cfg.Version, Logger: cfg.Logger})
+	svc, err := service.New(service.Config{Node: n, Feed: feed, Listener: ports.Client, Version: cfg.Version, Logger: cfg.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
