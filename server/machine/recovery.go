@@ -47,8 +47,8 @@ func (m *Machine) Renew(stamp WallMillis, wait Millis) {
 func (m *Machine) longestBelief() (longest Millis) {
 	longest = m.recovery.Wait
 	for i := range m.shards {
-		// The longest of them is the same in any order.
 		for _, t := range [...]*table[SessionID, *session]{&m.shards[i].live, &m.shards[i].leaving} {
+			// The longest of them is the same in any order.
 			for _, s := range t.m {
 				longest = max(longest, s.ttl)
 				for _, c := range s.claims {

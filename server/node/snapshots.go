@@ -194,16 +194,21 @@ func (n *Node) receiveSnapshot(msg *raftpb.Message, content io.Reader) error {
 
 // loadMachine reads the state in a snapshot file.
 func (n *Node) loadMachine(meta *raftpb.SnapshotMetadata) (*machine.Machine, error) {
-	content, err := n.store.OpenSnapshot(group, meta)
+	m, err := loadState(n.store, meta)
+	if err == nil && n.cfg.Loaded != nil {
+		n.cfg.Loaded(m)
+	}
+	return m, err
+}
+
+func loadState(store *storage.Store, meta *raftpb.SnapshotMetadata) (*machine.Machine, error) {
+	content, err := store.OpenSnapshot(group, meta)
 	if err != nil {
 		return nil, err
 	}
 	m, err := machine.Restore(content)
 	if err = errors.Join(err, content.Close()); err != nil {
 		return nil, fmt.Errorf("node: read the snapshot at %d: %w", meta.GetIndex(), err)
-	}
-	if n.cfg.Loaded != nil {
-		n.cfg.Loaded(m)
 	}
 	return m, nil
 }
