@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -18,12 +19,24 @@ const (
 type Feed struct {
 	mu struct {
 		sync.Mutex
-		events []machine.Event // numbers without a gap; those before start are gone
-		start  int
-		bytes  int
-		more   chan struct{} // closed by the next Add; nil while nobody waits
+		parts []part // oldest first; the numbers of all their events have no gap
+		count int
+		bytes int
+		more  chan struct{} // closed by the next Add; nil while nobody waits
 	}
 }
+
+// A part has events that are forgotten together, so that nothing is ever moved on the node's loop.
+type part struct {
+	events []machine.Event // at least one
+	bytes  int
+}
+
+// A part has at most so many events, and gets none more once it has so many bytes.
+const (
+	partEvents = 1_024
+	partBytes  = 1 << 20
+)
 
 // NewFeed makes an empty feed.
 func NewFeed() *Feed { return &Feed{} }
@@ -34,17 +47,39 @@ func (f *Feed) Add(events []machine.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range events {
-		if n := len(f.mu.events); n > 0 && f.mu.events[n-1].Number+1 != events[i].Number {
-			f.mu.events, f.mu.start, f.mu.bytes = nil, 0, 0
-		}
-		f.mu.events = append(f.mu.events, events[i])
-		f.mu.bytes += eventBytes(&events[i])
+		f.addLocked(&events[i])
 	}
 	f.trimLocked()
 	if f.mu.more != nil {
 		close(f.mu.more)
 		f.mu.more = nil
 	}
+}
+
+// addLocked appends one event. f.mu must be held.
+func (f *Feed) addLocked(e *machine.Event) {
+	if last := f.lastLocked(); last != 0 && last+1 != e.Number {
+		f.mu.parts, f.mu.count, f.mu.bytes = nil, 0, 0
+	}
+	n := len(f.mu.parts)
+	if n == 0 || len(f.mu.parts[n-1].events) >= partEvents || f.mu.parts[n-1].bytes >= partBytes {
+		f.mu.parts = append(f.mu.parts, part{})
+		n++
+	}
+	p, size := &f.mu.parts[n-1], eventBytes(e)
+	p.events = append(p.events, *e)
+	p.bytes += size
+	f.mu.bytes += size
+	f.mu.count++
+}
+
+// lastLocked is the number of the newest event, zero if there is none. f.mu must be held.
+func (f *Feed) lastLocked() uint64 {
+	if n := len(f.mu.parts); n > 0 {
+		events := f.mu.parts[n-1].events
+		return events[len(events)-1].Number
+	}
+	return 0
 }
 
 // eventBytes is about what an event takes.
@@ -56,17 +91,15 @@ func eventBytes(e *machine.Event) int {
 	return n
 }
 
-// trimLocked drops the oldest events above the bounds. f.mu must be held.
+// trimLocked drops the oldest parts above the bounds. f.mu must be held.
 func (f *Feed) trimLocked() {
-	for len(f.mu.events)-f.mu.start > 1 && (f.mu.bytes > feedBytes || len(f.mu.events)-f.mu.start > feedEvents) {
-		f.mu.bytes -= eventBytes(&f.mu.events[f.mu.start])
-		f.mu.events[f.mu.start] = machine.Event{}
-		f.mu.start++
+	drop := 0
+	for drop < len(f.mu.parts)-1 && (f.mu.bytes > feedBytes || f.mu.count > feedEvents) {
+		f.mu.bytes -= f.mu.parts[drop].bytes
+		f.mu.count -= len(f.mu.parts[drop].events)
+		drop++
 	}
-	if f.mu.start > len(f.mu.events)/2 { // each event is moved once on average
-		f.mu.events = append([]machine.Event(nil), f.mu.events[f.mu.start:]...)
-		f.mu.start = 0
-	}
+	f.mu.parts = slices.Delete(f.mu.parts, 0, drop)
 }
 
 // A page is what a feed has behind a number.
@@ -82,19 +115,20 @@ type page struct {
 func (f *Feed) after(number, base uint64, limit int) page {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	kept := f.mu.events[f.mu.start:]
 	p := page{oldest: base}
-	if len(kept) > 0 {
-		p.oldest = kept[0].Number - 1
+	if len(f.mu.parts) > 0 {
+		p.oldest = f.mu.parts[0].events[0].Number - 1
 	}
 	if number < p.oldest {
 		p.gone = true
 		return p
 	}
-	if skip := number - p.oldest; skip < uint64(len(kept)) {
-		kept = kept[skip:]
-		p.events = append(p.events, kept[:min(limit, len(kept))]...)
-		return p
+	for i := len(f.mu.parts) - 1; i >= 0 && f.lastLocked() > number; i-- { // most watchers are near the end
+		if first := f.mu.parts[i].events[0].Number; first <= number+1 {
+			rest := f.mu.parts[i].events[number+1-first:]
+			p.events = slices.Clone(rest[:min(limit, len(rest))])
+			return p
+		}
 	}
 	if f.mu.more == nil {
 		f.mu.more = make(chan struct{})
@@ -107,8 +141,5 @@ func (f *Feed) after(number, base uint64, limit int) page {
 func (f *Feed) last(base uint64) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n := len(f.mu.events); n > 0 {
-		return f.mu.events[n-1].Number
-	}
-	return base
+	return max(f.lastLocked(), base)
 }
