@@ -32,9 +32,9 @@ for name in $(grep -ohE 'lockstep_[a-z_]+' "$top/deploy/grafana/lockstep.json" "
   # A reason has a line of its own once it has come up.
   [ "$name" = lockstep_rejected_requests_total ] || grep -qE "^${name}(_bucket)?[ {]" begin || fail "$name does not exist"
 done
-kill -9 $dead
+{ kill -9 $dead; wait $dead; } 2>/dev/null || true
 wait $waiter || fail "the waiter was not granted"
-wait $dead 2>/dev/null || true
+
 scrape died
 rises max lockstep_expired_total begin died
 rises max 'lockstep_lost_grants_total{reason="expired"}' begin died
