@@ -55,6 +55,10 @@ type Config struct {
 	// each of them: 1 to 9, this node among them. Default: this node alone, at the address that PeerListen was bound to.
 	InitialCluster map[string]string
 
+	// Join is the id of the cluster that runs already and to which this node was added, 32 hexadecimal digits. InitialCluster
+	// then has this node, and present members whom it can ask. Default: the node is one of those that the cluster starts with.
+	Join string
+
 	// ClusterSecret is shared by the nodes of the cluster; a peer without it is refused. Empty: every
 	// peer that knows the cluster's id is let in.
 	ClusterSecret string
@@ -257,8 +261,16 @@ func (c Config) checkAdvertised() error {
 	return nil
 }
 
+// clusterID is the form of Config.Join.
+var clusterID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
 func (c Config) checkCluster() error {
-	if len(c.InitialCluster) == 0 {
+	switch {
+	case c.Join != "" && !clusterID.MatchString(c.Join):
+		return wrong("Join", "%.64q is no cluster id: it has 32 hexadecimal digits, as the answer of member add shows them", c.Join)
+	case c.Join != "" && len(c.InitialCluster) < 2:
+		return wrong("Join", "needs InitialCluster with this node and at least one present member")
+	case len(c.InitialCluster) == 0:
 		return nil
 	}
 	if len(c.InitialCluster) > MaxNodes {

@@ -150,6 +150,7 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		Name:          cfg.Name,
 		DataDir:       cfg.DataDir,
 		Members:       cfg.InitialCluster,
+		Join:          cfg.Join,
 		ClientAddress: cfg.AdvertiseClient,
 		Listener:      ports.Peer,
 		Secret:        []byte(cfg.ClusterSecret),
@@ -223,7 +224,7 @@ func (p *parts) run(ctx context.Context) error {
 // handOver gives leadership away, so that the others need not first miss us, and waits until
 // it is known to whom, so that clients can be told.
 func (p *parts) handOver(ctx context.Context) {
-	if len(p.cfg.InitialCluster) == 1 {
+	if len(p.node.Status().Replica.Voters) <= 1 {
 		return // nobody is there to take it
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.StopTimeout)

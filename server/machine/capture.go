@@ -15,6 +15,8 @@ const (
 	snapshotFormat = 1 // first field of the header
 	// recoveryFormat has a pending Recovery at the end of the header. Builds that cannot end one do not read it.
 	recoveryFormat = 2
+	// memberFormat has a Recovery, pending or not, and the member table there.
+	memberFormat = 3
 
 	chunkHeader   = 'H'
 	chunkShard    = 'S'
@@ -134,6 +136,9 @@ func (m *Machine) appendHeader(b []byte) []byte {
 	if m.recovery.Pending() {
 		format = recoveryFormat
 	}
+	if len(m.members) > 0 {
+		format = memberFormat
+	}
 	b = binary.AppendUvarint(b, format)
 	b = appendLimits(b, &m.limits) // begins with the feature level
 	for _, v := range [...]uint64{
@@ -143,9 +148,16 @@ func (m *Machine) appendHeader(b []byte) []byte {
 	} {
 		b = binary.AppendUvarint(b, v)
 	}
-	if r := m.recovery; r.Pending() {
+	if r := m.recovery; format >= recoveryFormat {
 		b = appendBool(b, r.FloorDue)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Wait)), uint64(r.Stamp))
+	}
+	if format < memberFormat {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.members)))
+	for i := range m.members {
+		b = appendMember(b, &m.members[i])
 	}
 	return b
 }

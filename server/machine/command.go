@@ -15,7 +15,7 @@ type Entry struct {
 
 // A Command changes the state. The kinds are the types of this file that are passed
 // by value: OpenSession, CloseSession, Acquire, Cancel, Release, Expire, EndWait,
-// EndDelay, Revoke, SetTokenFloor, SetLimits, CheckHash and EndRecovery.
+// EndDelay, Revoke, SetTokenFloor, SetLimits, CheckHash, EndRecovery, SetMember and RemoveMember.
 type Command interface{ command() }
 
 // OpenSession makes a session. Its id is the position of the command and Random,

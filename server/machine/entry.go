@@ -27,6 +27,8 @@ const (
 	kindSetLimits
 	kindCheckHash
 	kindEndRecovery
+	kindSetMember
+	kindRemoveMember
 )
 
 // AppendEntry appends the encoding of e to dst. It panics on a command of an
@@ -111,6 +113,10 @@ func appendBody(dst []byte, c Command) []byte {
 		return binary.AppendUvarint(dst, c.Hash)
 	case EndRecovery:
 		return binary.AppendUvarint(append(dst, kindEndRecovery), c.Term)
+	case SetMember:
+		return appendMember(append(dst, kindSetMember), &c.Member)
+	case RemoveMember:
+		return binary.AppendUvarint(append(dst, kindRemoveMember), c.ID)
 	default:
 		panic(fmt.Sprintf("machine: cannot encode command %T", c))
 	}

@@ -13,9 +13,10 @@ type Machine struct {
 	hash      uint64
 	nextToken Token // 0 until the first floor
 	limits    Limits
-	grants    uint64 // number of the last grant
-	events    uint64 // number of the last event
-	endings   uint64 // number of the last session that ended
+	grants    uint64   // number of the last grant
+	events    uint64   // number of the last event
+	endings   uint64   // number of the last session that ended
+	members   []Member // by id; replaced, never changed
 
 	shards   [shardCount]shard
 	names    [nameTables]table[string, *name] // made of the claims: not in a snapshot
@@ -122,6 +123,10 @@ func (m *Machine) command(term uint64, c Command) Result {
 		return m.endRecovery(term, &c)
 	case CheckHash:
 		return m.checkHash(&c)
+	case SetMember:
+		return m.setMember(&c)
+	case RemoveMember:
+		return m.removeMember(&c)
 	default:
 		panic(fmt.Sprintf("machine: unknown command %T at %d", c, m.index))
 	}

@@ -119,18 +119,23 @@ func (in *chunkReader) finish() error {
 func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	d := &decoder{s: content}
 	format := d.uint()
-	if format != snapshotFormat && format != recoveryFormat {
-		return segments, fmt.Errorf("format %d, this build knows %d and %d", format, snapshotFormat, recoveryFormat)
+	if format < snapshotFormat || format > memberFormat {
+		return segments, fmt.Errorf("format %d, this build knows %d to %d", format, snapshotFormat, memberFormat)
 	}
 	limits := decodeLimits(d)
 	m.index, m.hash, m.nextToken = d.uint(), d.uint(), Token(d.uint())
 	m.grants, m.events, m.endings = d.uint(), d.uint(), d.uint()
 	m.history.dropped, segments[0] = d.uint(), d.uint()
 	m.abnormal.dropped, segments[1] = d.uint(), d.uint()
-	if format == recoveryFormat {
+	if format >= recoveryFormat {
 		m.recovery = Recovery{FloorDue: d.bool(), Wait: Millis(d.uint()), Stamp: WallMillis(d.uint())}
-		if d.err == nil && !m.recovery.Pending() {
+		if d.err == nil && !m.recovery.Pending() && format == recoveryFormat {
 			return segments, fmt.Errorf("format %d without a recovery", format)
+		}
+	}
+	if format >= memberFormat {
+		if err := m.readMembers(d); err != nil {
+			return segments, err
 		}
 	}
 	if err := d.end(); err != nil {

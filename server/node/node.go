@@ -54,6 +54,9 @@ type Config struct {
 
 	// Origin is what the data directory notes of the backup that it was made from, with Members; see [OriginOf]. Default: none.
 	Origin string
+	// Join is the id of a cluster that runs already and to which this node was added. Members are then those whom to
+	// ask, own node included. Empty: the node is one of those that a cluster starts with.
+	Join string
 
 	// ClientAddress is where clients reach this node; peers are told.
 	ClientAddress string
@@ -128,8 +131,9 @@ type Node struct {
 	cfg     Config
 	log     *slog.Logger
 	cluster string
-	id      uint64
-	members []MemberStatus // what never changes of them, by name
+	id      atomic.Uint64  // 0 while a node that joins does not know it
+	members []MemberStatus // that the cluster starts with, or whom to ask; what never changes of them, by name
+	fellows fellows
 	began   time.Time
 
 	inbox   inbox
@@ -157,22 +161,25 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cluster := RestoredClusterID(cfg.Origin, cfg.Members)
-	n := &Node{
-		cfg: cfg, log: cfg.Logger, cluster: cluster, id: ID(cluster, cfg.Name),
-		members: members(cluster, &cfg), began: time.Now(),
-		inbox: newInbox(),
+	n := &Node{cfg: cfg, log: cfg.Logger, cluster: cfg.Join, began: time.Now(), inbox: newInbox()}
+	if cfg.Join == "" {
+		n.cluster = RestoredClusterID(cfg.Origin, cfg.Members)
+		n.id.Store(ID(n.cluster, cfg.Name))
 	}
+	n.members = members(n.cluster, &cfg)
 	n.busy.began = n.began
 	n.streams.init()
 	return n, nil
 }
 
-// members lists the initial cluster by name.
+// members lists the initial cluster by name. Those whom a joining node asks have no id yet.
 func members(cluster string, cfg *Config) []MemberStatus {
 	var all []MemberStatus
 	for _, name := range slices.Sorted(maps.Keys(cfg.Members)) {
-		m := MemberStatus{ID: ID(cluster, name), Name: name, PeerAddress: cfg.Members[name], Self: name == cfg.Name}
+		m := MemberStatus{Name: name, PeerAddress: cfg.Members[name], Self: name == cfg.Name}
+		if cfg.Join == "" {
+			m.ID = ID(cluster, name)
+		}
 		if m.Self {
 			m.ClientAddress, m.Reachable = cfg.ClientAddress, true
 		}
@@ -205,14 +212,17 @@ const handOverRetry = 700 * time.Millisecond
 
 // HandOver gives leadership to another member and returns when this node leads no longer, at once if it
 // does not lead, or with ctx's error.
-func (n *Node) HandOver(ctx context.Context) error {
+func (n *Node) HandOver(ctx context.Context) error { return n.HandOverTo(ctx, 0) }
+
+// HandOverTo is like HandOver to the member with this id; 0 is the one with the longest log.
+func (n *Node) HandOverTo(ctx context.Context, to uint64) error {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	var asked time.Time
 	for n.Status().Role == Leader && !n.inbox.stopped() {
 		if time.Since(asked) > handOverRetry {
 			asked = time.Now()
-			n.inbox.push(replica.HandOver{})
+			n.inbox.push(replica.HandOver{To: to})
 		}
 		select {
 		case <-ctx.Done():

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -74,6 +73,7 @@ type MemberStatus struct {
 	PeerAddress   string
 	ClientAddress string // "": not known yet
 	Leader        bool
+	Learner       bool // has no vote yet
 	Self          bool
 	Reachable     bool   // always true for the node itself
 	Problem       string // why not
@@ -85,11 +85,12 @@ func (n *Node) publish() {
 	s := n.replica.Status()
 	n.status.Store(&s)
 	n.published.Store(int64(n.Now()))
+	n.refreshPeers(&s)
 }
 
 // Status tells how the node is. It is at most some 50 ms old.
 func (n *Node) Status() Status {
-	s := Status{ClusterID: n.cluster, ID: n.id, Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
+	s := Status{ClusterID: n.cluster, ID: n.id.Load(), Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
 	s.LeaderChanges, s.Snapshots, s.Streams = n.counts.leaders.Load(), n.counts.snapshots(), n.streams.len()
 	r := n.status.Load()
 	if r == nil {
@@ -99,6 +100,7 @@ func (n *Node) Status() Status {
 	s.Age = time.Duration(int64(n.Now()) - n.published.Load())
 	s.Role = Role(r.Role) + Follower
 	s.Term, s.Leader, s.Serving = r.Term, r.Leader, r.Serving
+	s.Members = n.present(r)
 	s.Commit, s.Applied, s.Counts = r.Committed, r.Applied, r.Counts
 	peers := n.peerStatus()
 	for i := range s.Members {
@@ -125,14 +127,4 @@ func (n *Node) peerStatus() map[uint64]transport.PeerStatus {
 		all[p.Node] = p
 	}
 	return all
-}
-
-// nameOf gives a member's name for the log.
-func (n *Node) nameOf(id uint64) string {
-	for _, m := range n.members {
-		if m.ID == id {
-			return m.Name
-		}
-	}
-	return fmt.Sprintf("%016x", id)
 }

@@ -68,6 +68,10 @@ type Config struct {
 	// SnapshotPace is the time between two parts of a snapshot, each of about 64 KiB. Default: 5 ms.
 	SnapshotPace time.Duration
 
+	// Founders are the members of Recovered's first ConfState, as the first leader logs them. Default: none, which
+	// are never logged, and then the membership cannot change.
+	Founders []machine.Member
+
 	// CheckEvery is how many entries lie between two checks of the state's hash. Default: 4,096.
 	CheckEvery uint64
 

@@ -96,9 +96,11 @@ func (r *Replica) apply(e *raftpb.Entry) {
 	done := Applied{Index: index, Term: term}
 	switch {
 	case e.GetType() == raftpb.EntryConfChange:
-		r.applyConfChange(e, &raftpb.ConfChange{})
+		c := &raftpb.ConfChange{}
+		r.applyConfChange(&done, e, c, c.GetContext)
 	case e.GetType() == raftpb.EntryConfChangeV2:
-		r.applyConfChange(e, &raftpb.ConfChangeV2{})
+		c := &raftpb.ConfChangeV2{}
+		r.applyConfChange(&done, e, c, c.GetContext)
 	case len(e.GetData()) > 0:
 		entry, err := machine.DecodeEntry(e.GetData())
 		if err != nil {
@@ -123,9 +125,15 @@ type confChange interface {
 	raftpb.ConfChangeI
 }
 
-func (r *Replica) applyConfChange(e *raftpb.Entry, c confChange) {
+func (r *Replica) applyConfChange(done *Applied, e *raftpb.Entry, c confChange, context func() []byte) {
 	if err := proto.Unmarshal(e.GetData(), c); err != nil {
 		panic(fmt.Sprintf("replica: conf change at %d: %v", e.GetIndex(), err))
 	}
-	r.confState = r.raft.ApplyConfChange(c)
+	data := context()
+	if len(data) == 0 || r.applyMembership(done, data) {
+		r.confState = r.raft.ApplyConfChange(c)
+	}
+	if len(data) > 0 {
+		r.afterMembership(done)
+	}
 }

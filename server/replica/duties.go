@@ -31,7 +31,7 @@ func tokenFloor(wall machine.WallMillis) machine.Token {
 // hasDuties reports whether the leader has commands of its own to propose.
 func (r *Replica) hasDuties() bool {
 	l := &r.lead
-	return r.wantsFloor() || r.wantsRecovered() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
+	return r.wantsFloor() || r.wantsRecovered() || r.wantsMembers() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
 }
 
 // duties makes the leader's own commands of a batch. They carry its term: the machine ignores those that
@@ -46,6 +46,10 @@ func (r *Replica) duties(b *batch) (commands []machine.Command) {
 		l.endLogged = true
 		r.log.Warn("the wait after the restore is over: granting again")
 		commands = append(commands, machine.EndRecovery{Term: l.term})
+	}
+	if r.wantsMembers() {
+		r.members.unlogged = false
+		commands = append(commands, r.memberCommands()...)
 	}
 	if b.expire = l.expiring.take(maxEnd, r.sessionWeight); len(b.expire) > 0 {
 		r.log.Info("expiring sessions", "count", len(b.expire), "first", b.expire[0].String())

@@ -71,6 +71,7 @@ func (r *Replica) promote() {
 	}
 	r.startRecovery()
 	l.rounds.prompt = true
+	r.members.unlogged = true
 	l.nextCheck = r.applied + r.cfg.CheckEvery
 	r.log.Info("serving", "term", l.term, "index", r.applied, "sessions", l.leases.Len())
 }
@@ -80,6 +81,10 @@ func (r *Replica) promote() {
 func (r *Replica) depose() {
 	l := &r.lead
 	r.log.Info("leading no longer", "term", l.term)
+	if c := r.members.change; c != nil {
+		r.refuse(&c.asked, NotLeader)
+	}
+	r.members.change, r.members.heard = nil, nil
 	l.queue.each(func(p *pending) { r.refusePending(p, NotLeader) })
 	for _, h := range l.rounds.all() {
 		r.refuse(&h.Request, NotLeader)

@@ -222,4 +222,6 @@ const (
 	Overloaded                      // the queue of proposals is full
 	NotAttached                     // the session is not bound to this stream
 	OldAttachment                   // Attach.Number is not higher than the last one
+	MembersBusy                     // the membership can't change now, but perhaps later: Limit says why
+	MembersRefused                  // the membership can't change in this way: Limit says why
 )

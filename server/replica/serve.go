@@ -92,6 +92,8 @@ func (r *Replica) serve(q Request, has proof) {
 		r.command(&q, &pending{command: machine.CloseSession{Session: q.Session}}, has)
 	case Revoke:
 		r.revoke(&q, b, has)
+	case ChangeMembers:
+		r.changeMembers(&q, b)
 	case ReadLock, ReadLocks, ReadSessions, ReadHistory:
 		r.read(&q, has)
 	default:

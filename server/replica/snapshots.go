@@ -156,4 +156,5 @@ func (r *Replica) install(meta *raftpb.SnapshotMetadata, m *machine.Machine) {
 	r.machine.AbortCapture()
 	r.machine, r.applied, r.confState = m, meta.GetIndex(), meta.GetConfState()
 	r.snaps = snapshots{index: meta.GetIndex(), began: meta.GetIndex()}
+	r.leaveIfRemoved()
 }

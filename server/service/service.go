@@ -33,6 +33,7 @@ type Node interface {
 	Submit([]replica.Request) error
 	Now() replica.Time
 	Status() node.Status
+	HandOverTo(ctx context.Context, to uint64) error
 }
 
 // A Config is what New needs.
