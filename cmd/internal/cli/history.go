@@ -70,12 +70,16 @@ func (a *App) historyCommand() *cobra.Command {
 func eventReports(events []*pb.Event) []eventReport {
 	list := make([]eventReport, 0, len(events))
 	for _, e := range events {
-		list = append(list, eventReport{
-			Number: e.GetNumber(), Kind: eventKind(e.GetKind()), Session: e.GetSession(), Seq: e.GetSeq(), Token: e.GetToken(),
-			Time: time.UnixMilli(int64(e.GetUnixMs())).UTC(), By: e.GetBy(), Reason: e.GetReason(), Metadata: e.GetMetadata(),
-		})
+		list = append(list, reportEvent(e))
 	}
 	return list
+}
+
+func reportEvent(e *pb.Event) eventReport {
+	return eventReport{
+		Number: e.GetNumber(), Kind: eventKind(e.GetKind()), Session: e.GetSession(), Seq: e.GetSeq(), Token: e.GetToken(),
+		Time: time.UnixMilli(int64(e.GetUnixMs())).UTC(), By: e.GetBy(), Reason: e.GetReason(), Metadata: e.GetMetadata(),
+	}
 }
 
 func eventKind(k pb.EventKind) string {
