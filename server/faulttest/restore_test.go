@@ -194,3 +194,32 @@ func TestDamagedFilesAndFullDirectoriesAreRefusedAndNothingIsTouched(t *testing.
 		t.Errorf("a forced save: %v: %s", err, out)
 	}
 }
+
+func TestASurvivorIsForcedIntoANewClusterOnce(t *testing.T) {
+	cluster := faulttest.Start(t, 3)
+	before := grants(t, cluster, 20)
+	cluster.KillAll()
+	if out, err := cluster.Command(cluster.ServerArgs(0, true, "--force-new-cluster")...).CombinedOutput(); err == nil || !strings.Contains(string(out), "--yes-") {
+		t.Fatalf("forced without a word: %v: %s", err, out)
+	}
+	for round := range 2 {
+		cluster.StartNodeWith(0, cluster.ServerArgs(0, true, "--force-new-cluster", "--yes-acknowledged-grants-may-be-lost", "--force-wait", "0"))
+		after := grants(t, cluster, 5)
+		if after <= before {
+			t.Fatalf("start %d: token %d after %d", round, after, before)
+		}
+		if round == 1 && after > before+1000 {
+			t.Errorf("token %d after %d: the second start has forced a new cluster again", after, before)
+		}
+		before = after
+		cluster.Stop(0)
+	}
+	cluster.StartNodeWith(0, cluster.ServerArgs(0, true))
+	if after := grants(t, cluster, 1); after <= before {
+		t.Errorf("without the flag: token %d after %d", after, before)
+	}
+	cluster.StartNode(1) // a node of the old cluster, alone and of another id
+	if after := grants(t, cluster, 1); after <= before {
+		t.Errorf("beside an old node: token %d after %d", after, before)
+	}
+}

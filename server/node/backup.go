@@ -138,11 +138,18 @@ func (r Restore) Run(b *backup.File) (cluster string, err error) {
 	if err := storage.CheckVacant(vfs.Default, r.DataDir); err != nil {
 		return "", err
 	}
+	return r.make(b, false)
+}
+
+// make makes the directory.
+func (r Restore) make(b *backup.File, replacing bool) (cluster string, err error) {
 	origin := OriginOf(b, r.Wait)
 	cluster = RestoredClusterID(origin, r.Members)
 	meta := restoredMeta(b, cluster, r.Members)
 	b.Machine.Renew(b.TakenAt, r.Wait)
-	store, err := storage.Open(storage.Config{Dir: r.DataDir, ClusterID: cluster, NodeID: ID(cluster, r.Name), Origin: origin})
+	store, err := storage.Open(storage.Config{
+		Dir: r.DataDir, ClusterID: cluster, NodeID: ID(cluster, r.Name), Origin: origin, Replacing: replacing,
+	})
 	if err != nil {
 		return "", err
 	}

@@ -29,6 +29,7 @@ type serverFlags struct {
 	config         server.Config
 	initialCluster []string
 	secretFile     string
+	force          forceFlags
 	log            logFlags
 	print          bool
 }
@@ -62,6 +63,9 @@ Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node 
 			if err != nil {
 				return configError(err)
 			}
+			if err := f.force.run(config); err != nil {
+				return err
+			}
 			return serve(cmd.Context(), node.Run)
 		},
 	}
@@ -86,6 +90,7 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config.AuditLog, "audit-log", "", "`file` for every event of the history, one JSON line each; older ones are beside it as file.1 and so on")
 	flags.Int64Var(&f.config.AuditLogBytes, "audit-log-bytes", audit.DefaultFileBytes, "begin a new file of the audit log at so many `bytes`")
 	flags.IntVar(&f.config.AuditLogFiles, "audit-log-files", audit.DefaultFiles, "keep so many files of the audit log")
+	f.force.register(flags)
 	f.log.register(flags, slog.LevelInfo)
 }
 
