@@ -8,14 +8,21 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
 
-	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server"
+	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
 // A curl makes requests of the JSON API of one node.
@@ -111,7 +118,9 @@ func TestTheJSONAPIServesALockFromItsGrantToItsHistory(t *testing.T) {
 	seq, token := claimOf(t, c.post(a+"/acquire", aProof+`,"spec":{"names":["billing/nightly"],"wait_ms":"1000"}}`))
 
 	granted := make(chan map[string]any, 1)
-	go func() { granted <- c.post(b+"/acquire", bProof+`,"spec":{"names":["billing/nightly"],"wait_ms":"30000"}}`) }()
+	go func() {
+		granted <- c.post(b+"/acquire", bProof+`,"spec":{"names":["billing/nightly"],"wait_ms":"30000"}}`)
+	}()
 	eventually(t, func() error {
 		lock := c.get("/v1/locks/billing/nightly")["lock"].(map[string]any)
 		if len(lock["holders"].([]any)) != 1 || len(lock["waiters"].([]any)) != 1 {
@@ -315,37 +324,108 @@ func TestWatchOverHTTPSendsEventsAndResumes(t *testing.T) {
 	}
 }
 
-func TestTheAPIDescribesItselfOverGRPC(t *testing.T) {
-	t.Parallel()
-	s := startAlone(t)
-	conn, err := grpc.NewClient(s.Addresses().Client, grpc.WithTransportCredentials(insecure.NewCredentials()))
+// A described service is known by reflection alone, as to grpcurl.
+type described struct {
+	t    *testing.T
+	conn *grpc.ClientConn
+	file protoreflect.FileDescriptor
+}
+
+func describe(t *testing.T, address string) *described {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	r, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	t.Cleanup(func() { conn.Close() })
+	r, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := &grpc_reflection_v1.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileContainingSymbol{
-		FileContainingSymbol: "lockstep.v1.LockService.Watch",
-	}}
-	if err := r.Send(ask); err != nil {
+	if err := r.Send(&grpc_reflection_v1.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileContainingSymbol{
+		FileContainingSymbol: "lockstep.v1.LockService",
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := r.Recv()
-	if err != nil || len(answer.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
-		t.Errorf("reflection of Watch: %v, %v", answer, err)
-	}
-	_ = r.CloseSend()
-
-	w, err := pb.NewLockServiceClient(conn).Watch(ctx, &pb.WatchRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first, err := w.Recv(); err != nil || len(first.GetEvents()) != 0 {
-		t.Errorf("a watch begins with %v, %v", first, err)
+	files := answer.GetFileDescriptorResponse().GetFileDescriptorProto()
+	if len(files) != 1 {
+		t.Fatalf("reflection gives %d files: %v", len(files), answer)
 	}
+	var text descriptorpb.FileDescriptorProto
+	if err := proto.Unmarshal(files[0], &text); err != nil {
+		t.Fatal(err)
+	}
+	file, err := protodesc.NewFile(&text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &described{t: t, conn: conn, file: file}
+}
+
+// call makes a unary call with a request in JSON, and returns the answer in JSON.
+func (d *described) call(service, method, request string) (map[string]any, error) {
+	d.t.Helper()
+	m := d.file.Services().ByName(protoreflect.Name(service)).Methods().ByName(protoreflect.Name(method))
+	in, out := dynamicpb.NewMessage(m.Input()), dynamicpb.NewMessage(m.Output())
+	if err := protojson.Unmarshal([]byte(request), in); err != nil {
+		d.t.Fatalf("%s: %v", request, err)
+	}
+	if err := d.conn.Invoke(d.t.Context(), "/lockstep.v1."+service+"/"+method, in, out); err != nil {
+		return nil, err
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(out)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	answer := map[string]any{}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		d.t.Fatal(err)
+	}
+	return answer, nil
+}
+
+func TestTheAPIDescribesItselfOverGRPC(t *testing.T) {
+	t.Parallel()
+	d := describe(t, startAlone(t).Addresses().Client)
+	must := func(answer map[string]any, err error) map[string]any {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	open := must(d.call("LockService", "OpenSession", `{"ttl_ms":60000}`))
+	proof := `{"session":"` + open["session"].(string) + `","secret":"` + open["secret"].(string) + `"`
+	seq, token := claimOf(t, must(d.call("LockService", "Acquire", proof+`,"spec":{"names":["job"],"wait_ms":5000}}`)))
+	lock := must(d.call("LockService", "GetLock", `{"name":"job"}`))["lock"].(map[string]any)
+	if h := lock["holders"].([]any); len(h) != 1 || h[0].(map[string]any)["token"] != token {
+		t.Errorf("the lock is %v", lock)
+	}
+	for _, bad := range []struct {
+		method, request string
+		code            codes.Code
+		reason          string
+	}{
+		{"GetLock", `{"name":""}`, codes.InvalidArgument, "INVALID_NAME"},
+		{"GetLock", `{"name":"a\u0000"}`, codes.InvalidArgument, "INVALID_NAME"},
+		{"GetLock", `{"name":"a//b"}`, codes.InvalidArgument, "INVALID_NAME"},
+		{"GetLock", `{"name":"_sys/a"}`, codes.PermissionDenied, "RESERVED_NAME"},
+		{"OpenSession", `{"ttl_ms":1}`, codes.OutOfRange, "OUT_OF_RANGE"},
+		{"OpenSession", `{"ttl_ms":"18446744073709551615"}`, codes.OutOfRange, "OUT_OF_RANGE"},
+		{"Acquire", proof + `,"spec":{"names":["job"],"wait_ms":0}}`, codes.Aborted, "BUSY"},
+		{"KeepAlive", `{"session":"1"}`, codes.NotFound, "SESSION_UNKNOWN"},
+		{"Release", proof + `,"seq":"` + seq + `","token":"1"}`, codes.FailedPrecondition, "NOT_HELD"},
+		{"ListSessions", `{"page_token":"x"}`, codes.InvalidArgument, "INVALID_ARGUMENT"},
+	} {
+		_, err := d.call("LockService", bad.method, bad.request)
+		if e := protocol.FromErr(err); status.Code(err) != bad.code || protocol.ReasonText(e.GetReason()) != bad.reason || e.GetMessage() == "" {
+			t.Errorf("%s %s: %v; want %v, %s", bad.method, bad.request, err, bad.code, bad.reason)
+		}
+	}
+	must(d.call("LockService", "Release", proof+`,"seq":"`+seq+`","token":"`+token+`"}`))
+	must(d.call("LockService", "CloseSession", proof+`}`))
 }
