@@ -168,12 +168,12 @@ func TestACrashWithinARotationLosesNothing(t *testing.T) {
 
 func TestAnotherLifeOfTheDirectoryHasAFileOfItsOwn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
-	for _, instance := range []string{"one", "two"} {
+	for _, instance := range []string{"one", "two", "three"} {
 		l := opened(t, Config{Path: path}, instance)
 		l.Events(events(1, 5))
 		stop(t, l)
 	}
-	for _, file := range []string{path, path + ".1"} {
+	for _, file := range []string{path, path + ".1", path + ".2"} {
 		if b, err := os.ReadFile(file); err != nil || bytes.Count(b, []byte("\n")) != 6 {
 			t.Errorf("%s: %v\n%s", file, err, b)
 		}

@@ -24,7 +24,7 @@ type file struct {
 }
 
 // open opens the file, mends its end and returns the number of the last event in it. fresh reports that there was no
-// file, or that it was of another instance and was rotated away, so that a header is wanted.
+// file, or that it was of another life of the node and was rotated away, so that a header is wanted.
 func (f *file) open(h Header) (last uint64, fresh bool, err error) {
 	if f.f, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return 0, false, err
@@ -47,10 +47,10 @@ func (f *file) open(h Header) (last uint64, fresh bool, err error) {
 	if err != nil {
 		return 0, false, fmt.Errorf("%s is not an audit log (%w): name another file", f.path, err)
 	}
-	if old.Cluster != h.Cluster || old.Node != h.Node {
-		return 0, false, fmt.Errorf("%s is the audit log of node %s of cluster %s: name another file", f.path, old.Node, old.Cluster)
+	if old.Node != h.Node {
+		return 0, false, fmt.Errorf("%s is the audit log of node %s: name another file", f.path, old.Node)
 	}
-	if old.Instance != h.Instance {
+	if !h.continues(old) {
 		return 0, true, f.rotate()
 	}
 	last, err = f.mend()
@@ -79,7 +79,7 @@ const (
 func (f *file) before(h Header) (last uint64, fresh bool, err error) {
 	older := file{path: f.path + ".1", keep: 1}
 	old, err := firstLine(older.path)
-	if err != nil || old.Instance != h.Instance {
+	if err != nil || !h.continues(old) {
 		return 0, true, nil
 	}
 	if older.f, err = os.OpenFile(older.path, os.O_RDWR, 0); err != nil {
@@ -93,6 +93,12 @@ func (f *file) before(h Header) (last uint64, fresh bool, err error) {
 	older.size = info.Size()
 	last, err = older.mend()
 	return last, true, err
+}
+
+// continues reports whether the numbers of the events go on from those of an older file. They do not in a directory that
+// was made anew, or in a cluster that was.
+func (h Header) continues(old Header) bool {
+	return h.Cluster == old.Cluster && h.Node == old.Node && h.Instance == old.Instance
 }
 
 func firstLine(path string) (h Header, err error) {

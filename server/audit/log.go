@@ -95,8 +95,8 @@ func New(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Open opens the file, cuts off a torn last line, and finds where it ends. A file of another cluster is
-// refused, and one of another instance of the node is rotated away.
+// Open opens the file, cuts off a torn last line, and finds where it ends. A file of another node is
+// refused, and one of another instance of this node, or of another cluster, is rotated away.
 func (l *Log) Open(cluster, instance string) error {
 	w := &l.writing
 	w.Lock()
