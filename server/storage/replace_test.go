@@ -17,7 +17,7 @@ func TestADirectoryIsSeededAndStartsFromThatState(t *testing.T) {
 	if err := s.Seed(testGroup, meta, strings.NewReader("the state")); err != nil {
 		t.Fatal(err)
 	}
-	wantRecovered(t, s, "term 7 vote 0 commit 40, snapshot 40/7")
+	wantRecovered(t, s, "term 7 vote 0 commit 40, snapshot 7/40")
 	got, content, err := s.LatestSnapshot(testGroup, 40)
 	if err != nil || got.GetIndex() != 40 {
 		t.Fatalf("%v, %v", got, err)
