@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -121,6 +122,7 @@ func TestAnswersAndEventsAreCounted(t *testing.T) {
 		{Answer: replica.Changed{Claim: machine.ClaimStatus{State: machine.WaitEnded}}},
 		{Answer: replica.Refused{Reason: replica.RefusedByMachine, Code: machine.Lost}},
 	}, ms(4))
+	y.refusedBefore(pb.Reason_REASON_INVALID_NAME)
 	id := machine.ClaimID{Seq: 1}
 	y.count([]machine.Event{
 		{Kind: machine.EventQueued, Claim: id, Wall: 1000},
@@ -132,7 +134,7 @@ func TestAnswersAndEventsAreCounted(t *testing.T) {
 	promhttp.HandlerFor(registry(busyStatus(), y, ""), promhttp.HandlerOpts{}).ServeHTTP(scrape, httptest.NewRequest("GET", "/", nil))
 	for _, line := range []string{
 		"lockstep_grant_seconds_sum 0.003", "lockstep_wait_seconds_sum 2", "lockstep_failed_tries_total 2",
-		`lockstep_rejected_requests_total{reason="LOST"} 1`, `lockstep_lost_grants_total{reason="expired"} 1`, "lockstep_expired_total 2",
+		`lockstep_rejected_requests_total{reason="LOST"} 1`, `lockstep_rejected_requests_total{reason="INVALID_NAME"} 1`, `lockstep_lost_grants_total{reason="expired"} 1`, "lockstep_expired_total 2",
 	} {
 		if !strings.Contains(scrape.Body.String(), line+"\n") {
 			t.Errorf("no %q", line)

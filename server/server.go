@@ -166,7 +166,7 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	svc, err := service.New(service.Config{Node: n, Feed: feed, Listener: ports.Client, Version: cfg.Version, Logger: cfg.Logger})
+	svc, err := service.New(service.Config{Node: n, Feed: feed, Listener: ports.Client, Refused: s.tally.refusedBefore, Version: cfg.Version, Logger: cfg.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/audit"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
@@ -60,7 +61,7 @@ func newTally() *tally {
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lockstep_rejected_requests_total",
-			Help: "Requests that this node refused after their form was found good, by reason.",
+			Help: "Requests that this node refused, by reason.",
 		}, []string{"reason"}),
 		waiting: make(map[machine.ClaimID]machine.WallMillis),
 	}
@@ -143,6 +144,11 @@ func (t *tally) claimed(r *replica.Reply, state machine.State, now replica.Time)
 	case state == machine.Busy:
 		t.failed.Add(1)
 	}
+}
+
+// refusedBefore takes note of a request that the node never got. It may be called from any goroutine.
+func (t *tally) refusedBefore(why pb.Reason) {
+	t.refused.WithLabelValues(protocol.ReasonText(why)).Inc()
 }
 
 // synced takes note of a synced write of the log.

@@ -50,6 +50,8 @@ type Config struct {
 	LeaderCredentials credentials.TransportCredentials
 	// Limits bound what clients may use. Zero fields have defaults.
 	Limits Limits
+	// Refused is told of each request that is refused before the node gets it, from any goroutine. Default: nobody is.
+	Refused func(pb.Reason)
 	// Version is what Status calls the version of the binary.
 	Version string
 	// Rand yields the secrets of sessions. Default: [crypto/rand.Reader].
@@ -94,6 +96,9 @@ func (c Config) withDefaults() Config {
 	c.Limits = c.Limits.withDefaults()
 	if c.Rand == nil {
 		c.Rand = rand.Reader
+	}
+	if c.Refused == nil {
+		c.Refused = func(pb.Reason) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -194,6 +194,7 @@ func (st *stream) refuse(tag uint64, session string, e *pb.Error) {
 	if len(session) > 2*len(replica.Request{}.Session) {
 		session = "" // not an id: there is no need to repeat it
 	}
+	st.svc.cfg.Refused(e.GetReason())
 	st.box.refuse(&pb.ServerEvent{Tag: tag, Session: session, Body: &pb.ServerEvent_Error{Error: e}})
 }
 
