@@ -45,6 +45,7 @@ func (c *curl) do(method, path, kind, body string) (int, map[string]any) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	req.Header.Set("X-Forwarded-For", "192.0.2.1") // anybody can say so
 	if kind != "" {
 		req.Header.Set("Content-Type", kind)
 	}
@@ -148,8 +149,12 @@ func TestTheJSONAPIServesALockFromItsGrantToItsHistory(t *testing.T) {
 		t.Errorf("status %v", st)
 	}
 	claimOf(t, c.post(a+"/acquire", aProof+`,"spec":{"names":["billing/nightly"]}}`))
-	if r := c.post("/v1/revoke", `{"name":"billing/nightly","by":"ops","reason":"test"}`); r["revoked"] != float64(1) {
+	if r := c.post("/v1/revoke", `{"name":"billing/nightly","reason":"test"}`); r["revoked"] != float64(1) {
 		t.Errorf("revoked %v, want 1", r)
+	}
+	events := c.get("/v1/history/billing/nightly?limit=1")["events"].([]any)
+	if e := events[0].(map[string]any); e["kind"] != "EVENT_KIND_REVOKED" || e["by"] != "127.0.0.1" {
+		t.Errorf("the end of the history is %v; want revoked by the address of the caller", e)
 	}
 	c.post(a+"/close", aProof+`}`)
 }

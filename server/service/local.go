@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"net"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -35,7 +36,8 @@ func remote(ctx context.Context) string {
 		return p.Addr.String()
 	}
 	if all := metadata.ValueFromIncomingContext(ctx, forwardedFor); len(all) > 0 {
-		return all[len(all)-1]
+		last := all[len(all)-1]
+		return last[strings.LastIndexByte(last, ' ')+1:] // before it stands what the client says of itself
 	}
 	return "this node"
 }
