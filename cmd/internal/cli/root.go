@@ -74,6 +74,7 @@ func (a *App) commands() []*cobra.Command {
 		a.watchCommand(),
 		a.revokeCommand(),
 		a.statusCommand(),
+		a.memberCommand(),
 		a.topCommand(),
 		a.devCommand(),
 		a.serverCommand(),

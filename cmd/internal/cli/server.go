@@ -82,6 +82,7 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config.AdvertiseClient, "advertise-client", "", "`host:port` at which clients reach this node (default: --listen)")
 	flags.StringVar(&f.config.AdvertisePeer, "advertise-peer", "", "`host:port` at which the other nodes reach this one (default: as in --initial-cluster)")
 	flags.StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes that the cluster starts with, as `name=host:port`, with commas")
+	flags.StringVar(&f.config.Join, "join", "", "`id` of the running cluster that this node was added to (see \"member add\")")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "allow addresses that other machines reach, without any protection")
 	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "`file` with a secret that all nodes share, readable by its owner alone")
 	flags.Uint64Var(&f.config.TokenFloor, "token-floor", 0, "first `token` of a new or restored cluster, above all ever given; only where the clock cannot be set right")
