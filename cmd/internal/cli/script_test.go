@@ -209,3 +209,24 @@ func TestDevEndsInGoodOrderWhenItsTerminalIsGone(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+func TestTheHistoryTellsWhoHeldForHowLongAndWhyItEnded(t *testing.T) {
+	var out, errs strings.Builder
+	a := &App{Out: &out, Err: &errs}
+	begin := time.Date(2026, 3, 1, 23, 59, 58, 0, time.UTC)
+	err := a.showHistory(historyReport{Name: "x", Events: []eventReport{
+		{Kind: "granted", Session: "0000000000040001abcd", Seq: 1, Token: 7, Time: begin, Metadata: map[string]string{"host": "h1", "purpose": "month\x1bend"}},
+		{Kind: "revoked", Session: "0000000000040001abcd", Seq: 1, Token: 7, Time: begin.Add(90 * time.Second), By: "alice", Reason: "stuck"},
+	}}, textOutput)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"2026-03-01 23:59:58.000Z", "2026-03-02 00:01:28.000Z  revoked", "1m30s", "0000000000040001 ", `host h1, purpose "month\x1bend"`, "by alice: stuck"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if !strings.Contains(errs.String(), "--limit") {
+		t.Errorf("stderr %q", errs.String())
+	}
+}

@@ -81,6 +81,6 @@ func (a *App) printWatched(e watchedEvent, out output) error {
 	if reason := why(e.eventReport); reason != "" {
 		who += " (" + printable(reason) + ")"
 	}
-	_, err := fmt.Fprintf(a.Out, "%d %s %-9s %s%s session %.12s %s\n", e.Number, e.Time.Local().Format("15:04:05.000"), e.Kind, printable(e.Name), token, e.Session, who)
+	_, err := fmt.Fprintf(a.Out, "%d %s %-9s %s%s session %.16s %s\n", e.Number, e.Time.Local().Format("15:04:05.000"), e.Kind, printable(e.Name), token, e.Session, who)
 	return err
 }
