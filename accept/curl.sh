@@ -16,6 +16,7 @@ other=$(post sessions '{"ttl_ms":60000}')
 s2=$(jq -r .session <<<"$other"); k2=$(jq -r .secret <<<"$other")
 
 curl -sSN "$api/watch?prefix=billing/" >"$work/watch" 2>/dev/null &
+watching=$!
 until grep -q '^event: reached' "$work/watch"; do sleep 0.05; done
 
 first=$(post "sessions/$s/acquire" '{"secret":"'"$k"'","spec":{"names":["billing/nightly"],"wait_ms":5000}}')
@@ -34,6 +35,7 @@ token2=$(jq -r .claim.token "$work/second")
 say "granted $token, waited, released, granted $token2"
 until [ "$(grep -c '^event: granted' "$work/watch")" -ge 2 ]; do sleep 0.05; done
 grep -q '^event: queued' "$work/watch" && grep -q '^event: released' "$work/watch" || fail "watch: $(cat "$work/watch")"
+kill "$watching"; wait "$watching" 2>/dev/null || true
 get history/billing/nightly | jq -e '.events | length == 4' >/dev/null || fail "history"
 get status | jq -e '.members | length == 3' >/dev/null || fail "status"
 say "the watch saw it, and the history has it"

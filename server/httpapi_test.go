@@ -329,6 +329,22 @@ func TestWatchOverHTTPSendsEventsAndResumes(t *testing.T) {
 	}
 }
 
+func TestAWatchIsToldWhyItEnds(t *testing.T) {
+	t.Parallel()
+	s := alone(t)
+	r := start(t, s.Run)
+	serving(t, s)
+	w := newCurl(t, s).watch("")
+	w.next()
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); r.stop() }()
+	if _, kind, data := w.next(); kind != "error" || !strings.Contains(data, `"reason":"UNAVAILABLE"`) {
+		t.Errorf("the watch of a node that stops ends with %q: %s", kind, data)
+	}
+	w.body.Close()
+	<-stopped
+}
+
 // A described service is known by reflection alone, as to grpcurl.
 type described struct {
 	t    *testing.T
