@@ -46,7 +46,7 @@ func (s *Service) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.Me
 	st := s.cfg.Node.Status()
 	peers := []string{m.Name + "=" + m.Address}
 	for _, other := range st.Members {
-		if other.ID != m.ID {
+		if other.Name != m.Name { // the status may be a moment old, and have a member that m replaces
 			peers = append(peers, other.Name+"="+other.PeerAddress)
 		}
 	}
