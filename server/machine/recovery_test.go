@@ -146,3 +146,15 @@ func TestRandomStatesAreRenewedWhole(t *testing.T) {
 		}
 	})
 }
+
+func TestARenewedMachineHasForgottenTheMembersOfTheOldCluster(t *testing.T) {
+	m := busyMachine()
+	m.members = []Member{{ID: 5, Name: "n9", Address: "127.0.0.1:7401"}}
+	n := renewed(t, snapshot(m), testWait)
+	if len(n.Members()) != 0 {
+		t.Errorf("left over: %+v", n.Members())
+	}
+	if again := restored(t, n); again.Recovery() != n.Recovery() {
+		t.Errorf("after a restart %+v, before %+v", again.Recovery(), n.Recovery())
+	}
+}
