@@ -11,7 +11,6 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -92,7 +91,14 @@ type File struct {
 // Open reads a backup whole and checks all of it: both checksums, the version, and the state with its invariants.
 // It does not follow a symbolic link at the end of path, and reads regular files only.
 func Open(path string) (*File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	named, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !named.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, fmt.Errorf("%s: is no regular file", path)
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +107,8 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: is no regular file", path)
+	if !os.SameFile(named, info) {
+		return nil, fmt.Errorf("%s: was replaced while it was opened", path)
 	}
 	b, err := read(f, info.Size())
 	if err != nil {

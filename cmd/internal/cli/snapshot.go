@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,7 +96,7 @@ func saveBackup(path string, force bool, fill func(io.Writer) error) (*backup.Fi
 		return nil, usageError("%s is there already: give another name, or --force to replace it", path)
 	}
 	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, usageError("%s is there: another save runs, or remove what one that was killed has left", tmp)
 	}
