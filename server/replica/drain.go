@@ -125,6 +125,9 @@ type confChange interface {
 	raftpb.ConfChangeI
 }
 
+// firstIndex is that of the first entry of a log that begins with an empty machine, as a new member does.
+const firstIndex = 2
+
 func (r *Replica) applyConfChange(done *Applied, e *raftpb.Entry, c confChange, context func() []byte) {
 	if err := proto.Unmarshal(e.GetData(), c); err != nil {
 		panic(fmt.Sprintf("replica: conf change at %d: %v", e.GetIndex(), err))
@@ -132,6 +135,9 @@ func (r *Replica) applyConfChange(done *Applied, e *raftpb.Entry, c confChange, 
 	data := context()
 	if len(data) == 0 || r.applyMembership(done, data) {
 		r.confState = r.raft.ApplyConfChange(c)
+		// Raft refuses a snapshot that does not name the node it comes to. One that a new member needs must be younger.
+		first, _ := r.disk.FirstIndex() // has no error to return
+		r.snaps.wanted = r.snaps.wanted || first > firstIndex
 	}
 	if len(data) > 0 {
 		r.afterMembership(done)
