@@ -70,8 +70,7 @@ format-check:
 
 .PHONY: generate
 generate: tools ## make the generated code anew
-	protoc -I api --go_out=api --go_opt=paths=source_relative \
-	  --go-grpc_out=api --go-grpc_opt=paths=source_relative lockstep/v1/lockstep.proto
+	scripts/generate
 
 .PHONY: generate-check
 generate-check: ## fail when the generated code is not what the sources give

@@ -162,7 +162,12 @@ type OpError struct {
 	Err  error
 }
 
-func (e *OpError) Error() string { return e.Op + " " + quoteName(e.Lock) + ": " + e.Err.Error() }
+func (e *OpError) Error() string {
+	if e.Lock == "" {
+		return e.Op + ": " + e.Err.Error()
+	}
+	return e.Op + " " + quoteName(e.Lock) + ": " + e.Err.Error()
+}
 
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }

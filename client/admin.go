@@ -157,8 +157,7 @@ func (a *Admin) RevokeLock(ctx context.Context, name string, r Revocation) (ende
 		if h.GetClosing() && !r.Now || r.Token != 0 && h.GetToken() != uint64(r.Token) {
 			continue
 		}
-		target := &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: h.GetSession(), Seq: h.GetSeq(), Token: h.GetToken()}}
-		n, err := a.revoke(ctx, &pb.RevokeRequest{Target: target, By: r.By, Reason: r.Reason, Now: r.Now})
+		n, err := a.revokeGrant(ctx, name, h, r)
 		ended += n
 		if err != nil {
 			return ended, &lockstep.OpError{Op: "revoke", Lock: name, Err: err}
@@ -167,21 +166,41 @@ func (a *Admin) RevokeLock(ctx context.Context, name string, r Revocation) (ende
 	return ended, nil
 }
 
+// revokeGrant ends one grant. When an answer was lost, the one to the repeated request says that the grant was over
+// already: the history knows whose doing that was.
+func (a *Admin) revokeGrant(ctx context.Context, name string, h *pb.Holder, r Revocation) (ended int, err error) {
+	target := &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: h.GetSession(), Seq: h.GetSeq(), Token: h.GetToken()}}
+	ended, tries, err := a.revoke(ctx, &pb.RevokeRequest{Target: target, By: r.By, Reason: r.Reason, Now: r.Now})
+	if err != nil || ended > 0 || tries == 1 {
+		return ended, err
+	}
+	events, _, err := a.History(ctx, name, 0)
+	for _, e := range events {
+		if e.GetKind() == pb.EventKind_EVENT_KIND_REVOKED && e.GetSession() == h.GetSession() && e.GetSeq() == h.GetSeq() &&
+			e.GetBy() == r.By && e.GetReason() == r.Reason {
+			return 1, nil
+		}
+	}
+	return 0, err
+}
+
 // RevokeSession ends a session with all its claims and returns how many it ended.
 func (a *Admin) RevokeSession(ctx context.Context, id string, r Revocation) (ended int, err error) {
 	target := &pb.RevokeRequest_Session{Session: id}
-	n, err := a.revoke(ctx, &pb.RevokeRequest{Target: target, By: r.By, Reason: r.Reason, Now: r.Now})
+	n, _, err := a.revoke(ctx, &pb.RevokeRequest{Target: target, By: r.By, Reason: r.Reason, Now: r.Now})
 	if err != nil {
 		return n, fmt.Errorf("revoke session %s: %w", lockstep.Excerpt(id), err)
 	}
 	return n, nil
 }
 
-func (a *Admin) revoke(ctx context.Context, r *pb.RevokeRequest) (int, error) {
+// revoke returns how many claims the last request ended, and how many requests it took.
+func (a *Admin) revoke(ctx context.Context, r *pb.RevokeRequest) (ended, tries int, err error) {
 	resp, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.RevokeResponse, error) {
+		tries++
 		return pb.NewAdminServiceClient(conn).Revoke(ctx, r)
 	})
-	return int(resp.GetRevoked()), err
+	return int(resp.GetRevoked()), tries, err
 }
 
 // Inspect implements [lockstep.Inspector].

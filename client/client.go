@@ -45,6 +45,7 @@ type Client struct {
 		claims    map[uint64]*claim // of sess, by number, that somebody here cares about
 		orphans   []*claim          // of the session that just ended, to be claimed again
 		limited   []*lock           // held, with a bound of their own
+		guests    []*Client         // of attached locks
 		link      *link             // nil while not connected
 		ticksAt   time.Duration     // when the timer goroutine wakes next
 		downSince time.Duration     // since when no session was attached; of use while !attached
@@ -113,7 +114,7 @@ func (c *Client) Capabilities() lockstep.Capabilities {
 func (c *Client) Close(ctx context.Context) error {
 	ctx, done := withOwnTime(ctx)
 	defer done()
-	err := c.closeSession(ctx)
+	err := errors.Join(c.closeSession(ctx), c.closeGuests(ctx))
 	c.stop()
 	c.tasks.Wait()
 	return errors.Join(err, c.admin.Close())

@@ -15,5 +15,8 @@
 // one more, and [Client.Close] ends them all. The rules of the session are in package session, which is pure;
 // this package adds the clock, the network and the waiting.
 //
+// [Client.Detach] and [Client.Attach] hand a lock from process to process: an attached one has a session, a stream
+// and goroutines of its own.
+//
 // [Admin] reads the state of a cluster and does what operators do.
 package client

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // The ports that a node has by default.
@@ -53,6 +55,10 @@ type Config struct {
 	// each of them: 1 to 9, this node among them. Default: this node alone, at the address that PeerListen was bound to.
 	InitialCluster map[string]string
 
+	// Join is the id of the cluster that runs already and to which this node was added, 32 hexadecimal digits. InitialCluster
+	// then has this node, and present members whom it can ask. Default: the node is one of those that the cluster starts with.
+	Join string
+
 	// ClusterSecret is shared by the nodes of the cluster; a peer without it is refused. Empty: every
 	// peer that knows the cluster's id is let in.
 	ClusterSecret string
@@ -65,6 +71,13 @@ type Config struct {
 	// refused, so that a web page cannot have its own name resolve to this port and read it.
 	HTTPHosts []string
 
+	// AuditLog is a file that every event of the history is written to, one JSON line each; see package audit.
+	// Default: none.
+	AuditLog string
+	// AuditLogBytes is the size at which that file is rotated, and AuditLogFiles how many are kept. Defaults: those of package audit.
+	AuditLogBytes int64
+	AuditLogFiles int
+
 	// StopTimeout bounds the hand-over of leadership on the way down. Default: 5 s.
 	// Clients then get 2 s more, and files are closed.
 	StopTimeout time.Duration
@@ -76,6 +89,10 @@ type Config struct {
 	// that it is earlier, because tokens begin at that clock. Default: the time of the commit, if the
 	// toolchain has recorded it.
 	Built time.Time
+
+	// TokenFloor, if not zero, is the first token floor of a new or restored cluster, instead of one from the machine's
+	// clock. Only for a machine whose clock cannot be set right: at most 2^53 - 1, and above every token ever given.
+	TokenFloor uint64
 
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
@@ -143,6 +160,8 @@ func (c Config) validate() error {
 		return wrong("Name", nodeNameRule, c.Name)
 	case c.DataDir == "":
 		return wrong("DataDir", "must not be empty")
+	case c.TokenFloor > uint64(machine.MaxToken):
+		return wrong("TokenFloor", "is %d, must be at most %d", c.TokenFloor, uint64(machine.MaxToken))
 	case c.StopTimeout < 0:
 		return wrong("StopTimeout", "is %v, must not be negative", c.StopTimeout)
 	}
@@ -242,8 +261,16 @@ func (c Config) checkAdvertised() error {
 	return nil
 }
 
+// clusterID is the form of Config.Join.
+var clusterID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
 func (c Config) checkCluster() error {
-	if len(c.InitialCluster) == 0 {
+	switch {
+	case c.Join != "" && !clusterID.MatchString(c.Join):
+		return wrong("Join", "%.64q is no cluster id: it has 32 hexadecimal digits, as the answer of member add shows them", c.Join)
+	case c.Join != "" && len(c.InitialCluster) < 2:
+		return wrong("Join", "needs InitialCluster with this node and at least one present member")
+	case len(c.InitialCluster) == 0:
 		return nil
 	}
 	if len(c.InitialCluster) > MaxNodes {

@@ -1,25 +1,42 @@
 package server
 
 import (
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 type fixedStatus node.Status
 
 func (s fixedStatus) Status() node.Status { return node.Status(s) }
 
+// busyStatus and busyTally have something to say for every metric.
+func busyStatus() fixedStatus {
+	return fixedStatus{Role: node.Leader, Members: []node.MemberStatus{{Name: "n1", Self: true}, {Name: "n2"}}}
+}
+
+func busyTally() *tally {
+	t := newTally()
+	t.replied([]replica.Reply{{Answer: replica.Refused{Reason: replica.Overloaded}}}, 0)
+	return t
+}
+
 func TestEveryMetricIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	families, err := registry(fixedStatus{}, newTally()).Gather()
+	families, err := registry(busyStatus(), busyTally(), ".").Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +57,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 
 func TestTwoServersOfAProcessHaveMetricsOfTheirOwn(t *testing.T) {
 	for range 2 {
-		var r *prometheus.Registry = registry(fixedStatus{}, newTally())
+		var r *prometheus.Registry = registry(fixedStatus{}, newTally(), "")
 		if _, err := r.Gather(); err != nil {
 			t.Error(err)
 		}
@@ -60,11 +77,70 @@ func TestReadinessSaysWhatIsWrong(t *testing.T) {
 		"the disk":         slow,
 		"before the build": noFloor,
 	} {
-		if got := strings.Join(problems(st), "\n"); !strings.Contains(got, says) {
+		if got := strings.Join(problemsOf(checks(st)), "\n"); !strings.Contains(got, says) {
 			t.Errorf("got %q, want it to say %q", got, says)
 		}
 	}
-	if got := problems(healthy); len(got) != 0 {
+	if got := problemsOf(checks(healthy)); len(got) != 0 {
 		t.Errorf("a healthy node is said to have %v", got)
+	}
+}
+
+func TestAFullFileSystemIsNotReady(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		free, size uint64
+		known, bad bool
+	}{
+		{10 * mib, 100_000 * mib, true, true},
+		{65 * mib, 100_000 * mib, true, false},
+		{10 * mib, 64 * mib, true, false},
+		{3 * mib, 64 * mib, true, true},
+		{0, 0, false, false},
+	} {
+		if got := checkSpace(c.free, c.size, c.known).problem; (got != "") != c.bad {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+func TestReadinessTellsOfEveryCheckWhenAsked(t *testing.T) {
+	w := httptest.NewRecorder()
+	ready(fixedStatus{Role: node.Follower}, "")(w, httptest.NewRequest("GET", "/readyz?verbose", nil))
+	want := "[+] started: ok\n[-] leader: no leader is known: too few nodes reach each other\n[+] quorum: ok\n[+] grants: ok\n[+] disk: ok\n[+] space: ok\nnot ready\n"
+	if got := w.Body.String(); got != want || w.Code != 503 {
+		t.Errorf("%d\n%s", w.Code, got)
+	}
+}
+
+func TestAnswersAndEventsAreCounted(t *testing.T) {
+	ms := func(n int) replica.Time { return replica.Time(n) * replica.Time(time.Millisecond) }
+	y := newTally()
+	y.replied([]replica.Reply{
+		{Received: ms(1), Answer: replica.Claimed{Claim: machine.ClaimStatus{State: machine.Granted}}},
+		{Received: ms(1), Answer: replica.Claimed{Claim: machine.ClaimStatus{State: machine.Busy}}},
+		{Answer: replica.Changed{Claim: machine.ClaimStatus{State: machine.WaitEnded}}},
+		{Answer: replica.Refused{Reason: replica.RefusedByMachine, Code: machine.Lost}},
+	}, ms(4))
+	y.refusedBefore(pb.Reason_REASON_INVALID_NAME)
+	id := machine.ClaimID{Seq: 1}
+	y.count([]machine.Event{
+		{Kind: machine.EventQueued, Claim: id, Wall: 1000},
+		{Kind: machine.EventGranted, Claim: id, Wall: 3000, Token: 1},
+		{Kind: machine.EventExpired, Claim: id, Token: 1},
+		{Kind: machine.EventExpired, Claim: machine.ClaimID{Seq: 2}},
+	})
+	scrape := httptest.NewRecorder()
+	promhttp.HandlerFor(registry(busyStatus(), y, ""), promhttp.HandlerOpts{}).ServeHTTP(scrape, httptest.NewRequest("GET", "/", nil))
+	for _, line := range []string{
+		"lockstep_grant_seconds_sum 0.003", "lockstep_wait_seconds_sum 2", "lockstep_failed_tries_total 2",
+		`lockstep_rejected_requests_total{reason="LOST"} 1`, `lockstep_rejected_requests_total{reason="INVALID_NAME"} 1`, `lockstep_lost_grants_total{reason="expired"} 1`, "lockstep_expired_total 2",
+	} {
+		if !strings.Contains(scrape.Body.String(), line+"\n") {
+			t.Errorf("no %q", line)
+		}
+	}
+	if len(y.waiting) != 0 {
+		t.Errorf("%d waiters are still timed", len(y.waiting))
 	}
 }

@@ -1,55 +1,25 @@
 package server
 
 import (
-	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// A tally counts what this node applied since it started.
-type tally struct {
-	byKind  [machine.EventCancelled + 1]atomic.Uint64
-	batches prometheus.Histogram // commands per entry
-}
-
-func newTally() *tally {
-	return &tally{batches: prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "lockstep_batch_commands",
-		Help:    "Commands of an applied log entry.",
-		Buckets: prometheus.ExponentialBuckets(1, 2, 10), // 1 to 512, which is the largest batch
-	})}
-}
-
-// applied is called on the node's loop.
-func (t *tally) applied(entries []replica.Applied) {
-	for i := range entries {
-		if e := entries[i].Entry; e != nil {
-			t.batches.Observe(float64(len(e.Commands)))
-		}
-	}
-}
-
-// count is called on the node's loop.
-func (t *tally) count(events []machine.Event) {
-	for i := range events {
-		t.byKind[events[i].Kind].Add(1)
-	}
-}
-
 // registry has the metrics of one node and nothing else.
-func registry(n statusReader, t *tally) *prometheus.Registry {
+func registry(n statusReader, t *tally, dir string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&collector{node: n, tally: t},
-		t.batches,
+		&collector{node: n, tally: t, dir: dir},
 	)
+	r.MustRegister(t.histograms()...)
+	r.MustRegister(auditMetrics(t.audit)...)
 	return r
 }
 
@@ -57,6 +27,7 @@ func registry(n statusReader, t *tally) *prometheus.Registry {
 type collector struct {
 	node  statusReader
 	tally *tally
+	dir   string // of the data; "": its file system is not looked at
 }
 
 // A gauge is a figure of the node's Status.
@@ -69,22 +40,39 @@ func newGauge(name, help string, value func(node.Status) float64) gauge {
 	return gauge{prometheus.NewDesc("lockstep_"+name, help, nil, nil), value}
 }
 
+// ofGroup is a gauge of a Raft group, of which there is one.
+func ofGroup(name, help string, value func(node.Status) float64) gauge {
+	return gauge{prometheus.NewDesc("lockstep_"+name, help, nil, prometheus.Labels{"group": "1"}), value}
+}
+
 var gauges = []gauge{
-	newGauge("term", "Raft term.", func(s node.Status) float64 { return float64(s.Term) }),
-	newGauge("applied_index", "Index of the last applied log entry.", func(s node.Status) float64 { return float64(s.Applied) }),
-	newGauge("committed_index", "Index of the last committed log entry.", func(s node.Status) float64 { return float64(s.Commit) }),
-	newGauge("is_leader", "1 if this node leads.", func(s node.Status) float64 { return truth(s.Role == node.Leader) }),
-	newGauge("serving", "1 if this node leads and serves.", func(s node.Status) float64 { return truth(s.Serving) }),
-	newGauge("has_leader", "1 if this node knows a leader.", func(s node.Status) float64 { return truth(s.Leader != 0) }),
+	ofGroup("term", "Raft term.", func(s node.Status) float64 { return float64(s.Term) }),
+	ofGroup("applied_index", "Index of the last applied log entry.", func(s node.Status) float64 { return float64(s.Applied) }),
+	ofGroup("committed_index", "Index of the last committed log entry.", func(s node.Status) float64 { return float64(s.Commit) }),
+	ofGroup("last_index", "Index of the last log entry, committed or not.", func(s node.Status) float64 { return float64(s.Replica.LastIndex) }),
+	ofGroup("snapshot_index", "Index of the last durable snapshot.", func(s node.Status) float64 { return float64(s.Replica.Snapshot) }),
+	ofGroup("is_leader", "1 if this node leads.", func(s node.Status) float64 { return truth(s.Role == node.Leader) }),
+	ofGroup("serving", "1 if this node leads and serves.", func(s node.Status) float64 { return truth(s.Serving) }),
+	ofGroup("has_leader", "1 if this node knows a leader.", func(s node.Status) float64 { return truth(s.Leader != 0) }),
 	newGauge("sessions", "Live sessions.", func(s node.Status) float64 { return float64(s.Counts.Sessions) }),
 	newGauge("names", "Names that are held or waited for.", func(s node.Status) float64 { return float64(s.Counts.Names) }),
 	newGauge("holders", "Granted claims.", func(s node.Status) float64 { return float64(s.Counts.Holders) }),
 	newGauge("waiters", "Queued claims.", func(s node.Status) float64 { return float64(s.Counts.Waiters) }),
 	newGauge("closing", "Ended claims whose old holder may not know it yet.", func(s node.Status) float64 { return float64(s.Counts.Closing) }),
+	newGauge("oldest_held_seconds", "How long the lock that is held longest has been held; 0 without one.", oldestHeld),
+	newGauge("expired_unreaped", "Sessions whose lease is over and whose end is not applied yet, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Expiring) }),
 	newGauge("queued_commands", "Commands that wait for a batch, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Queued) }),
 	newGauge("held_requests", "Keepalives and reads that wait for a quorum round, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Held) }),
 	newGauge("attached_sessions", "Sessions bound to a stream, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Attached) }),
+	newGauge("streams", "Clients' streams and calls under way.", func(s node.Status) float64 { return float64(s.Streams) }),
 	newGauge("disk_busy_seconds", "Age of the write under way.", func(s node.Status) float64 { return s.DiskBusy.Seconds() }),
+}
+
+func oldestHeld(s node.Status) float64 {
+	if s.Counts.Oldest == 0 {
+		return 0
+	}
+	return seconds(s.Counts.Oldest, machine.WallMillis(max(0, time.Now().UnixMilli())))
 }
 
 func truth(b bool) float64 {
@@ -108,6 +96,22 @@ func total(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_"+name+"_total", help, nil, nil)
 }
 
+func labelled(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_"+name, help, labels, nil)
+}
+
+// What Collect makes beside the gauges and totals.
+var (
+	failedTries   = total("failed_tries", "Claims that were not granted, because the lock was busy or the wait ran out, on the leader.")
+	leaderChanges = total("leader_changes", "How often this node has learned of another leader.")
+	lostGrants    = labelled("lost_grants_total", "Grants ended against their holder's will, by reason.", "reason")
+	snapshots     = labelled("snapshots_total", "Snapshots since the node started, by what happened.", "what")
+	peerLag       = labelled("peer_lag_entries", "Log entries that a peer does not have durably yet, on the leader.", "peer")
+	peerUp        = labelled("peer_reachable", "1 if the peer is reachable.", "peer")
+	diskFree      = labelled("disk_free_bytes", "Free space of the file system of the data directory.")
+	diskSize      = labelled("disk_size_bytes", "Size of the file system of the data directory.")
+)
+
 // Describe sends what there is.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, g := range gauges {
@@ -116,15 +120,44 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range totals {
 		out <- desc
 	}
+	for _, desc := range []*prometheus.Desc{failedTries, leaderChanges, lostGrants, snapshots, peerLag, peerUp, diskFree, diskSize} {
+		out <- desc
+	}
 }
 
 // Collect reads the figures.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	st := c.node.Status()
+	send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	}
 	for _, g := range gauges {
-		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(st))
+		send(g.desc, prometheus.GaugeValue, g.value(st))
 	}
 	for kind, desc := range totals {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(c.tally.byKind[kind].Load()))
+		send(desc, prometheus.CounterValue, float64(c.tally.byKind[kind].Load()))
+	}
+	for _, kind := range []machine.EventKind{machine.EventExpired, machine.EventRevoked} {
+		send(lostGrants, prometheus.CounterValue, float64(c.tally.lost[kind].Load()), kind.String())
+	}
+	send(failedTries, prometheus.CounterValue, float64(c.tally.failed.Load()))
+	send(leaderChanges, prometheus.CounterValue, float64(st.LeaderChanges))
+	for what, n := range map[string]uint64{
+		"written": st.Snapshots.Written, "sent": st.Snapshots.Sent, "received": st.Snapshots.Received, "failed": st.Snapshots.Failed,
+	} {
+		send(snapshots, prometheus.CounterValue, float64(n), what)
+	}
+	for _, m := range st.Members {
+		if m.Self {
+			continue
+		}
+		send(peerUp, prometheus.GaugeValue, truth(m.Reachable), m.Name)
+		if st.Role == node.Leader {
+			send(peerLag, prometheus.GaugeValue, float64(st.Replica.LastIndex-min(m.Applied, st.Replica.LastIndex)), m.Name)
+		}
+	}
+	if free, size, ok := space(c.dir); ok {
+		send(diskFree, prometheus.GaugeValue, float64(free))
+		send(diskSize, prometheus.GaugeValue, float64(size))
 	}
 }

@@ -7,11 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockstep-dev/lockstep/server/audit"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/service"
+	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
 // A Server is one node of a cluster. Make it with New, run it once with Run.
@@ -114,6 +117,7 @@ type parts struct {
 	node    *node.Node
 	service *service.Service
 	web     *web
+	audit   *audit.Log // nil: none is written
 }
 
 func (s *Server) assemble(ports Listeners) (*parts, error) {
@@ -129,26 +133,46 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 			return nil, err
 		}
 	}
-	n, err := node.New(node.Config{
+	owner, _, err := storage.ReadOwner(vfs.Default, cfg.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	trail, err := newAudit(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.tally.audit = trail
+	var n *node.Node
+	feed := service.NewFeed()
+	n, err = node.New(node.Config{
+		Origin:        owner.Origin,
+		TokenFloor:    machine.Token(cfg.TokenFloor),
 		Name:          cfg.Name,
 		DataDir:       cfg.DataDir,
 		Members:       cfg.InitialCluster,
+		Join:          cfg.Join,
 		ClientAddress: cfg.AdvertiseClient,
 		Listener:      ports.Peer,
 		Secret:        []byte(cfg.ClusterSecret),
 		Built:         machine.WallMillis(max(0, cfg.Built.UnixMilli())),
-		Events:        s.tally.count,
+		Events:        func(list []machine.Event) { s.tally.count(list); feed.Add(list) },
+		Opened:        opener(trail, func() string { return n.Status().ClusterID }),
+		Loaded:        loader(trail),
 		Applied:       s.tally.applied,
+		Replied:       s.tally.replied,
+		Synced:        s.tally.synced,
 		Logger:        cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	svc, err := service.New(service.Config{Node: n, Listener: ports.Client, Version: cfg.Version, Logger: cfg.Logger})
+	svc, err := service.New(service.Config{Node: n, Feed: feed, Listener: ports.Client, Refused: s.tally.refusedBefore, Version: cfg.Version, Logger: cfg.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	return &parts{cfg: cfg, node: n, service: svc, web: newWeb(cfg, ports.HTTP, n, s.tally)}, nil
+	w := newWeb(cfg, ports.HTTP, n, s.tally)
+	w.local = svc.DialLocal
+	return &parts{cfg: cfg, node: n, service: svc, web: w, audit: trail}, nil
 }
 
 // run runs the parts. They do not end with ctx but one after the other: the clients keep their
@@ -170,7 +194,12 @@ func (p *parts) run(ctx context.Context) error {
 	}
 	serve(p.service.Run)
 	serve(p.web.run)
+	auditCtx, stopAudit := context.WithCancel(context.WithoutCancel(ctx))
+	if p.audit != nil {
+		g.Go(func() error { return p.audit.Run(auditCtx) })
+	}
 	g.Go(func() error {
+		defer stopAudit() // it has what the node gave it until the end
 		if err := p.node.Run(nodeCtx); err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
@@ -195,7 +224,7 @@ func (p *parts) run(ctx context.Context) error {
 // handOver gives leadership away, so that the others need not first miss us, and waits until
 // it is known to whom, so that clients can be told.
 func (p *parts) handOver(ctx context.Context) {
-	if len(p.cfg.InitialCluster) == 1 {
+	if len(p.node.Status().Replica.Voters) <= 1 {
 		return // nobody is there to take it
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.StopTimeout)

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
 
+	"github.com/lockstep-dev/lockstep/server/gateway"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/service"
 )
@@ -24,12 +26,10 @@ const (
 	webHeadTimeout = 5 * time.Second
 	// webIdleTimeout closes connections that nobody uses.
 	webIdleTimeout = time.Minute
-	// webConnections bounds the connections: a few probes, a scraper and a person.
-	webConnections = 128
+	// webConnections bounds the connections. A client of the JSON API that waits for a lock or watches keeps one.
+	webConnections = 1024
 	// webStopTimeout bounds how long requests under way delay the end.
 	webStopTimeout = time.Second
-	// slowDisk is how long a write may take before the node counts as not ready.
-	slowDisk = time.Second
 	// hungLoop is how long the node's loop may go without a turn before the process counts as
 	// dead. It turns every 50 ms at least; a machine that swaps can take some seconds.
 	hungLoop = 10 * time.Second
@@ -42,29 +42,56 @@ type statusReader interface{ Status() node.Status }
 type web struct {
 	listener net.Listener
 	http     *http.Server
+
+	// local reaches the node's own service for the JSON API, which is not there if it is nil.
+	local func() (*grpc.ClientConn, error)
+	api   http.Handler // made by run
 }
 
 func newWeb(cfg Config, l net.Listener, n statusReader, t *tally) *web {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", live(n))
-	mux.HandleFunc("GET /readyz", ready(n))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(n, t), promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /readyz", ready(n, cfg.DataDir))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(n, t, cfg.DataDir), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return &web{listener: service.LimitConnections(l, webConnections, cfg.Logger), http: &http.Server{
-		Handler:           onlyFor(ownHosts(cfg), mux),
+	w := &web{listener: service.LimitConnections(l, webConnections, cfg.Logger)}
+	w.http = &http.Server{
+		Handler:           onlyFor(ownHosts(cfg), w.route(mux)),
 		ReadHeaderTimeout: webHeadTimeout,
 		IdleTimeout:       webIdleTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
-	}}
+	}
+	return w
+}
+
+// route leads to the JSON API before the mux could clean the path: the name of a lock is part of it.
+func (w *web) route(rest http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if w.api != nil && strings.HasPrefix(r.URL.Path, gateway.Prefix) {
+			w.api.ServeHTTP(rw, r)
+			return
+		}
+		rest.ServeHTTP(rw, r)
+	})
 }
 
 // run serves until ctx is done. It closes the listener.
 func (w *web) run(ctx context.Context) error {
+	if w.local != nil {
+		conn, err := w.local()
+		if err != nil {
+			return fmt.Errorf("server: HTTP: %w", err)
+		}
+		defer conn.Close()
+		if w.api, err = gateway.New(conn); err != nil {
+			return fmt.Errorf("server: HTTP: %w", err)
+		}
+	}
 	served := make(chan error, 1)
 	go func() { served <- w.http.Serve(w.listener) }()
 	select {
@@ -91,39 +118,6 @@ func live(n statusReader) http.HandlerFunc {
 		}
 		fmt.Fprintln(w, "ok")
 	}
-}
-
-// ready answers 200 while the node can serve its clients or tell them who does, else 503 and the reasons.
-func ready(n statusReader) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		problems := problems(n.Status())
-		if len(problems) > 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprintln(w, strings.Join(problems, "\n"))
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	}
-}
-
-// problems says why a node is not ready.
-func problems(st node.Status) []string {
-	var out []string
-	switch {
-	case st.Role == node.Starting:
-		out = append(out, "starting: the data directory is being read")
-	case st.Leader == 0:
-		out = append(out, "no leader is known: too few nodes reach each other")
-	case !service.Ready(st):
-		out = append(out, "this node leads, but has no quorum or has not caught up yet")
-	}
-	if st.Replica.NoFloor != "" {
-		out = append(out, "nothing is granted yet: "+st.Replica.NoFloor)
-	}
-	if st.DiskBusy > slowDisk {
-		out = append(out, fmt.Sprintf("the disk has not answered a write for %v", st.DiskBusy.Round(time.Millisecond)))
-	}
-	return out
 }
 
 // ownHosts are the host names that this port answers to, beside IP addresses.

@@ -242,8 +242,12 @@ func (s *Session) keptBy(now time.Duration, tag uint64, k *pb.StreamKept) {
 }
 
 func (s *Session) confirm(now time.Duration, attempt uint64) {
-	if s.lease.Confirm(now, attempt) {
-		s.tell(Update{Kind: Renewed})
+	if !s.lease.Confirm(now, attempt) {
+		return
+	}
+	s.tell(Update{Kind: Renewed})
+	if s.restored != 0 {
+		s.tellRestored()
 	}
 }
 

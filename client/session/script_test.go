@@ -60,6 +60,16 @@ func (p *play) step(d *datadriven.TestData) string {
 		p.s.Release(p.now, p.number(d, "seq"))
 	case "close":
 		p.s.Close(p.now)
+	case "detach": // and go on as another process that has the handle
+		held, ok := p.s.Detach(p.now, p.number(d, "seq"))
+		if !ok {
+			return "refused\n"
+		}
+		if got := p.output(); got != "nothing\n" || !p.s.IsOver() {
+			d.Fatalf(p.t, "a detached session says %q", got)
+		}
+		p.s = session.Restore(session.Config{}, held)
+		return fmt.Sprintf("attach above %d, seen %d, token %d\n", held.Attach, held.Seen, held.Token)
 	case "state":
 		return fmt.Sprintf("at %v: valid until %v, seen %d, floor %d, %d claims\n", p.now, p.s.ValidUntil(), p.s.Seen(), p.s.Floor(), p.s.Claims())
 	default:

@@ -87,6 +87,8 @@ type Session struct {
 	// the service waits for that before it hands on their names.
 	revoked map[uint64]bool
 
+	restored uint64 // the claim of a detached session until it is handed out; 0 = none
+
 	out     []*pb.ClientRequest
 	updates []Update
 }
@@ -204,7 +206,9 @@ func (s *Session) NextTick() time.Duration {
 	}
 	next := Never
 	if s.id != "" {
-		next = min(next, s.lease.ValidUntil())
+		if end := s.lease.ValidUntil(); end != 0 { // a restored session has none before its first renewal
+			next = min(next, end)
+		}
 		if s.link == up && !s.closing {
 			next = min(next, s.lease.NextSend(0))
 		}

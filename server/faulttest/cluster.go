@@ -78,14 +78,33 @@ func (c *Cluster) peers() string {
 // StartNode starts node i, from 0, on the directory that it had before.
 func (c *Cluster) StartNode(i int) {
 	c.t.Helper()
+	c.StartNodeWith(i, c.ServerArgs(i, false))
+}
+
+// ServerArgs is the command line of node i, with further flags: of the whole cluster, or with alone of
+// a cluster that it is alone in.
+func (c *Cluster) ServerArgs(i int, alone bool, flags ...string) []string {
+	n := c.nodes[i]
+	members := c.peers()
+	if alone {
+		members = n.name + "=" + n.peer
+	}
+	return append([]string{
+		"server", "--name", n.name, "--data-dir", c.DataDir(i),
+		"--listen", n.client, "--peer-listen", n.peer, "--http-listen", n.http, "--initial-cluster", members,
+	}, flags...)
+}
+
+// StartNodeWith starts node i with a command line of ServerArgs.
+func (c *Cluster) StartNodeWith(i int, args []string) {
+	c.t.Helper()
 	n := c.nodes[i]
 	log, err := os.OpenFile(filepath.Join(c.dir, n.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(c.binary, "server", "--name", n.name, "--data-dir", c.DataDir(i),
-		"--listen", n.client, "--peer-listen", n.peer, "--http-listen", n.http, "--initial-cluster", c.peers())
+	cmd := exec.Command(c.binary, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		c.t.Fatalf("start %s: %v", n.name, err)

@@ -13,6 +13,10 @@ import (
 const (
 	snapshotMagic  = "lockstep machine\n"
 	snapshotFormat = 1 // first field of the header
+	// recoveryFormat has a pending Recovery at the end of the header. Builds that cannot end one do not read it.
+	recoveryFormat = 2
+	// memberFormat has a Recovery, pending or not, and the member table there.
+	memberFormat = 3
 
 	chunkHeader   = 'H'
 	chunkShard    = 'S'
@@ -128,7 +132,14 @@ func (c *Capture) frame(dst []byte, kind byte, content []byte) []byte {
 }
 
 func (m *Machine) appendHeader(b []byte) []byte {
-	b = binary.AppendUvarint(b, snapshotFormat)
+	format := uint64(snapshotFormat)
+	if m.recovery.Pending() {
+		format = recoveryFormat
+	}
+	if len(m.members) > 0 {
+		format = memberFormat
+	}
+	b = binary.AppendUvarint(b, format)
 	b = appendLimits(b, &m.limits) // begins with the feature level
 	for _, v := range [...]uint64{
 		m.index, m.hash, uint64(m.nextToken), m.grants, m.events, m.endings,
@@ -136,6 +147,17 @@ func (m *Machine) appendHeader(b []byte) []byte {
 		m.abnormal.dropped, uint64(len(m.abnormal.segments)),
 	} {
 		b = binary.AppendUvarint(b, v)
+	}
+	if r := m.recovery; format >= recoveryFormat {
+		b = appendBool(b, r.FloorDue)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Wait)), uint64(r.Stamp))
+	}
+	if format < memberFormat {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.members)))
+	for i := range m.members {
+		b = appendMember(b, &m.members[i])
 	}
 	return b
 }

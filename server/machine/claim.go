@@ -23,6 +23,8 @@ type claim struct {
 	delay   Millis  // of the closing
 	labels  []Label // of the session and the claim, made when first shown
 
+	older, newer *claim // neighbours in held
+
 	links []link
 	one   [1]link // what links uses for one name, so that most claims are one object
 }

@@ -15,7 +15,7 @@ type Entry struct {
 
 // A Command changes the state. The kinds are the types of this file that are passed
 // by value: OpenSession, CloseSession, Acquire, Cancel, Release, Expire, EndWait,
-// EndDelay, Revoke, SetTokenFloor, SetLimits and CheckHash.
+// EndDelay, Revoke, SetTokenFloor, SetLimits, CheckHash, EndRecovery, SetMember and RemoveMember.
 type Command interface{ command() }
 
 // OpenSession makes a session. Its id is the position of the command and Random,
@@ -119,6 +119,10 @@ type CheckHash struct {
 	Hash  uint64
 }
 
+// EndRecovery ends the waiting time after [Machine.Renew]. It is void like Expire under another term. Only the log of
+// a restored cluster has it, whose first snapshot a build that does not know it refuses to read.
+type EndRecovery struct{ Term uint64 }
+
 func (OpenSession) command()   {}
 func (CloseSession) command()  {}
 func (Acquire) command()       {}
@@ -131,6 +135,7 @@ func (Revoke) command()        {}
 func (SetTokenFloor) command() {}
 func (SetLimits) command()     {}
 func (CheckHash) command()     {}
+func (EndRecovery) command()   {}
 
 // Limits bound the state. They are replicated: every replica refuses the same command.
 type Limits struct {

@@ -90,6 +90,12 @@ func decodeBody(d *decoder, kind byte) (Command, error) {
 		return SetLimits{decodeLimits(d)}, nil
 	case kindCheckHash:
 		return CheckHash{d.uint(), d.uint()}, nil
+	case kindEndRecovery:
+		return EndRecovery{d.uint()}, nil
+	case kindSetMember:
+		return SetMember{decodeMember(d)}, nil
+	case kindRemoveMember:
+		return RemoveMember{d.uint()}, nil
 	default:
 		return nil, fmt.Errorf("command of kind %d is unknown to this build", kind)
 	}

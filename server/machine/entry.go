@@ -26,6 +26,9 @@ const (
 	kindSetTokenFloor
 	kindSetLimits
 	kindCheckHash
+	kindEndRecovery
+	kindSetMember
+	kindRemoveMember
 )
 
 // AppendEntry appends the encoding of e to dst. It panics on a command of an
@@ -108,6 +111,12 @@ func appendBody(dst []byte, c Command) []byte {
 	case CheckHash:
 		dst = binary.AppendUvarint(append(dst, kindCheckHash), c.Index)
 		return binary.AppendUvarint(dst, c.Hash)
+	case EndRecovery:
+		return binary.AppendUvarint(append(dst, kindEndRecovery), c.Term)
+	case SetMember:
+		return appendMember(append(dst, kindSetMember), &c.Member)
+	case RemoveMember:
+		return binary.AppendUvarint(append(dst, kindRemoveMember), c.ID)
 	default:
 		panic(fmt.Sprintf("machine: cannot encode command %T", c))
 	}

@@ -30,6 +30,7 @@ func oneOfEach() []Command {
 		SetTokenFloor{MaxToken},
 		SetLimits{DefaultLimits()},
 		CheckHash{9, 1<<64 - 1},
+		EndRecovery{4},
 	}
 }
 

@@ -63,6 +63,7 @@ func (m *Machine) grant(c *claim) {
 		c.links[i].name.hold(&c.links[i])
 	}
 	m.counts.Holders++
+	m.held.add(c)
 	m.record(EventGranted, c, "", "")
 }
 
@@ -95,6 +96,7 @@ func (m *Machine) free(c *claim) {
 		m.try(k.name)
 	}
 	m.counts.Holders--
+	m.held.remove(c)
 }
 
 // changed tells the owner of a live claim about what it did not cause.

@@ -155,3 +155,27 @@ func (m *Machine) History(name string, limit int) (events []Event, complete bool
 	slices.Reverse(events)
 	return events, complete
 }
+
+// EventsAfter returns the events behind the number after, at most limit, oldest first. When the
+// first one is not after + 1, those in between are in the history no longer. It reads at
+// most one segment, 256 KiB, beside those that it returns.
+func (m *Machine) EventsAfter(after uint64, limit int) (events []Event) {
+	for i := range m.history.segments {
+		s := &m.history.segments[i]
+		if s.last <= after {
+			continue
+		}
+		for at := 0; at < len(s.bytes) && len(events) < limit; {
+			e, err := decodeRecord(s.bytes[at:])
+			if err != nil {
+				panic("machine: history: " + err.Error()) // checked when it was restored
+			}
+			if e.Number > after {
+				events = append(events, e)
+			}
+			size, n := binary.Uvarint(s.bytes[at:])
+			at += n + int(size)
+		}
+	}
+	return events
+}

@@ -110,3 +110,56 @@ func TestACaptureKeepsTheHistoryThatIsDroppedMeanwhile(t *testing.T) {
 		t.Error("the snapshot is not that of the start")
 	}
 }
+
+func TestTheEventsBehindANumberAreRead(t *testing.T) {
+	m, id := smallHistory()
+	churn(m, id, 1, 5000, "b")
+	last := m.Counts().Events
+	oldest := m.EventsAfter(0, 1)[0].Number
+	if oldest != m.history.dropped+1 || oldest == 1 {
+		t.Errorf("the oldest event is %d, dropped are %d", oldest, m.history.dropped)
+	}
+	seen := oldest - 1
+	for seen < last {
+		events := m.EventsAfter(seen, 100)
+		if len(events) == 0 || len(events) > 100 {
+			t.Fatalf("%d events behind %d of %d", len(events), seen, last)
+		}
+		for _, e := range events {
+			if e.Number != seen+1 {
+				t.Fatalf("event %d behind %d", e.Number, seen)
+			}
+			seen = e.Number
+		}
+	}
+	if got := m.EventsAfter(last, 100); len(got) != 0 {
+		t.Errorf("%d events behind the last", len(got))
+	}
+}
+
+func TestTheOldestHolderIsKnown(t *testing.T) {
+	m, id := smallHistory()
+	if got := m.Counts().Oldest; got != 0 {
+		t.Errorf("oldest %d without a holder", got)
+	}
+	var walls []WallMillis
+	for seq, name := range []string{"a", "b", "c"} {
+		apply(m, exclusive(id, uint64(seq+1), name))
+		walls = append(walls, m.wall)
+	}
+	check := func(want WallMillis) {
+		t.Helper()
+		for _, m := range []*Machine{m, restored(t, m)} {
+			if got := m.Counts().Oldest; got != want {
+				t.Errorf("oldest %d, want %d", got, want)
+			}
+		}
+	}
+	check(walls[0])
+	apply(m, Release{id, 2, m.Lock("b", 0).Holders[0].Token})
+	check(walls[0])
+	apply(m, Release{id, 1, m.Lock("a", 0).Holders[0].Token})
+	check(walls[2])
+	apply(m, Release{id, 3, m.Lock("c", 0).Holders[0].Token})
+	check(0)
+}

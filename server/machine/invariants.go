@@ -32,6 +32,9 @@ func (m *Machine) CheckInvariants() error {
 			}
 		}
 	}
+	if m.byID.Len() != counts.Sessions {
+		return fmt.Errorf("machine: %d sessions in the tables, %d in order", counts.Sessions, m.byID.Len())
+	}
 	if places != 0 {
 		return fmt.Errorf("machine: %d places at names belong to no claim", places)
 	}

@@ -61,13 +61,17 @@ func (m *Machine) setLimits(l Limits) {
 }
 
 // ready reports whether a token can be given.
-func (m *Machine) ready() bool { return m.nextToken != 0 && m.nextToken <= MaxToken }
+func (m *Machine) ready() bool {
+	return m.nextToken != 0 && m.nextToken <= MaxToken && !m.recovery.Pending()
+}
 
 func (m *Machine) setTokenFloor(c *SetTokenFloor) Result {
 	if c.Floor > MaxToken {
 		return Result{Code: OutOfRange, Limit: fmt.Sprintf("token floor: at most %d", MaxToken)}
 	}
 	m.nextToken = max(m.nextToken+1, c.Floor)
+	m.recovery.FloorDue = false
+	m.finishRecovery()
 	return Result{}
 }
 

@@ -13,17 +13,21 @@ type Machine struct {
 	hash      uint64
 	nextToken Token // 0 until the first floor
 	limits    Limits
-	grants    uint64 // number of the last grant
-	events    uint64 // number of the last event
-	endings   uint64 // number of the last session that ended
+	grants    uint64   // number of the last grant
+	events    uint64   // number of the last event
+	endings   uint64   // number of the last session that ended
+	members   []Member // by id; replaced, never changed
 
 	shards   [shardCount]shard
 	names    [nameTables]table[string, *name] // made of the claims: not in a snapshot
 	order    *btree.BTreeG[*name]             // the names in byte order
+	byID     *btree.BTreeG[*session]          // the live sessions in the order of their ids: made of them, not in a snapshot
 	lately   fifo                             // the ended sessions that are remembered, oldest first
 	history  ring
 	abnormal ring
+	recovery Recovery
 	counts   Counts // the sizes only
+	held     heldList
 
 	// What one call of Apply works with.
 	at      Position
@@ -58,6 +62,7 @@ const orderDegree = 32
 func New() *Machine {
 	m := &Machine{
 		order: btree.NewG(orderDegree, func(a, b *name) bool { return a.text < b.text }),
+		byID:  btree.NewG(orderDegree, func(a, b *session) bool { return compareIDs(a.id, b.id) < 0 }),
 	}
 	m.setLimits(DefaultLimits())
 	return m
@@ -114,8 +119,14 @@ func (m *Machine) command(term uint64, c Command) Result {
 		return m.setTokenFloor(&c)
 	case SetLimits:
 		return m.changeLimits(&c)
+	case EndRecovery:
+		return m.endRecovery(term, &c)
 	case CheckHash:
 		return m.checkHash(&c)
+	case SetMember:
+		return m.setMember(&c)
+	case RemoveMember:
+		return m.removeMember(&c)
 	default:
 		panic(fmt.Sprintf("machine: unknown command %T at %d", c, m.index))
 	}

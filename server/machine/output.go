@@ -147,5 +147,6 @@ type Session struct {
 type Counts struct {
 	Sessions, Names, Holders, Waiters, Closing int
 	NextToken                                  Token
-	Events                                     uint64 // number of the last event
+	Oldest                                     WallMillis // when the holder that has held longest was granted; 0: nobody holds
+	Events                                     uint64     // number of the last event
 }

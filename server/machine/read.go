@@ -183,5 +183,8 @@ func (m *Machine) Counts() Counts {
 	c := m.counts
 	c.NextToken = m.nextToken
 	c.Events = m.events
+	if m.held.first != nil {
+		c.Oldest = m.held.first.since
+	}
 	return c
 }

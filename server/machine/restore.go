@@ -118,14 +118,26 @@ func (in *chunkReader) finish() error {
 
 func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	d := &decoder{s: content}
-	if format := d.uint(); format != snapshotFormat {
-		return segments, fmt.Errorf("format %d, this build knows %d", format, snapshotFormat)
+	format := d.uint()
+	if format < snapshotFormat || format > memberFormat {
+		return segments, fmt.Errorf("format %d, this build knows %d to %d", format, snapshotFormat, memberFormat)
 	}
 	limits := decodeLimits(d)
 	m.index, m.hash, m.nextToken = d.uint(), d.uint(), Token(d.uint())
 	m.grants, m.events, m.endings = d.uint(), d.uint(), d.uint()
 	m.history.dropped, segments[0] = d.uint(), d.uint()
 	m.abnormal.dropped, segments[1] = d.uint(), d.uint()
+	if format >= recoveryFormat {
+		m.recovery = Recovery{FloorDue: d.bool(), Wait: Millis(d.uint()), Stamp: WallMillis(d.uint())}
+		if d.err == nil && !m.recovery.Pending() && format == recoveryFormat {
+			return segments, fmt.Errorf("format %d without a recovery", format)
+		}
+	}
+	if format >= memberFormat {
+		if err := m.readMembers(d); err != nil {
+			return segments, err
+		}
+	}
 	if err := d.end(); err != nil {
 		return segments, err
 	}
@@ -169,6 +181,9 @@ func (m *Machine) readShard(i int, d *decoder, found *finds) error {
 				return fmt.Errorf("session %v is in the wrong place", s.id)
 			}
 			t.put(s.id, s)
+			if !leaving {
+				m.byID.ReplaceOrInsert(s)
+			}
 		}
 	}
 	m.counts.Sessions += len(shard.live.m)
@@ -285,6 +300,9 @@ func (m *Machine) attach(c *claim) error {
 		} else {
 			k.name.waiters.push(k)
 		}
+	}
+	if c.granted {
+		m.held.add(c)
 	}
 	switch {
 	case c.closing:

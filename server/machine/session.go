@@ -210,6 +210,7 @@ func (m *Machine) openSession(c *OpenSession) Result {
 	s := &session{id: m.sessionID(c), secret: c.Secret, ttl: c.TTL, numbered: c.ClientNumbered, metadata: c.Metadata}
 	m.changing(s.id)
 	m.shards[shardOf(s.id)].live.put(s.id, s)
+	m.byID.ReplaceOrInsert(s)
 	m.counts.Sessions++
 	m.timer(SessionStarted, ClaimID{Session: s.id}, s.ttl)
 	return Result{Session: s.id}

@@ -77,6 +77,7 @@ func (m *Machine) endHolder(c *claim, how ending) {
 func (m *Machine) endSession(s *session, how ending) {
 	shard := &m.shards[shardOf(s.id)]
 	shard.live.remove(s.id)
+	m.byID.Delete(s)
 	m.counts.Sessions--
 	m.timer(SessionEnded, ClaimID{Session: s.id}, 0)
 	if how.code == OK || how.now {

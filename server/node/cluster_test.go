@@ -24,7 +24,8 @@ type cluster struct {
 	dir     string
 	members map[string]string
 	nodes   map[string]*running
-	change  func(*Config) // of every node that is started
+	change  func(*Config)     // of every node that is started
+	joined  map[string]string // nodes that were added: name -> peer address
 }
 
 // A running is a node between start and stop.
@@ -62,6 +63,14 @@ func (c *cluster) config(name string, l net.Listener) Config {
 		Name: name, DataDir: filepath.Join(c.dir, name), Members: c.members,
 		ClientAddress: name + ".example:7400", Listener: l, Secret: []byte("test"),
 	}
+	if c.joined[name] != "" {
+		cfg.Join, cfg.Members = ClusterID(c.members), map[string]string{name: c.joined[name]}
+		for other := range c.nodes {
+			if other != name {
+				cfg.Members[other] = c.address(other)
+			}
+		}
+	}
 	if testing.Verbose() {
 		h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})
 		cfg.Logger = slog.New(h).With("node", name)
@@ -93,10 +102,17 @@ func (c *cluster) start(name string) *running {
 	c.t.Helper()
 	var l net.Listener
 	c.eventually("the old port is free", func() (err error) {
-		l, err = net.Listen("tcp", c.members[name])
+		l, err = net.Listen("tcp", c.address(name))
 		return err
 	})
 	return c.startOn(name, l)
+}
+
+func (c *cluster) address(name string) string {
+	if a := c.joined[name]; a != "" {
+		return a
+	}
+	return c.members[name]
 }
 
 // stop ends a node without a hand-over.

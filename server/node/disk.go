@@ -19,6 +19,8 @@ type disk struct {
 	inbox *inbox
 	busy  *diskClock
 	wake  chan struct{} // holds one
+	// synced is told how long each write took; nil: nobody.
+	synced func(time.Duration)
 
 	mu struct {
 		sync.Mutex
@@ -27,8 +29,8 @@ type disk struct {
 	}
 }
 
-func newDisk(s *storage.Store, b *inbox, busy *diskClock) *disk {
-	return &disk{store: s, inbox: b, busy: busy, wake: make(chan struct{}, 1)}
+func newDisk(s *storage.Store, b *inbox, busy *diskClock, synced func(time.Duration)) *disk {
+	return &disk{store: s, inbox: b, busy: busy, synced: synced, wake: make(chan struct{}, 1)}
 }
 
 // queue hands over messages of the type MsgStorageAppend and how much of the log may be forgotten.
@@ -64,6 +66,9 @@ func (d *disk) run(ctx context.Context) error {
 		if len(appends) > 0 {
 			if err := d.store.Append(group, appends); err != nil {
 				return err
+			}
+			if d.synced != nil {
+				d.synced(d.busy.busy())
 			}
 			d.inbox.push(replica.Persisted{Appends: len(appends)})
 		}

@@ -240,7 +240,7 @@ func TestANodeWithAWipedDirectoryIsRefused(t *testing.T) {
 	}
 	n := c.start("n2")
 	err := n.wait(t)
-	if !errors.Is(err, ErrReplaced) || !strings.Contains(err.Error(), "new name") {
+	if !errors.Is(err, ErrReplaced) || !strings.Contains(err.Error(), "member replace") {
 		t.Errorf("Run ended with %v", err)
 	}
 	delete(c.nodes, "n2")

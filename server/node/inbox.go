@@ -49,7 +49,7 @@ func (b *inbox) ring() {
 // pass when new work is refused.
 func refusable(body replica.Body) bool {
 	switch body.(type) {
-	case replica.Open, replica.Acquire, replica.Revoke, replica.ReadLock, replica.ReadLocks, replica.ReadHistory:
+	case replica.Open, replica.Acquire, replica.Revoke, replica.ReadLock, replica.ReadLocks, replica.ReadSessions, replica.ReadHistory:
 		return true
 	}
 	return false

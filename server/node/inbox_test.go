@@ -21,7 +21,7 @@ func TestUnderLoadNewWorkIsRefusedAndTheRestIsNot(t *testing.T) {
 	if err := b.submit(requests(maxNew, replica.Acquire{})); err != nil {
 		t.Fatal(err)
 	}
-	for _, body := range []replica.Body{replica.Acquire{}, replica.Open{}, replica.Revoke{}, replica.ReadLock{}, replica.ReadLocks{}, replica.ReadHistory{}} {
+	for _, body := range []replica.Body{replica.Acquire{}, replica.Open{}, replica.Revoke{}, replica.ReadLock{}, replica.ReadLocks{}, replica.ReadSessions{}, replica.ReadHistory{}} {
 		if err := b.submit(requests(1, body)); err != ErrOverloaded {
 			t.Errorf("%T: %v", body, err)
 		}

@@ -22,6 +22,7 @@ func (n *Node) loop(ctx context.Context) error {
 	var l load
 	var published replica.Time
 	var view replica.View
+	var leader uint64 // the last one known
 	for {
 		if len(l.rest) == 0 {
 			select {
@@ -39,6 +40,10 @@ func (n *Node) loop(ctx context.Context) error {
 		}
 		n.carryOut(ctx, &out)
 		if v := n.replica.View(); v != view || now-published >= replica.Time(publishEvery) {
+			if v.Leader != 0 && v.Leader != leader {
+				leader = v.Leader
+				n.counts.leaders.Add(1)
+			}
 			published, view = now, v
 			n.publish()
 		}
@@ -82,6 +87,9 @@ func (n *Node) step(l *load) {
 func (n *Node) carryOut(ctx context.Context, out *replica.Output) {
 	n.disk.queue(out.Appends, out.CompactTo)
 	n.send(ctx, out)
+	if n.cfg.Replied != nil && len(out.Replies) > 0 {
+		n.cfg.Replied(out.Replies, n.Now())
+	}
 	n.streams.deliver(out.Replies)
 	if out.Snapshot != nil {
 		n.snapshots.add(out.Snapshot)

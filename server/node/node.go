@@ -52,6 +52,12 @@ type Config struct {
 	FS      vfs.FS            // default: the machine's
 	Members map[string]string // the initial cluster, own node included: name -> peer address
 
+	// Origin is what the data directory notes of the backup that it was made from, with Members; see [OriginOf]. Default: none.
+	Origin string
+	// Join is the id of a cluster that runs already and to which this node was added. Members are then those whom to
+	// ask, own node included. Empty: the node is one of those that a cluster starts with.
+	Join string
+
 	// ClientAddress is where clients reach this node; peers are told.
 	ClientAddress string
 
@@ -65,7 +71,7 @@ type Config struct {
 	// SnapshotBytesPerSecond bounds a snapshot that is sent. Default: 64 MiB/s.
 	SnapshotBytesPerSecond int
 
-	// TokenFloor, if not zero, is the first token floor of a new cluster instead of one from the wall clock.
+	// TokenFloor, if not zero, is the first token floor of a new or restored cluster instead of one from the wall clock.
 	TokenFloor machine.Token
 
 	// Limits are those that the first leader of a new cluster logs. Default: machine.DefaultLimits.
@@ -80,6 +86,15 @@ type Config struct {
 	Events func([]machine.Event)
 	// Applied receives the entries as they are applied, under the same rule. Default: none.
 	Applied func([]replica.Applied)
+	// Replied receives the answers of each turn before they go out, and the time, under the same rule.
+	Replied func([]replica.Reply, replica.Time)
+	// Synced receives how long each synced write of the log took, on the disk's goroutine.
+	Synced func(time.Duration)
+	// Opened is told the id of the data directory's present life before anything is read from it. Its error ends Run.
+	Opened func(instance string) error
+	// Loaded receives each state that was read from a snapshot: at the start before any event, and when a
+	// leader has sent one, from another goroutine than the loop's. It may read the state until it returns.
+	Loaded func(*machine.Machine)
 
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
@@ -116,14 +131,16 @@ type Node struct {
 	cfg     Config
 	log     *slog.Logger
 	cluster string
-	id      uint64
-	members []MemberStatus // what never changes of them, by name
+	id      atomic.Uint64  // 0 while a node that joins does not know it
+	members []MemberStatus // that the cluster starts with, or whom to ask; what never changes of them, by name
+	fellows fellows
 	began   time.Time
 
 	inbox   inbox
 	streams streams
 	status  atomic.Pointer[replica.Status] // nil until the replica is made
 	busy    diskClock
+	counts  counts
 
 	published atomic.Int64 // when status was stored, by Now
 
@@ -144,22 +161,25 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cluster := ClusterID(cfg.Members)
-	n := &Node{
-		cfg: cfg, log: cfg.Logger, cluster: cluster, id: ID(cluster, cfg.Name),
-		members: members(cluster, &cfg), began: time.Now(),
-		inbox: newInbox(),
+	n := &Node{cfg: cfg, log: cfg.Logger, cluster: cfg.Join, began: time.Now(), inbox: newInbox()}
+	if cfg.Join == "" {
+		n.cluster = RestoredClusterID(cfg.Origin, cfg.Members)
+		n.id.Store(ID(n.cluster, cfg.Name))
 	}
+	n.members = members(n.cluster, &cfg)
 	n.busy.began = n.began
 	n.streams.init()
 	return n, nil
 }
 
-// members lists the initial cluster by name.
+// members lists the initial cluster by name. Those whom a joining node asks have no id yet.
 func members(cluster string, cfg *Config) []MemberStatus {
 	var all []MemberStatus
 	for _, name := range slices.Sorted(maps.Keys(cfg.Members)) {
-		m := MemberStatus{ID: ID(cluster, name), Name: name, PeerAddress: cfg.Members[name], Self: name == cfg.Name}
+		m := MemberStatus{Name: name, PeerAddress: cfg.Members[name], Self: name == cfg.Name}
+		if cfg.Join == "" {
+			m.ID = ID(cluster, name)
+		}
 		if m.Self {
 			m.ClientAddress, m.Reachable = cfg.ClientAddress, true
 		}
@@ -192,14 +212,17 @@ const handOverRetry = 700 * time.Millisecond
 
 // HandOver gives leadership to another member and returns when this node leads no longer, at once if it
 // does not lead, or with ctx's error.
-func (n *Node) HandOver(ctx context.Context) error {
+func (n *Node) HandOver(ctx context.Context) error { return n.HandOverTo(ctx, 0) }
+
+// HandOverTo is like HandOver to the member with this id; 0 is the one with the longest log.
+func (n *Node) HandOverTo(ctx context.Context, to uint64) error {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	var asked time.Time
 	for n.Status().Role == Leader && !n.inbox.stopped() {
 		if time.Since(asked) > handOverRetry {
 			asked = time.Now()
-			n.inbox.push(replica.HandOver{})
+			n.inbox.push(replica.HandOver{To: to})
 		}
 		select {
 		case <-ctx.Done():

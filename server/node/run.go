@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,13 +24,21 @@ import (
 func (n *Node) Run(ctx context.Context) error {
 	defer n.inbox.stop()
 	defer n.cfg.Listener.Close()
+	if err := n.refusing(func() error { return n.learnID(ctx) }); err != nil || ctx.Err() != nil {
+		return err
+	}
 	store, err := storage.Open(storage.Config{
-		Dir: n.cfg.DataDir, FS: n.cfg.FS, ClusterID: n.cluster, NodeID: n.id, Logger: n.log,
+		Dir: n.cfg.DataDir, FS: n.cfg.FS, ClusterID: n.cluster, NodeID: n.id.Load(), Logger: n.log,
 	})
 	if err != nil {
 		return err
 	}
 	n.store = store
+	if n.cfg.Opened != nil {
+		if err := n.cfg.Opened(store.InstanceID().String()); err != nil {
+			return errors.Join(err, store.Close())
+		}
+	}
 	if n.transport, err = n.newTransport(); err != nil {
 		return errors.Join(err, store.Close())
 	}
@@ -109,45 +119,59 @@ func (n *Node) run(ctx context.Context) error {
 }
 
 func (n *Node) newTransport() (*transport.Transport, error) {
-	var peers []transport.Peer
-	for _, m := range n.members {
-		if !m.Self {
-			peers = append(peers, transport.Peer{Node: m.ID, Name: m.Name, Address: m.PeerAddress})
-		}
-	}
 	return transport.New(transport.Config{
-		Self: transport.Identity{
-			ClusterID: n.cluster, Node: n.id, Instance: n.store.InstanceID(),
-			Name: n.cfg.Name, ClientAddress: n.cfg.ClientAddress,
-		},
-		Peers: peers, Listener: n.cfg.Listener, Dial: n.cfg.Dial, Secret: n.cfg.Secret,
+		Self:  n.identity(n.store.InstanceID()),
+		Peers: n.peers(), Listener: n.cfg.Listener, Dial: n.cfg.Dial, Secret: n.cfg.Secret,
 		Handler: peerHandler{n}, SnapshotBytesPerSecond: n.cfg.SnapshotBytesPerSecond, Logger: n.log,
 	})
 }
 
-// start makes the replica from what is on the disk. Meanwhile requests are answered NotLeader.
-func (n *Node) start(ctx context.Context) error {
+// refusing does something while requests are answered NotLeader.
+func (n *Node) refusing(do func() error) error {
 	stop := make(chan struct{})
 	refusing := make(chan struct{})
 	go func() { defer close(refusing); n.refuse(stop) }()
 	defer func() { close(stop); <-refusing }()
+	return do()
+}
 
+// start makes the replica from what is on the disk. Meanwhile requests are answered NotLeader.
+func (n *Node) start(ctx context.Context) error {
+	return n.refusing(func() error { return n.recover(ctx) })
+}
+
+func (n *Node) recover(ctx context.Context) error {
 	rec, err := n.store.Recover(group)
 	if err != nil {
 		return err
 	}
+	if !rec.Found && n.cfg.Origin != "" {
+		return fmt.Errorf("node: the restore into %s was interrupted: remove the directory and restore again", n.cfg.DataDir)
+	}
 	if !rec.Found {
-		if err := n.askPeers(ctx); err != nil || ctx.Err() != nil {
-			return err
-		}
-		if err := n.store.Bootstrap(group, n.voters()); err != nil {
+		if err := n.bootstrap(ctx); err != nil || ctx.Err() != nil {
 			return err
 		}
 		if rec, err = n.store.Recover(group); err != nil {
 			return err
 		}
 	}
-	return n.makeReplica(&rec)
+	return n.makeReplica(ctx, &rec)
+}
+
+// bootstrap begins a log where all others began theirs.
+func (n *Node) bootstrap(ctx context.Context) error {
+	if n.cfg.Join != "" {
+		voters, err := n.joinVoters(ctx)
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		return n.store.Bootstrap(group, &raftpb.ConfState{AutoLeave: new(false), Voters: voters})
+	}
+	if err := n.askPeers(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	return n.store.Bootstrap(group, voters(n.cluster, n.cfg.Members))
 }
 
 // refuse answers all requests until stop is closed.
@@ -174,25 +198,28 @@ func (n *Node) refuse(stop <-chan struct{}) {
 }
 
 // voters are the members that a new cluster starts with.
-func (n *Node) voters() *raftpb.ConfState {
+func voters(cluster string, members map[string]string) *raftpb.ConfState {
 	c := &raftpb.ConfState{AutoLeave: new(false)}
-	for _, m := range n.members {
-		c.Voters = append(c.Voters, m.ID)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		c.Voters = append(c.Voters, ID(cluster, name))
 	}
 	return c
 }
 
-func (n *Node) makeReplica(rec *storage.Recovered) (err error) {
+func (n *Node) makeReplica(ctx context.Context, rec *storage.Recovered) (err error) {
 	m := machine.New()
 	if !rec.Empty {
 		if m, err = n.loadMachine(rec.Snapshot); err != nil {
 			return err
 		}
 	}
+	if err := n.checkMembership(ctx, m); err != nil || ctx.Err() != nil {
+		return err
+	}
 	n.log.Info("recovered", "snapshot", rec.Snapshot.GetIndex(), "entries", len(rec.Entries),
 		"term", rec.HardState.GetTerm(), "commit", rec.HardState.GetCommit())
 	cfg := replica.Config{
-		ID: n.id, Group: group,
+		ID: n.id.Load(), Group: group, Founders: n.founders(),
 		Recovered: replica.Recovered{
 			HardState: rec.HardState, Snapshot: rec.Snapshot, Entries: rec.Entries, Machine: m,
 		},
@@ -205,8 +232,9 @@ func (n *Node) makeReplica(rec *storage.Recovered) (err error) {
 	if n.replica, err = replica.New(cfg); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
-	n.disk = newDisk(n.store, &n.inbox, &n.busy)
-	n.snapshots = newSnapshotWriter(n.store, &n.inbox, n.log)
+	n.disk = newDisk(n.store, &n.inbox, &n.busy, n.cfg.Synced)
+	n.snapshots = newSnapshotWriter(n.store, &n.inbox, &n.counts, n.log)
+	n.replica.Step(replica.Met{ID: n.id.Load(), Instance: n.store.InstanceID()})
 	n.publish()
 	return nil
 }

@@ -25,12 +25,13 @@ type snapshotWriter struct {
 	inbox *inbox
 	log   *slog.Logger
 	parts chan *replica.SnapshotPart
+	count *counts
 
 	skip uint64 // used by the loop: index of a snapshot that was given up
 }
 
-func newSnapshotWriter(s *storage.Store, b *inbox, log *slog.Logger) *snapshotWriter {
-	return &snapshotWriter{store: s, inbox: b, log: log, parts: make(chan *replica.SnapshotPart, maxParts)}
+func newSnapshotWriter(s *storage.Store, b *inbox, c *counts, log *slog.Logger) *snapshotWriter {
+	return &snapshotWriter{store: s, inbox: b, count: c, log: log, parts: make(chan *replica.SnapshotPart, maxParts)}
 }
 
 // add hands a part over. The loop calls it; it never blocks.
@@ -76,6 +77,7 @@ func (w *snapshotWriter) run(ctx context.Context) error {
 		}
 		var err error
 		if file, err = w.write(file, p); err != nil {
+			w.count.failed.Add(1)
 			w.log.Warn("snapshot not written", "index", p.Metadata.GetIndex(), "err", err)
 			w.inbox.push(replica.SnapshotFailed{Index: p.Metadata.GetIndex()})
 		}
@@ -101,6 +103,7 @@ func (w *snapshotWriter) write(file *storage.SnapshotWriter, p *replica.Snapshot
 	if err := file.Commit(); err != nil {
 		return nil, err
 	}
+	w.count.written.Add(1)
 	w.log.Info("snapshot written", "index", p.Metadata.GetIndex())
 	w.inbox.push(replica.SnapshotWritten{Index: p.Metadata.GetIndex()})
 	return nil, nil
@@ -147,6 +150,7 @@ func (n *Node) sendSnapshot(ctx context.Context, msg *raftpb.Message) {
 		index := msg.GetSnapshot().GetMetadata().GetIndex()
 		switch {
 		case err == nil:
+			n.counts.sent.Add(1)
 			n.log.Info("snapshot sent", "index", index, "to", n.nameOf(to))
 		case ctx.Err() == nil:
 			n.log.Warn("snapshot not sent", "index", index, "err", err)
@@ -182,6 +186,7 @@ func (n *Node) receiveSnapshot(msg *raftpb.Message, content io.Reader) error {
 	if err != nil {
 		return err
 	}
+	n.counts.received.Add(1)
 	n.log.Info("snapshot received", "index", meta.GetIndex(), "from", n.nameOf(msg.GetFrom()))
 	n.inbox.push(replica.SnapshotReceived{Message: msg, Machine: m})
 	return nil
@@ -189,7 +194,15 @@ func (n *Node) receiveSnapshot(msg *raftpb.Message, content io.Reader) error {
 
 // loadMachine reads the state in a snapshot file.
 func (n *Node) loadMachine(meta *raftpb.SnapshotMetadata) (*machine.Machine, error) {
-	content, err := n.store.OpenSnapshot(group, meta)
+	m, err := loadState(n.store, meta)
+	if err == nil && n.cfg.Loaded != nil {
+		n.cfg.Loaded(m)
+	}
+	return m, err
+}
+
+func loadState(store *storage.Store, meta *raftpb.SnapshotMetadata) (*machine.Machine, error) {
+	content, err := store.OpenSnapshot(group, meta)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,8 @@
 package node
 
 import (
-	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -31,8 +31,24 @@ type Status struct {
 	Replica replica.Status
 	// DiskBusy is how long the write under way takes already; 0 when none is.
 	DiskBusy time.Duration
+	// LeaderChanges counts how often this node has learned of another leader since it started.
+	LeaderChanges uint64
+	// Snapshots counts them since the node started.
+	Snapshots SnapshotCounts
+	// Streams are the clients' streams and calls under way.
+	Streams int
 	// Age is how old the replica's view is. Far above 50 ms, the loop hangs. Zero while Starting.
 	Age time.Duration
+}
+
+// SnapshotCounts are the snapshots of a node since it started.
+type SnapshotCounts struct{ Written, Sent, Received, Failed uint64 }
+
+// counts are what a Status counts.
+type counts struct{ leaders, written, sent, received, failed atomic.Uint64 }
+
+func (c *counts) snapshots() SnapshotCounts {
+	return SnapshotCounts{c.written.Load(), c.sent.Load(), c.received.Load(), c.failed.Load()}
 }
 
 // A Role is what a node is in its group.
@@ -57,6 +73,7 @@ type MemberStatus struct {
 	PeerAddress   string
 	ClientAddress string // "": not known yet
 	Leader        bool
+	Learner       bool // has no vote yet
 	Self          bool
 	Reachable     bool   // always true for the node itself
 	Problem       string // why not
@@ -68,11 +85,13 @@ func (n *Node) publish() {
 	s := n.replica.Status()
 	n.status.Store(&s)
 	n.published.Store(int64(n.Now()))
+	n.refreshPeers(&s)
 }
 
 // Status tells how the node is. It is at most some 50 ms old.
 func (n *Node) Status() Status {
-	s := Status{ClusterID: n.cluster, ID: n.id, Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
+	s := Status{ClusterID: n.cluster, ID: n.id.Load(), Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
+	s.LeaderChanges, s.Snapshots, s.Streams = n.counts.leaders.Load(), n.counts.snapshots(), n.streams.len()
 	r := n.status.Load()
 	if r == nil {
 		return s
@@ -81,6 +100,7 @@ func (n *Node) Status() Status {
 	s.Age = time.Duration(int64(n.Now()) - n.published.Load())
 	s.Role = Role(r.Role) + Follower
 	s.Term, s.Leader, s.Serving = r.Term, r.Leader, r.Serving
+	s.Members = n.present(r)
 	s.Commit, s.Applied, s.Counts = r.Committed, r.Applied, r.Counts
 	peers := n.peerStatus()
 	for i := range s.Members {
@@ -107,14 +127,4 @@ func (n *Node) peerStatus() map[uint64]transport.PeerStatus {
 		all[p.Node] = p
 	}
 	return all
-}
-
-// nameOf gives a member's name for the log.
-func (n *Node) nameOf(id uint64) string {
-	for _, m := range n.members {
-		if m.ID == id {
-			return m.Name
-		}
-	}
-	return fmt.Sprintf("%016x", id)
 }

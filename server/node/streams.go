@@ -41,6 +41,12 @@ func (s *streams) remove(id replica.StreamID) bool {
 	return ok
 }
 
+func (s *streams) len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.mu.byID)
+}
+
 // deliver hands out the replies of a turn: one call for each stream, in the order of each. Replies to a stream that
 // has gone are dropped.
 func (s *streams) deliver(replies []replica.Reply) {

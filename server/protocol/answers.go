@@ -131,13 +131,40 @@ func fromPageToken(token string) (string, *pb.Error) {
 	return string(name), nil
 }
 
+// ToListSessions answers ListSessions. A page ends early where it would outgrow 2 MiB.
+func ToListSessions(a replica.SessionsRead) *pb.ListSessionsResponse {
+	sessions := make([]*pb.Session, len(a.Sessions))
+	for i, s := range a.Sessions {
+		sessions[i] = toSession(s)
+	}
+	n := fitting(sessions, maxListBytes)
+	out := &pb.ListSessionsResponse{Sessions: sessions[:n]}
+	if n > 0 && (a.More || n < len(sessions)) {
+		out.NextPageToken = sessions[n-1].GetSession()
+	}
+	return out
+}
+
+func toSession(s replica.SessionState) *pb.Session {
+	return &pb.Session{
+		Session:        s.ID.String(),
+		TtlMs:          uint64(s.TTL),
+		ClientNumbered: s.ClientNumbered,
+		Metadata:       labels(s.Metadata),
+		Holding:        s.Holding,
+		Waiting:        s.Waiting,
+		Closing:        s.Closing,
+		ExpiresInMs:    uint64(s.ExpiresIn),
+	}
+}
+
 // ToHistory answers History. Where it would outgrow 2 MiB the oldest events are left out, and it
 // is not complete.
 func ToHistory(a replica.HistoryRead) *pb.HistoryResponse {
 	events := make([]*pb.Event, len(a.Events))
 	budget, first := maxListBytes, 0
 	for i := len(events) - 1; i >= 0; i-- {
-		events[i] = toEvent(a.Events[i])
+		events[i] = ToEvent(a.Events[i])
 		if budget -= proto.Size(events[i]); budget < 0 {
 			first = i + 1
 			break

@@ -76,10 +76,12 @@ var refusedByMachine = [...]refusal{
 
 // refusedByReplica has a row for each refusal of the replica but RefusedByMachine.
 var refusedByReplica = [...]refusal{
-	replica.NotLeader:     {pb.Reason_REASON_NOT_LEADER, "", "this node does not lead"},
-	replica.Overloaded:    {pb.Reason_REASON_OVERLOADED, "", "too many requests wait already: back off first"},
-	replica.NotAttached:   {pb.Reason_REASON_INVALID_ARGUMENT, "session", "the session is not attached to this stream: attach it first"},
-	replica.OldAttachment: {pb.Reason_REASON_STALE_REQUEST, "number", "the session was attached with this number or a higher one"},
+	replica.NotLeader:      {pb.Reason_REASON_NOT_LEADER, "", "this node does not lead"},
+	replica.Overloaded:     {pb.Reason_REASON_OVERLOADED, "", "too many requests wait already: back off first"},
+	replica.NotAttached:    {pb.Reason_REASON_INVALID_ARGUMENT, "session", "the session is not attached to this stream: attach it first"},
+	replica.MembersBusy:    {pb.Reason_REASON_BUSY, "name", "the membership cannot change now"},
+	replica.MembersRefused: {pb.Reason_REASON_INVALID_ARGUMENT, "name", "the membership cannot change in this way"},
+	replica.OldAttachment:  {pb.Reason_REASON_STALE_REQUEST, "number", "the session was attached with this number or a higher one"},
 }
 
 // FromRefused explains a refusal to the client.
@@ -134,6 +136,9 @@ func errorInfo(e *pb.Error) *errdetails.ErrorInfo {
 	set("leader_address", e.GetLeaderAddress())
 	if p := e.GetPosition(); p > 0 {
 		set("position", strconv.FormatUint(uint64(p), 10))
+	}
+	if o := e.GetOldest(); o > 0 {
+		set("oldest", strconv.FormatUint(o, 10))
 	}
 	if h := e.GetHolders(); len(h) > 0 {
 		set("holder", h[0].GetSession())

@@ -117,7 +117,8 @@ func toLock(l machine.Lock) *pb.Lock {
 	}
 }
 
-func toEvent(e machine.Event) *pb.Event {
+// ToEvent is an event of the history.
+func ToEvent(e machine.Event) *pb.Event {
 	return &pb.Event{
 		Number:   e.Number,
 		Kind:     pb.EventKind(e.Kind),

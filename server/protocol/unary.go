@@ -168,6 +168,23 @@ func FromListLocks(r *pb.ListLocksRequest) (replica.Request, *pb.Error) {
 	return replica.Request{Body: replica.ReadLocks{Prefix: r.GetPrefix(), After: after, Limit: size}}, err
 }
 
+// FromListSessions reads one page of sessions. Its page token is the last id of the page before.
+func FromListSessions(r *pb.ListSessionsRequest) (replica.Request, *pb.Error) {
+	size, err := limit("page_size", r.GetPageSize(), MaxPage)
+	if err != nil {
+		return replica.Request{}, err
+	}
+	read := replica.ReadSessions{Limit: size}
+	if token := r.GetPageToken(); token != "" {
+		after, err := machine.ParseSessionID(token)
+		if err != nil {
+			return replica.Request{}, invalid("page_token", "%s is not the next_page_token of a response", lockstep.Excerpt(token))
+		}
+		read.After = after
+	}
+	return replica.Request{Body: read}, nil
+}
+
 // FromHistory reads the history of one lock.
 func FromHistory(r *pb.HistoryRequest) (replica.Request, *pb.Error) {
 	if err := checkName("name", r.GetName()); err != nil {
@@ -175,4 +192,16 @@ func FromHistory(r *pb.HistoryRequest) (replica.Request, *pb.Error) {
 	}
 	events, err := limit("limit", r.GetLimit(), MaxPage)
 	return replica.Request{Body: replica.ReadHistory{Name: r.GetName(), Limit: events}}, err
+}
+
+// CheckWatch checks the form of a request of Watch.
+func CheckWatch(r *pb.WatchRequest) *pb.Error { return checkPrefix(r.GetPrefix()) }
+
+// EventsGone is the error of a watch that wants the events after a number when those up to oldest are not there
+// any more.
+func EventsGone(after, oldest uint64) *pb.Error {
+	e := broken(pb.Reason_REASON_OUT_OF_RANGE, "after",
+		"the events after %d are not all there any more: the lowest number to resume after is %d", after, oldest)
+	e.Oldest = oldest
+	return e
 }

@@ -68,6 +68,10 @@ type Config struct {
 	// SnapshotPace is the time between two parts of a snapshot, each of about 64 KiB. Default: 5 ms.
 	SnapshotPace time.Duration
 
+	// Founders are the members of Recovered's first ConfState, as the first leader logs them. Default: none, which
+	// are never logged, and then the membership cannot change.
+	Founders []machine.Member
+
 	// CheckEvery is how many entries lie between two checks of the state's hash. Default: 4,096.
 	CheckEvery uint64
 
@@ -75,7 +79,7 @@ type Config struct {
 	Limits machine.Limits
 	// Built is when the binary was built. A token floor is refused while the wall clock is before it.
 	Built machine.WallMillis
-	// TokenFloor, if not zero, replaces the first token floor of a new cluster.
+	// TokenFloor, if not zero, replaces the first token floor of a new or restored cluster.
 	TokenFloor machine.Token
 
 	// Rand is read once in New: it seeds the jitter of leases.

@@ -96,7 +96,7 @@ func (r *Replica) answerPlain(p *pending, result *machine.Result, ok Answer) {
 	if result.Code != machine.OK {
 		ok = Refused{Reason: RefusedByMachine, Code: result.Code, Limit: result.Limit, Claim: result.Claim}
 	}
-	r.reply(p.from.id, p.tag, p.session, ok)
+	r.out.Replies = append(r.out.Replies, Reply{Stream: p.from.id, Tag: p.tag, Session: p.session, Answer: ok, Received: p.since})
 }
 
 func (r *Replica) answerOpen(p *pending, result *machine.Result) {

@@ -96,9 +96,11 @@ func (r *Replica) apply(e *raftpb.Entry) {
 	done := Applied{Index: index, Term: term}
 	switch {
 	case e.GetType() == raftpb.EntryConfChange:
-		r.applyConfChange(e, &raftpb.ConfChange{})
+		c := &raftpb.ConfChange{}
+		r.applyConfChange(&done, e, c, c.GetContext)
 	case e.GetType() == raftpb.EntryConfChangeV2:
-		r.applyConfChange(e, &raftpb.ConfChangeV2{})
+		c := &raftpb.ConfChangeV2{}
+		r.applyConfChange(&done, e, c, c.GetContext)
 	case len(e.GetData()) > 0:
 		entry, err := machine.DecodeEntry(e.GetData())
 		if err != nil {
@@ -123,9 +125,21 @@ type confChange interface {
 	raftpb.ConfChangeI
 }
 
-func (r *Replica) applyConfChange(e *raftpb.Entry, c confChange) {
+// firstIndex is that of the first entry of a log that begins with an empty machine, as a new member does.
+const firstIndex = 2
+
+func (r *Replica) applyConfChange(done *Applied, e *raftpb.Entry, c confChange, context func() []byte) {
 	if err := proto.Unmarshal(e.GetData(), c); err != nil {
 		panic(fmt.Sprintf("replica: conf change at %d: %v", e.GetIndex(), err))
 	}
-	r.confState = r.raft.ApplyConfChange(c)
+	data := context()
+	if len(data) == 0 || r.applyMembership(done, data) {
+		r.confState = r.raft.ApplyConfChange(c)
+		// Raft refuses a snapshot that does not name the node it comes to. One that a new member needs must be younger.
+		first, _ := r.disk.FirstIndex() // has no error to return
+		r.snaps.wanted = r.snaps.wanted || first > firstIndex
+	}
+	if len(data) > 0 {
+		r.afterMembership(done)
+	}
 }

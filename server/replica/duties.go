@@ -31,7 +31,7 @@ func tokenFloor(wall machine.WallMillis) machine.Token {
 // hasDuties reports whether the leader has commands of its own to propose.
 func (r *Replica) hasDuties() bool {
 	l := &r.lead
-	return r.wantsFloor() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
+	return r.wantsFloor() || r.wantsRecovered() || r.wantsMembers() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
 }
 
 // duties makes the leader's own commands of a batch. They carry its term: the machine ignores those that
@@ -40,12 +40,16 @@ func (r *Replica) duties(b *batch) (commands []machine.Command) {
 	l := &r.lead
 	if r.wantsFloor() {
 		l.floorLogged = true
-		floor := r.cfg.TokenFloor
-		if floor == 0 {
-			floor = tokenFloor(r.wall)
-		}
-		r.log.Info("new cluster: first token floor", "floor", uint64(floor))
-		commands = append(commands, machine.SetLimits{Limits: r.cfg.Limits}, machine.SetTokenFloor{Floor: floor})
+		commands = append(commands, r.floorCommands()...)
+	}
+	if r.wantsRecovered() {
+		l.endLogged = true
+		r.log.Warn("the wait after the restore is over: granting again")
+		commands = append(commands, machine.EndRecovery{Term: l.term})
+	}
+	if r.wantsMembers() {
+		r.members.unlogged = false
+		commands = append(commands, r.memberCommands()...)
 	}
 	if b.expire = l.expiring.take(maxEnd, r.sessionWeight); len(b.expire) > 0 {
 		r.log.Info("expiring sessions", "count", len(b.expire), "first", b.expire[0].String())
@@ -65,11 +69,25 @@ func (r *Replica) duties(b *batch) (commands []machine.Command) {
 	return commands
 }
 
-// wantsFloor reports whether this is the first leader of a new cluster, which has to log the limits and
+// floorCommands are the first commands of a new cluster, or of one that was restored, which has its limits.
+func (r *Replica) floorCommands() []machine.Command {
+	floor := r.cfg.TokenFloor
+	if floor == 0 {
+		floor = tokenFloor(r.wall)
+	}
+	if r.machine.Recovery().FloorDue {
+		r.log.Warn("restored cluster: token floor", "floor", uint64(floor), "next token before", uint64(r.machine.Counts().NextToken))
+		return []machine.Command{machine.SetTokenFloor{Floor: floor}}
+	}
+	r.log.Info("new cluster: first token floor", "floor", uint64(floor))
+	return []machine.Command{machine.SetLimits{Limits: r.cfg.Limits}, machine.SetTokenFloor{Floor: floor}}
+}
+
+// wantsFloor reports whether this is the first leader of a new or restored cluster, which has to log the limits and
 // the first token floor. A wall clock that cannot be right would give tokens that an earlier life of
 // the cluster may have issued, so nothing is granted until it is mended.
 func (r *Replica) wantsFloor() bool {
-	if r.lead.floorLogged || r.machine.Counts().NextToken != 0 {
+	if r.lead.floorLogged || r.machine.Counts().NextToken != 0 && !r.machine.Recovery().FloorDue {
 		r.noFloor = ""
 		return false
 	}
@@ -88,6 +106,10 @@ func (r *Replica) wantsFloor() bool {
 // clockFault says why the wall clock cannot be right, if it cannot.
 func (r *Replica) clockFault() string {
 	switch {
+	case r.wall < r.machine.Recovery().Stamp:
+		return "before the backup was taken"
+	case tokenFloor(max(r.wall, tokenEpoch*1000)) < r.machine.Counts().NextToken:
+		return "earlier than the tokens that were given already"
 	case r.wall < r.cfg.Built || r.wall < tokenEpoch*1000:
 		return "before this program was built"
 	case r.wall >= tokenEnd*1000:

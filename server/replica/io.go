@@ -27,6 +27,9 @@ type (
 	// SnapshotFailed tells that the snapshot with this index was given up. Another is made later.
 	SnapshotFailed struct{ Index uint64 }
 
+	// SnapshotWanted asks for a snapshot of everything that is applied now. None is made if the newest one has it.
+	SnapshotWanted struct{}
+
 	// SnapshotReceived is a MsgSnap of a peer whose file is durable here, and the state in it.
 	SnapshotReceived struct {
 		Message *raftpb.Message
@@ -55,6 +58,7 @@ func (Persisted) input()        {}
 func (Backlog) input()          {}
 func (SnapshotWritten) input()  {}
 func (SnapshotFailed) input()   {}
+func (SnapshotWanted) input()   {}
 func (SnapshotReceived) input() {}
 func (SnapshotSent) input()     {}
 func (Unreachable) input()      {}

@@ -35,6 +35,10 @@ type leadership struct {
 	delayOver   ending[machine.ClaimID]
 	nextCheck   uint64 // applied index from which the next hash is compared
 	floorLogged bool   // SetTokenFloor is under way
+
+	recovering bool          // nothing is granted yet after a restore
+	recovered  time.Duration // on clock: when the wait after a restore is over
+	endLogged  bool          // EndRecovery is under way
 }
 
 func newLeadership(term uint64) leadership {
@@ -65,7 +69,9 @@ func (r *Replica) promote() {
 			r.timer(t)
 		}
 	}
+	r.startRecovery()
 	l.rounds.prompt = true
+	r.members.unlogged = true
 	l.nextCheck = r.applied + r.cfg.CheckEvery
 	r.log.Info("serving", "term", l.term, "index", r.applied, "sessions", l.leases.Len())
 }
@@ -75,6 +81,10 @@ func (r *Replica) promote() {
 func (r *Replica) depose() {
 	l := &r.lead
 	r.log.Info("leading no longer", "term", l.term)
+	if c := r.members.change; c != nil {
+		r.refuse(&c.asked, NotLeader)
+	}
+	r.members.change, r.members.heard = nil, nil
 	l.queue.each(func(p *pending) { r.refusePending(p, NotLeader) })
 	for _, h := range l.rounds.all() {
 		r.refuse(&h.Request, NotLeader)
@@ -135,6 +145,7 @@ func (r *Replica) collectDue() {
 	moveDue(&l.leases, &l.expiring, due)
 	moveDue(&l.waits, &l.waitOver, due)
 	moveDue(&l.delays, &l.delayOver, due)
+	r.watchRecovery(due)
 }
 
 func (r *Replica) oldestKeepAlive() Time {

@@ -22,6 +22,7 @@ type pending struct {
 	from    *stream
 	tag     uint64
 	session machine.SessionID
+	since   Time        // Request.Received
 	follow  bool        // Acquire.Follow
 	attach  bool        // Open.Attach
 	group   *revocation // one of several commands of a Revoke

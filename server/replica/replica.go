@@ -48,6 +48,7 @@ type Replica struct {
 	stalled  bool // leadership was given away in the present stall of the disk
 	incoming []SnapshotReceived
 	snaps    snapshots
+	members  membership
 
 	now      Time
 	awake    Time // like now, but without the gaps in which this process did not run
@@ -150,6 +151,8 @@ func (r *Replica) Step(in Input) {
 		r.backlog = in.Oldest
 	case SnapshotWritten:
 		r.snapshotWritten(in.Index)
+	case SnapshotWanted:
+		r.snaps.wanted = true
 	case SnapshotFailed:
 		r.snapshotFailed(in.Index)
 	case SnapshotReceived:
@@ -163,6 +166,8 @@ func (r *Replica) Step(in Input) {
 		r.raft.ReportSnapshot(in.To, status)
 	case Unreachable:
 		r.raft.ReportUnreachable(in.ID)
+	case Met:
+		r.meet(in)
 	case HandOver:
 		r.handOver(in.To)
 	case Campaign:
@@ -188,6 +193,7 @@ func (r *Replica) receive(m *raftpb.Message) {
 		r.log.Debug("forwarded message dropped", "type", m.GetType(), "from", m.GetFrom())
 	default:
 		r.lead.hear(m)
+		r.hears(m.GetFrom())
 		r.step(m)
 	}
 }

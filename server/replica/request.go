@@ -75,7 +75,7 @@ type (
 		Name    string
 	}
 
-	// ReadLock, ReadLocks and ReadHistory are linearizable reads.
+	// ReadLock, ReadLocks, ReadSessions and ReadHistory are linearizable reads.
 	ReadLock struct {
 		Name    string
 		Waiters int // at most so many
@@ -83,6 +83,10 @@ type (
 	ReadLocks struct {
 		Prefix, After string
 		Limit         int
+	}
+	ReadSessions struct {
+		After machine.SessionID
+		Limit int
 	}
 	ReadHistory struct {
 		Name  string
@@ -94,18 +98,19 @@ type (
 	Gone struct{}
 )
 
-func (Open) body()        {}
-func (Attach) body()      {}
-func (KeepAlive) body()   {}
-func (Acquire) body()     {}
-func (Cancel) body()      {}
-func (Release) body()     {}
-func (Close) body()       {}
-func (Revoke) body()      {}
-func (ReadLock) body()    {}
-func (ReadLocks) body()   {}
-func (ReadHistory) body() {}
-func (Gone) body()        {}
+func (Open) body()         {}
+func (Attach) body()       {}
+func (KeepAlive) body()    {}
+func (Acquire) body()      {}
+func (Cancel) body()       {}
+func (Release) body()      {}
+func (Close) body()        {}
+func (Revoke) body()       {}
+func (ReadLock) body()     {}
+func (ReadLocks) body()    {}
+func (ReadSessions) body() {}
+func (ReadHistory) body()  {}
+func (Gone) body()         {}
 
 // A Reply goes to the client on one stream. Replies of one stream are delivered in
 // the order given. Tag is that of the request, or zero for what the client did not ask for.
@@ -114,6 +119,8 @@ type Reply struct {
 	Tag     uint64
 	Session machine.SessionID
 	Answer  Answer
+	// Received is that of an Acquire which was proposed; else zero.
+	Received Time
 }
 
 // An Answer is the content of a Reply: one of the types below, by value.
@@ -160,11 +167,15 @@ type (
 		By, Reason string
 	}
 
-	// LockRead, LocksRead and HistoryRead answer the reads.
+	// LockRead, LocksRead, SessionsRead and HistoryRead answer the reads.
 	LockRead  struct{ Lock machine.Lock }
 	LocksRead struct {
 		Locks []machine.Lock
 		More  bool
+	}
+	SessionsRead struct {
+		Sessions []SessionState
+		More     bool
 	}
 	HistoryRead struct {
 		Events   []machine.Event
@@ -191,8 +202,15 @@ func (Changed) answer()       {}
 func (Ended) answer()         {}
 func (LockRead) answer()      {}
 func (LocksRead) answer()     {}
+func (SessionsRead) answer()  {}
 func (HistoryRead) answer()   {}
 func (Refused) answer()       {}
+
+// A SessionState is a live session and the time until the leader ends it unless it is renewed; zero when that is under way.
+type SessionState struct {
+	machine.SessionView
+	ExpiresIn machine.Millis
+}
 
 // A Refusal is the kind of a Refused answer.
 type Refusal uint8
@@ -204,4 +222,6 @@ const (
 	Overloaded                      // the queue of proposals is full
 	NotAttached                     // the session is not bound to this stream
 	OldAttachment                   // Attach.Number is not higher than the last one
+	MembersBusy                     // the membership can't change now, but perhaps later: Limit says why
+	MembersRefused                  // the membership can't change in this way: Limit says why
 )

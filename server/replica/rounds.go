@@ -40,6 +40,8 @@ func (h *held) cost() int {
 		return 1_024
 	case ReadLocks:
 		return 1 + b.Limit
+	case ReadSessions:
+		return 256 + b.Limit // the claims that are counted come on top of the sessions
 	case ReadLock:
 		return 1 + b.Waiters/16
 	default:
@@ -147,7 +149,7 @@ func (l *leadership) nextRound(c *Config, now Time) Time {
 		return now
 	case len(s.waiting) > 0 || s.prompt:
 		return s.lastStart + Time(c.RoundEvery)
-	case l.leases.Len() > 0 || l.expiring.len() > 0 || l.delays.Len() > 0:
+	case l.leases.Len() > 0 || l.expiring.len() > 0 || l.delays.Len() > 0 || l.recovering:
 		return s.lastStart + Time(c.RoundIdle)
 	default:
 		return never

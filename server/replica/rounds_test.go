@@ -22,7 +22,7 @@ func TestAFollowerAnswersNothing(t *testing.T) {
 	k.host = c.host(2)
 	for _, b := range []Body{
 		KeepAlive{Number: 1}, k.acquireBody(spec("job")), Release{}, Cancel{}, Close{}, Attach{Secret: k.secret, Number: 9},
-		Open{TTL: ttl}, ReadLock{Name: "job"}, ReadLocks{}, ReadHistory{}, Revoke{Name: "job"},
+		Open{TTL: ttl}, ReadLock{Name: "job"}, ReadLocks{}, ReadSessions{}, ReadHistory{}, Revoke{Name: "job"},
 	} {
 		if a := k.call(b); refusal(a) != NotLeader {
 			t.Errorf("%T on a follower was answered %+v", b, a)
@@ -231,6 +231,7 @@ func TestReadsAreBoundedByTheirWork(t *testing.T) {
 	}{
 		{ReadHistory{Name: "job", Limit: 1}, 64},
 		{ReadLocks{Limit: 1000}, 65},
+		{ReadSessions{Limit: 1000}, 53},
 		{ReadLock{Name: "job", Waiters: 16_384}, 64},
 	} {
 		var s rounds

@@ -81,7 +81,7 @@ func (r *Replica) serve(q Request, has proof) {
 		r.keepAlive(&q, b, has)
 	case Acquire:
 		b.Claim.Session = q.Session
-		r.command(&q, &pending{limited: true, command: b.Claim, follow: b.Follow}, has)
+		r.command(&q, &pending{limited: true, command: b.Claim, follow: b.Follow, since: q.Received}, has)
 	case Cancel:
 		b.Claim.Session = q.Session
 		r.command(&q, &pending{command: b.Claim}, has)
@@ -92,7 +92,9 @@ func (r *Replica) serve(q Request, has proof) {
 		r.command(&q, &pending{command: machine.CloseSession{Session: q.Session}}, has)
 	case Revoke:
 		r.revoke(&q, b, has)
-	case ReadLock, ReadLocks, ReadHistory:
+	case ChangeMembers:
+		r.changeMembers(&q, b)
+	case ReadLock, ReadLocks, ReadSessions, ReadHistory:
 		r.read(&q, has)
 	default:
 		panic(fmt.Sprintf("replica: unknown request %T", b))
@@ -120,10 +122,26 @@ func (r *Replica) read(q *Request, has proof) {
 	case ReadLocks:
 		locks, more := r.machine.Locks(b.Prefix, b.After, b.Limit)
 		r.reply(q.Stream, q.Tag, q.Session, LocksRead{Locks: locks, More: more})
+	case ReadSessions:
+		r.reply(q.Stream, q.Tag, q.Session, r.sessions(b))
 	case ReadHistory:
 		events, complete := r.machine.History(b.Name, b.Limit)
 		r.reply(q.Stream, q.Tag, q.Session, HistoryRead{Events: events, Complete: complete})
 	}
+}
+
+// sessions reads one page of the sessions, with what the leader's clock says of them.
+func (r *Replica) sessions(b ReadSessions) SessionsRead {
+	list, more := r.machine.Sessions(b.After, b.Limit)
+	out := SessionsRead{Sessions: make([]SessionState, len(list)), More: more}
+	now := r.lead.clock.Now()
+	for i, v := range list {
+		out.Sessions[i].SessionView = v
+		if at, ok := r.lead.leases.At(v.ID); ok {
+			out.Sessions[i].ExpiresIn = machine.Millis(max(0, at-now).Milliseconds())
+		}
+	}
+	return out
 }
 
 // entitled returns the session of a request if the request may speak for it, or why not. Release, Cancel and

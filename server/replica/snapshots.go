@@ -27,6 +27,7 @@ type snapshots struct {
 	capture *machine.Capture
 	meta    *raftpb.SnapshotMetadata // of the one under way, until it is durable
 	first   bool
+	wanted  bool // one of everything that is applied, as soon as none is under way
 	next    Time // when the next part is due
 }
 
@@ -42,7 +43,7 @@ func (r *Replica) snapshotFailed(index uint64) {
 // under way. One part a turn, and not faster than the disk is meant to take: grants go on meanwhile.
 func (r *Replica) captureOn() {
 	s := &r.snaps
-	if s.meta == nil && !r.installing() && (r.applied-max(s.began, s.index) >= r.cfg.SnapshotEntries || s.grown >= r.cfg.SnapshotBytes) {
+	if s.meta == nil && !r.installing() && r.dueSnapshot() {
 		r.startCapture()
 	}
 	if s.capture == nil || r.now < s.next {
@@ -63,6 +64,15 @@ func (r *Replica) captureOn() {
 	s.first, s.next = false, r.now+Time(r.cfg.SnapshotPace)
 }
 
+// dueSnapshot reports whether enough log was applied, or somebody wants a snapshot that is not there yet.
+func (r *Replica) dueSnapshot() bool {
+	s := &r.snaps
+	if s.wanted && r.applied == s.index {
+		s.wanted = false
+	}
+	return s.wanted || r.applied-max(s.began, s.index) >= r.cfg.SnapshotEntries || s.grown >= r.cfg.SnapshotBytes
+}
+
 // installing reports whether a snapshot of a leader is on its way to the disk. The log in
 // memory has made room for it already.
 func (r *Replica) installing() bool {
@@ -78,7 +88,7 @@ func (r *Replica) startCapture() {
 	r.machine.AbortCapture()
 	s.meta = &raftpb.SnapshotMetadata{Index: new(r.applied), Term: new(term), ConfState: r.confState}
 	s.capture, s.first, s.next = r.machine.StartCapture(), true, r.now
-	s.began, s.grown = r.applied, 0
+	s.began, s.grown, s.wanted = r.applied, 0, false
 }
 
 // snapshotWritten takes note of a durable snapshot: the log before it, but for a tail in memory for
@@ -146,4 +156,5 @@ func (r *Replica) install(meta *raftpb.SnapshotMetadata, m *machine.Machine) {
 	r.machine.AbortCapture()
 	r.machine, r.applied, r.confState = m, meta.GetIndex(), meta.GetConfState()
 	r.snaps = snapshots{index: meta.GetIndex(), began: meta.GetIndex()}
+	r.leaveIfRemoved()
 }

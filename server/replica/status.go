@@ -37,7 +37,9 @@ type Status struct {
 	Snapshot  uint64 // index of the last durable snapshot
 	Learner   bool
 	Voters    []uint64
-	Peers     []Peer // by id, without this node; on a leader only
+	Learners  []uint64
+	Members   []machine.Member // the member table, former members included; not to be changed
+	Peers     []Peer           // by id, without this node; on a leader only
 	Counts    machine.Counts
 
 	Queued   int // commands that wait for a batch
@@ -72,6 +74,8 @@ func (r *Replica) Status() Status {
 		Applied: r.applied, Committed: r.committed, LastIndex: last, Snapshot: r.snaps.index,
 		Learner:  slices.Contains(r.confState.GetLearners(), r.cfg.ID),
 		Voters:   slices.Clone(r.confState.GetVoters()),
+		Learners: slices.Clone(r.confState.GetLearners()),
+		Members:  r.machine.Members(),
 		Counts:   r.machine.Counts(),
 		Queued:   len(l.queue.waiting),
 		InFlight: len(l.queue.flying),

@@ -45,6 +45,9 @@ func toMember(st node.Status, m node.MemberStatus) *pb.Member {
 		Health:        "ok",
 		AppliedIndex:  m.Applied,
 	}
+	if m.Learner {
+		out.Role = "learner"
+	}
 	switch {
 	case m.Leader:
 		out.Role = node.Leader.String()

@@ -30,7 +30,7 @@ type call struct {
 // parameters are the outcome of a check of form, so that handlers stay short.
 func (s *Service) start(ctx context.Context, req replica.Request, e *pb.Error) (*call, error) {
 	if e != nil {
-		return nil, protocol.Err(e)
+		return nil, s.refuse(e)
 	}
 	if err := s.admit(ctx, req); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s *Service) admit(ctx context.Context, req replica.Request) error {
 	pause := s.meterOf(ctx).take(time.Now(), 1)
 	switch {
 	case pause > 0 && takes(req):
-		return protocol.Err(overloaded())
+		return s.refuse(overloaded())
 	case !sleep(ctx, pause):
 		return status.FromContextError(ctx.Err()).Err()
 	}
@@ -62,7 +62,7 @@ func (c *call) submit(req replica.Request) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, node.ErrOverloaded):
-		return protocol.Err(overloaded())
+		return c.svc.refuse(overloaded())
 	default:
 		return protocol.Err(goingDown())
 	}

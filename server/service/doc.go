@@ -26,6 +26,12 @@
 // kept when its caller can find it again, by the same seq or nonce, and cancelled otherwise. A grant that was
 // answered, but whose answer was lost on the way, is kept until its session ends.
 //
+// # Passing on
+//
+// A node that does not lead passes unary calls on to the leader, over two connections of its own, one for calls that
+// wait and one for the others. The deadline goes along, and the answer or the error with its details comes back. A call is passed on once: one
+// that was, or for which no leader is known, is answered NOT_LEADER. Status and streams are never passed on.
+//
 // # Health
 //
 // The standard health service answers SERVING while this node knows a leader, and, if it is

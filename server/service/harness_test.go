@@ -87,15 +87,15 @@ func logger() *slog.Logger {
 
 func startMember(t testing.TB, name string, peer net.Listener, members map[string]string, o clusterOptions) *member {
 	t.Helper()
-	clients := listen(t)
+	clients, feed := listen(t), service.NewFeed()
 	n, err := node.New(node.Config{
 		Name: name, DataDir: filepath.Join("/data", name), FS: vfs.NewMem(), Members: members,
-		ClientAddress: clients.Addr().String(), Listener: peer, Limits: o.machine, Logger: logger().With("node", name),
+		ClientAddress: clients.Addr().String(), Listener: peer, Limits: o.machine, Events: feed.Add, Logger: logger().With("node", name),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := service.New(service.Config{Node: n, Listener: clients, Version: "test", Limits: o.limits, Logger: logger().With("node", name)})
+	s, err := service.New(service.Config{Node: n, Feed: feed, Listener: clients, Version: "test", Limits: o.limits, Logger: logger().With("node", name)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,12 @@ func notLeader(st node.Status) *pb.Error {
 	return e
 }
 
+// refuse is the error of a unary call that the node does not get.
+func (s *Service) refuse(e *pb.Error) error {
+	s.cfg.Refused(e.GetReason())
+	return protocol.Err(e)
+}
+
 func overloaded() *pb.Error {
 	return protocol.FromRefused(replica.Refused{Reason: replica.Overloaded})
 }

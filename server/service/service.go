@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/node"
@@ -31,6 +33,7 @@ type Node interface {
 	Submit([]replica.Request) error
 	Now() replica.Time
 	Status() node.Status
+	HandOverTo(ctx context.Context, to uint64) error
 }
 
 // A Config is what New needs.
@@ -41,8 +44,14 @@ type Config struct {
 	Listener net.Listener
 	// Credentials secure the connections. Default: plain TCP.
 	Credentials credentials.TransportCredentials
+	// Feed has the events for Watch; the node must add them. Default: none, and Watch is refused.
+	Feed *Feed
+	// LeaderCredentials secure the connection to the leader, to which calls are passed on. Default: plain TCP.
+	LeaderCredentials credentials.TransportCredentials
 	// Limits bound what clients may use. Zero fields have defaults.
 	Limits Limits
+	// Refused is told of each request that is refused before the node gets it, from any goroutine. Default: nobody is.
+	Refused func(pb.Reason)
 	// Version is what Status calls the version of the binary.
 	Version string
 	// Rand yields the secrets of sessions. Default: [crypto/rand.Reader].
@@ -88,6 +97,9 @@ func (c Config) withDefaults() Config {
 	if c.Rand == nil {
 		c.Rand = rand.Reader
 	}
+	if c.Refused == nil {
+		c.Refused = func(pb.Reason) {}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -129,6 +141,11 @@ type Service struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	herald  *herald
+	saving  sync.Mutex // held while a backup is streamed
+
+	forwarder *forwarder
+	watches   atomic.Int64      // under way
+	local     *bufconn.Listener // of calls from this process
 
 	// stopping is closed when the service begins to drain: every stream and waiting call
 	// ends then.
@@ -149,8 +166,11 @@ func New(cfg Config) (*Service, error) {
 		health:   health.NewServer(),
 		herald:   newHerald(),
 		stopping: make(chan struct{}),
+
+		forwarder: newForwarder(cfg),
+		local:     bufconn.Listen(localBuffer),
 	}
-	s.grpc = grpc.NewServer(options(cfg)...)
+	s.grpc = grpc.NewServer(append(options(cfg), grpc.ChainUnaryInterceptor(s.route))...)
 	s.grpc.RegisterService(checked(pb.LockService_ServiceDesc), s)
 	s.grpc.RegisterService(checked(pb.AdminService_ServiceDesc), s)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
@@ -182,7 +202,8 @@ func options(cfg Config) []grpc.ServerOption {
 // NOT_LEADER if another node is known to lead and with UNAVAILABLE if not, gives the others Limits.Drain to finish, and returns when the last handler has
 // returned. It returns nil after ctx. A Service runs once.
 func (s *Service) Run(ctx context.Context) error {
-	served := make(chan error, 1)
+	served := make(chan error, 2)
+	go func() { served <- s.grpc.Serve(s.local) }()
 	go func() {
 		served <- s.grpc.Serve(limitClients(s.cfg.Listener, s.cfg.Limits, s.trouble))
 	}()
@@ -198,6 +219,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) drain() {
 	s.health.Shutdown()
 	close(s.stopping)
+	s.forwarder.close()
 	impatient := time.AfterFunc(s.cfg.Limits.Drain, s.grpc.Stop)
 	defer impatient.Stop()
 	s.grpc.GracefulStop()

@@ -1,14 +1,12 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
@@ -65,13 +63,6 @@ func (st *stream) offer(reqs []replica.Request) error {
 		return node.ErrStopped
 	}
 	return st.svc.cfg.Node.Submit(reqs)
-}
-
-func remote(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok {
-		return p.Addr.String()
-	}
-	return ""
 }
 
 // write sends what the outbox gets until the stream has to end, and returns the reason.
@@ -203,6 +194,7 @@ func (st *stream) refuse(tag uint64, session string, e *pb.Error) {
 	if len(session) > 2*len(replica.Request{}.Session) {
 		session = "" // not an id: there is no need to repeat it
 	}
+	st.svc.cfg.Refused(e.GetReason())
 	st.box.refuse(&pb.ServerEvent{Tag: tag, Session: session, Body: &pb.ServerEvent_Error{Error: e}})
 }
 

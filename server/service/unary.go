@@ -155,6 +155,16 @@ func (s *Service) ListLocks(ctx context.Context, r *pb.ListLocksRequest) (*pb.Li
 	return protocol.ToListLocks(a), nil
 }
 
+// ListSessions reads one page of the live sessions.
+func (s *Service) ListSessions(ctx context.Context, r *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
+	req, e := protocol.FromListSessions(r)
+	a, err := ask[replica.SessionsRead](ctx, s, req, e)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.ToListSessions(a), nil
+}
+
 // History reads what happened to one lock.
 func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.HistoryResponse, error) {
 	req, e := protocol.FromHistory(r)

@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -431,21 +432,38 @@ func TestListsHavePages(t *testing.T) {
 	}
 }
 
-func TestAFollowerSendsUnaryCallsToTheLeader(t *testing.T) {
+func TestSessionsAreListedInPagesInTheOrderOfTheirIds(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, clusterOptions{nodes: 3})
-	leader := c.leader()
-	api := locks(t, c.follower())
-	_, err := api.OpenSession(patient(t), &pb.OpenSessionRequest{})
-	e := wantReason(t, err, pb.Reason_REASON_NOT_LEADER)
-	if e.GetLeaderAddress() != leader.address {
-		t.Errorf("sent to %q, want %q", e.GetLeaderAddress(), leader.address)
+	api := locks(t, startNode(t))
+	var want []string
+	for i := range 5 {
+		c := newCaller(t, api, &pb.OpenSessionRequest{TtlMs: 60_000, Metadata: map[string]string{"n": fmt.Sprint(i)}})
+		want = append(want, c.session)
+		c.take(fmt.Sprintf("team/%d", i))
 	}
-	if code := status.Code(err); code != codes.Unavailable {
-		t.Errorf("code %v, want Unavailable", code)
+	var got []string
+	for token, pages := "", 0; ; pages++ {
+		r, err := api.ListSessions(patient(t), &pb.ListSessionsRequest{PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range r.GetSessions() {
+			got = append(got, s.GetSession())
+			if s.GetHolding() != 1 || s.GetWaiting() != 0 || s.GetTtlMs() != 60_000 || s.GetMetadata()["n"] == "" ||
+				s.GetExpiresInMs() == 0 || s.GetExpiresInMs() > 61_000 {
+				t.Errorf("a session is shown as %v", s)
+			}
+		}
+		if token = r.GetNextPageToken(); token == "" || pages > 5 {
+			break
+		}
 	}
-	st, err := pb.NewAdminServiceClient(dial(t, c.follower().address)).Status(patient(t), &pb.StatusRequest{})
-	if err != nil || st.GetLeaderAddress() != leader.address || len(st.GetMembers()) != 3 || st.GetVersion() != "test" {
-		t.Errorf("status of a follower: %v, %v", st, err)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	_, err := api.ListSessions(patient(t), &pb.ListSessionsRequest{PageToken: "team/1"})
+	if e := wantReason(t, err, pb.Reason_REASON_INVALID_ARGUMENT); e.GetField() != "page_token" {
+		t.Errorf("field %q, want page_token", e.GetField())
 	}
 }

@@ -14,10 +14,14 @@ func (s *Store) Bootstrap(group uint32, conf *raftpb.ConfState) (err error) {
 	if s.groups[group] != nil {
 		panic(fmt.Sprintf("storage: group %d bootstrapped twice", group))
 	}
-	b := base{index: 1, term: 1, conf: conf, empty: true}
-	st := &groupState{instance: s.id.instance, term: 1, commit: 1, last: 1}
+	return s.begin(group, &base{index: 1, term: 1, conf: conf, empty: true})
+}
+
+// begin writes that the log of a new group starts at b.
+func (s *Store) begin(group uint32, b *base) error {
+	st := &groupState{instance: s.id.instance, term: b.term, commit: b.index, last: b.index}
 	batch := s.db.NewBatch()
-	if err := putBase(batch, group, &b); err != nil {
+	if err := putBase(batch, group, b); err != nil {
 		return err
 	}
 	put(batch, groupKey(group, kindState), st.append(nil))

@@ -25,6 +25,7 @@ type identity struct {
 	cluster  string
 	node     uint64
 	instance InstanceID
+	origin   string // of a directory that was made from a backup; else empty
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -33,6 +34,9 @@ func (id identity) encode() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "lockstep data directory\nformat %d\ncluster %s\nnode %016x\ninstance %s\n",
 		formatVersion, id.cluster, id.node, id.instance)
+	if id.origin != "" {
+		fmt.Fprintf(&b, "origin %s\n", id.origin)
+	}
 	fmt.Fprintf(&b, "checksum %08x\n", crc32.Checksum(b.Bytes(), castagnoli))
 	return b.Bytes()
 }
@@ -68,6 +72,9 @@ func decodeIdentity(text []byte) (identity, error) {
 	}
 	if n, err := hex.Decode(id.instance[:], []byte(instance)); err != nil || n != len(id.instance) {
 		return id, fmt.Errorf("IDENTITY has a wrong instance id %q", instance)
+	}
+	if _, rest, ok := strings.Cut(body, "\norigin "); ok {
+		id.origin = strings.TrimSpace(rest)
 	}
 	return id, nil
 }

@@ -61,6 +61,10 @@ func (s *Store) inspect() (dirState, error) {
 }
 
 func (s *Store) classify(names []string) (dirState, error) {
+	if slices.Contains(names, replacingName) && !s.replacing {
+		return 0, s.refuse(ErrDamaged, "is being replaced by a new cluster's, and that was interrupted",
+			"start it once more with --force-new-cluster", nil)
+	}
 	if slices.Contains(names, identityName) {
 		return dirReady, nil
 	}
@@ -68,7 +72,7 @@ func (s *Store) classify(names []string) (dirState, error) {
 		return dirUnfinished, nil
 	}
 	others := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
-		return n == lockName || n == createName+tmpSuffix || n == "lost+found"
+		return n == lockName || n == createName+tmpSuffix || n == "lost+found" || s.replacing && ofReplacement(n)
 	})
 	if len(others) == 0 {
 		return dirMissing, nil

@@ -20,6 +20,10 @@ type Config struct {
 	FS        vfs.FS // default: the machine's
 	ClusterID string // not empty, no white space
 	NodeID    uint64 // not zero
+	// Origin is noted in a directory that is made, one word: the backup that it is made from. Default: none.
+	Origin string
+	// Replacing allows a directory whose content is being replaced; see [BeginReplace].
+	Replacing bool
 	// Random is where the instance id is drawn from. Default: crypto/rand.
 	Random io.Reader
 	// Logger receives the log. Default: discard.
@@ -29,13 +33,15 @@ type Config struct {
 // A Store is an open data directory. Append, Compact, Bootstrap and Recover may be called from
 // one goroutine at a time; the rest from any.
 type Store struct {
-	dir  string
-	fs   vfs.FS
-	log  *slog.Logger
-	id   identity
-	db   *pebble.DB
-	lock io.Closer
-	slow io.Closer // the watch for slow operations
+	dir string
+	fs  vfs.FS
+	log *slog.Logger
+	id  identity
+
+	replacing bool
+	db        *pebble.DB
+	lock      io.Closer
+	slow      io.Closer // the watch for slow operations
 
 	wal struct {
 		sync.Mutex
@@ -63,10 +69,13 @@ const slowDisk = 2 * time.Second
 // node's directory in good order is refused with a [*RefusedError].
 func Open(cfg Config) (*Store, error) {
 	s := &Store{
-		dir:    cfg.Dir,
-		fs:     cfg.FS,
-		log:    cfg.Logger,
-		id:     identity{cluster: cfg.ClusterID, node: cfg.NodeID},
+		dir: cfg.Dir,
+		fs:  cfg.FS,
+		log: cfg.Logger,
+		id:  identity{cluster: cfg.ClusterID, node: cfg.NodeID, origin: cfg.Origin},
+
+		replacing: cfg.Replacing,
+
 		groups: make(map[uint32]*groupState),
 		failed: make(chan struct{}),
 	}

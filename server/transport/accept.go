@@ -67,10 +67,14 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn) {
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return
 	}
-	t.peers[c.peer.Node].met(c.peer)
+	p := t.find(c.peer.Node)
+	if p == nil { // it asked to join, or was removed just now
+		return
+	}
+	p.met(c.peer)
 	switch c.purpose {
 	case purposeStream:
-		t.peers[c.peer.Node].dialledUs()
+		p.dialledUs()
 		t.readStream(ctx, c)
 	case purposeSnapshot:
 		t.readSnapshot(ctx, c)
@@ -98,6 +102,9 @@ func (t *Transport) readStream(ctx context.Context, c *conn) {
 		old.Close()
 	}
 	t.mu.streams[c.peer.Node] = c
+	if t.find(c.peer.Node) == nil { // removed since the handshake
+		c.Close()
+	}
 	t.mu.Unlock()
 	defer func() {
 		t.mu.Lock()

@@ -27,7 +27,8 @@ const handshakeTimeout = 5 * time.Second
 const (
 	purposeStream   = "stream"
 	purposeSnapshot = "snapshot"
-	purposeAsk      = "ask" // the handshake alone
+	purposeAsk      = "ask"  // the handshake alone
+	purposeJoin     = "join" // a node that does not know its id asks for it
 )
 
 // A hello opens the handshake.
@@ -99,7 +100,7 @@ func (t *Transport) dial(ctx context.Context, p Peer, purpose string) (*conn, er
 	}
 	defer context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })()
 	c := newConn(raw)
-	if err := t.greet(c, p, purpose); err != nil {
+	if err := t.greet(c, p, purpose, t.cfg.Self, nil); err != nil {
 		raw.Close()
 		return nil, err
 	}
@@ -107,8 +108,8 @@ func (t *Transport) dial(ctx context.Context, p Peer, purpose string) (*conn, er
 }
 
 // greet is the dialer's side.
-func (t *Transport) greet(c *conn, p Peer, purpose string) error {
-	greeting, err := json.Marshal(hello{Version: protocolVersion, Purpose: purpose, From: t.cfg.Self, To: p.Node, Nonce: nonce()})
+func (t *Transport) greet(c *conn, p Peer, purpose string, self Identity, ready *[]byte) error {
+	greeting, err := json.Marshal(hello{Version: protocolVersion, Purpose: purpose, From: self, To: p.Node, Nonce: nonce()})
 	if err != nil {
 		return err
 	}
@@ -130,16 +131,16 @@ func (t *Transport) greet(c *conn, p Peer, purpose string) error {
 	if err := json.Unmarshal(answer, &w); err != nil {
 		return fmt.Errorf("handshake: %w", err)
 	}
-	if w.From.Node != p.Node {
+	if w.From.Node != p.Node && purpose != purposeJoin {
 		return t.refuse(c, refusedOther, fmt.Sprintf("%s is node %s (%016x), not %s (%016x)", p.Address, w.From.Name, w.From.Node, p.Name, p.Node))
 	}
-	if err := t.cfg.Handler.Admit(w.From); err != nil {
+	if err := t.meet(w.From, purpose); err != nil {
 		return t.refuse(c, admitCode(err), err.Error())
 	}
 	if _, err := c.Write(appendFrame(nil, frameMAC, t.mac("dialer", greeting, answer))); err != nil {
 		return err
 	}
-	_, err = c.expect(frameReady)
+	told, err := c.expect(frameReady)
 	// Only here the refusing side has proved the secret: a stranger must not end a node with this.
 	if e := new(refusedError); errors.As(err, &e) && e.code == refusedAdmit {
 		return &notAdmitted{reason: e.Error(), remote: true}
@@ -148,7 +149,18 @@ func (t *Transport) greet(c *conn, p Peer, purpose string) error {
 		return err
 	}
 	c.peer, c.purpose = w.From, purpose
+	if ready != nil {
+		*ready = told
+	}
 	return nil
+}
+
+// meet decides on the peer that was dialled. A node that is to join knows none of them yet.
+func (t *Transport) meet(peer Identity, purpose string) error {
+	if purpose == purposeJoin {
+		return nil
+	}
+	return t.cfg.Handler.Admit(peer)
 }
 
 // A refusal on the wire is one byte that says who refused, and a text.
@@ -226,12 +238,27 @@ func (t *Transport) receive(c *conn) error {
 	if !hmac.Equal(proof, t.mac("dialer", greeting, answer)) {
 		return t.refuse(c, refusedOther, "the cluster secret differs")
 	}
-	if err := t.cfg.Handler.Admit(h.From); err != nil {
+	ready, err := t.admit(&h)
+	if err != nil {
 		return t.refuse(c, admitCode(err), err.Error())
 	}
 	c.peer, c.purpose = h.From, h.Purpose
-	_, err = c.Write(appendFrame(nil, frameReady, nil))
+	_, err = c.Write(appendFrame(nil, frameReady, ready))
 	return err
+}
+
+// admit decides on a peer that has proved the secret, and gives what it is told.
+func (t *Transport) admit(h *hello) (ready []byte, err error) {
+	if h.Purpose == purposeJoin {
+		return t.welcomeJoin(h.From)
+	}
+	if err := t.cfg.Handler.Admit(h.From); err != nil {
+		return nil, err
+	}
+	if t.find(h.From.Node) == nil {
+		return nil, fmt.Errorf("node %.64q (%016x) is not a member", h.From.Name, h.From.Node)
+	}
+	return nil, nil
 }
 
 // objection says why a greeting is refused before anything is proved, or "".
@@ -242,10 +269,10 @@ func (t *Transport) objection(h *hello) string {
 		return fmt.Sprintf("peer protocol %d is not spoken here, only %d", h.Version, protocolVersion)
 	case h.From.ClusterID != self.ClusterID:
 		return fmt.Sprintf("this is cluster %s, not %.64q: the initial clusters differ", self.ClusterID, h.From.ClusterID)
+	case h.Purpose == purposeJoin:
+		return ""
 	case h.To != self.Node:
 		return fmt.Sprintf("this is node %s (%016x), not %016x: two addresses are mixed up", self.Name, self.Node, h.To)
-	case t.peers[h.From.Node] == nil:
-		return fmt.Sprintf("node %.64q (%016x) is not a member", h.From.Name, h.From.Node)
 	case h.Purpose != purposeStream && h.Purpose != purposeSnapshot && h.Purpose != purposeAsk:
 		return fmt.Sprintf("purpose %.64q is not known", h.Purpose)
 	}

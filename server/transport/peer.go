@@ -36,6 +36,7 @@ type peer struct {
 	t    *Transport
 	wake chan struct{} // there is something to write
 	seen chan struct{} // the peer has dialled us, so it is up
+	stop func()        // ends its stream; Transport.mu guards it
 
 	mu struct {
 		sync.Mutex
@@ -52,7 +53,7 @@ type peer struct {
 }
 
 func newPeer(t *Transport, p Peer) *peer {
-	n := &peer{Peer: p, t: t, wake: make(chan struct{}, 1), seen: make(chan struct{}, 1)}
+	n := &peer{Peer: p, t: t, wake: make(chan struct{}, 1), seen: make(chan struct{}, 1), stop: func() {}}
 	n.mu.problem = "not connected yet"
 	return n
 }

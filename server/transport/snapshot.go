@@ -23,7 +23,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // SendSnapshot sends a MsgSnap and its content on a connection of its own, at the configured rate, and returns when
 // the peer has it durable.
 func (t *Transport) SendSnapshot(ctx context.Context, group uint32, msg *raftpb.Message, content io.Reader) error {
-	p := t.peers[msg.GetTo()]
+	p := t.find(msg.GetTo())
 	if p == nil {
 		return fmt.Errorf("transport: no peer %016x", msg.GetTo())
 	}

@@ -108,7 +108,7 @@ func TestAPeerThatTakesNothingIsDroppedAndTheQueueIsBounded(t *testing.T) {
 	for range 100 {
 		a.Send(1, []*raftpb.Message{big})
 	}
-	p := a.peers[2]
+	p := a.find(2)
 	p.mu.Lock()
 	waiting := len(p.mu.normal) + p.mu.writing
 	p.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -46,6 +47,7 @@ type Identity struct {
 	Instance      [16]byte `json:"instance"`
 	Name          string   `json:"name"`
 	ClientAddress string   `json:"client_address"`
+	PeerAddress   string   `json:"peer_address"` // where it is dialled by its peers
 }
 
 // A Peer is another node and where it listens.
@@ -93,8 +95,7 @@ type Config struct {
 type Transport struct {
 	cfg   Config
 	log   *slog.Logger
-	peers map[uint64]*peer
-	order []*peer // by node id
+	table atomic.Pointer[peerTable] // replaced by SetPeers
 
 	incoming chan struct{} // a place for each accepted connection
 
@@ -103,8 +104,19 @@ type Transport struct {
 		streams   map[uint64]*conn // the accepted stream of each peer
 		receiving bool             // a snapshot is being received
 		noise     time.Time        // when a stranger was logged last
+		serving   context.Context  // that of Run while it runs; peers that come later run in it
+		running   sync.WaitGroup   // the streams to peers
 	}
 }
+
+// A peerTable is the present peers. It never changes.
+type peerTable struct {
+	peers map[uint64]*peer
+	order []*peer // by node id
+}
+
+// find gives a present peer, or nil.
+func (t *Transport) find(node uint64) *peer { return t.table.Load().peers[node] }
 
 // New checks the configuration. It opens nothing.
 func New(cfg Config) (*Transport, error) {
@@ -121,22 +133,76 @@ func New(cfg Config) (*Transport, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	t := &Transport{
-		cfg:   cfg,
-		log:   cfg.Logger,
-		peers: make(map[uint64]*peer),
+		cfg: cfg,
+		log: cfg.Logger,
 		// Two connections a peer are in use, four more may be on their way out or strangers.
-		incoming: make(chan struct{}, 16+4*len(cfg.Peers)),
+		incoming: make(chan struct{}, 16+4*MaxPeers),
 	}
 	t.mu.streams = make(map[uint64]*conn)
+	t.table.Store(&peerTable{})
+	seen := map[uint64]bool{cfg.Self.Node: true}
 	for _, p := range cfg.Peers {
-		if p.Node == cfg.Self.Node || t.peers[p.Node] != nil {
+		if seen[p.Node] {
 			return nil, fmt.Errorf("transport: node %016x is listed twice", p.Node)
 		}
-		t.peers[p.Node] = newPeer(t, p)
-		t.order = append(t.order, t.peers[p.Node])
+		seen[p.Node] = true
 	}
-	slices.SortFunc(t.order, func(a, b *peer) int { return cmp.Compare(a.Node, b.Node) })
+	t.SetPeers(cfg.Peers)
 	return t, nil
+}
+
+// MaxPeers bounds the peers of a node.
+const MaxPeers = 16
+
+// SetPeers replaces the peers. Streams to and from those that are gone, or have moved, end; those to new ones
+// begin if Run runs. Self is left out. Beyond MaxPeers it panics.
+func (t *Transport) SetPeers(peers []Peer) {
+	if len(peers) > MaxPeers {
+		panic(fmt.Sprintf("transport: %d peers, the limit is %d", len(peers), MaxPeers))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.table.Load()
+	next := &peerTable{peers: make(map[uint64]*peer)}
+	for _, p := range peers {
+		if p.Node == t.cfg.Self.Node || next.peers[p.Node] != nil {
+			continue
+		}
+		n := old.peers[p.Node]
+		if n == nil || n.Peer != p {
+			n = newPeer(t, p)
+		}
+		next.peers[p.Node] = n
+		next.order = append(next.order, n)
+	}
+	slices.SortFunc(next.order, func(a, b *peer) int { return cmp.Compare(a.Node, b.Node) })
+	t.table.Store(next)
+	for _, p := range old.order {
+		if now := next.peers[p.Node]; now != p {
+			p.stop()
+			if stream := t.mu.streams[p.Node]; now == nil && stream != nil {
+				stream.Close()
+			}
+		}
+	}
+	for _, p := range next.order {
+		if old.peers[p.Node] != p {
+			t.startLocked(p)
+		}
+	}
+}
+
+// startLocked runs the stream to a peer if Run runs. t.mu must be held.
+func (t *Transport) startLocked(p *peer) {
+	if t.mu.serving == nil || t.mu.serving.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.mu.serving)
+	p.stop = cancel
+	t.mu.running.Go(func() {
+		defer cancel()
+		p.run(ctx)
+	})
 }
 
 // dialTCP is the default of Config.Dial.
@@ -155,10 +221,14 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 func (t *Transport) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return t.accept(ctx) })
-	for _, p := range t.order {
-		g.Go(func() error { p.run(ctx); return nil })
+	t.mu.Lock()
+	t.mu.serving = ctx
+	for _, p := range t.table.Load().order {
+		t.startLocked(p)
 	}
+	t.mu.Unlock()
 	err := g.Wait()
+	t.mu.running.Wait() // none is added any more: ctx is done
 	if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -168,12 +238,13 @@ func (t *Transport) Run(ctx context.Context) error {
 // Send queues messages to their peers and never blocks. Those of one call go out together. What finds no room or no
 // connection is dropped. The messages must not change any more.
 func (t *Transport) Send(group uint32, msgs []*raftpb.Message) {
+	table := t.table.Load()
 	for _, m := range msgs {
-		if p := t.peers[m.GetTo()]; p != nil {
+		if p := table.peers[m.GetTo()]; p != nil {
 			p.queue(group, m)
 		}
 	}
-	for _, p := range t.order {
+	for _, p := range table.order {
 		p.flush()
 	}
 }
@@ -181,7 +252,7 @@ func (t *Transport) Send(group uint32, msgs []*raftpb.Message) {
 // Ask only shakes hands with a peer. nil means that the peer is there and takes us for what we say;
 // [ErrRefused] that it doesn't; anything else that it could not be asked.
 func (t *Transport) Ask(ctx context.Context, node uint64) error {
-	p := t.peers[node]
+	p := t.find(node)
 	if p == nil {
 		return fmt.Errorf("transport: no peer %016x", node)
 	}
@@ -203,8 +274,9 @@ type PeerStatus struct {
 
 // Peers tells about all peers, by node id.
 func (t *Transport) Peers() []PeerStatus {
-	all := make([]PeerStatus, 0, len(t.order))
-	for _, p := range t.order {
+	order := t.table.Load().order
+	all := make([]PeerStatus, 0, len(order))
+	for _, p := range order {
 		all = append(all, p.status())
 	}
 	return all

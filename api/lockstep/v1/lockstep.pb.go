@@ -323,6 +323,7 @@ type Error struct {
 	LeaderAddress string                 `protobuf:"bytes,4,opt,name=leader_address,json=leaderAddress,proto3" json:"leader_address,omitempty"` // with NOT_LEADER, when known
 	Holders       []*Holder              `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`                                  // with BUSY: who is in the way
 	Position      uint32                 `protobuf:"varint,6,opt,name=position,proto3" json:"position,omitempty"`                               // with BUSY: the place in the queue, 1 = next; 0 = unknown
+	Oldest        uint64                 `protobuf:"varint,7,opt,name=oldest,proto3" json:"oldest,omitempty"`                                   // with OUT_OF_RANGE of Watch: the lowest number after which it can be resumed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +396,13 @@ func (x *Error) GetHolders() []*Holder {
 func (x *Error) GetPosition() uint32 {
 	if x != nil {
 		return x.Position
+	}
+	return 0
+}
+
+func (x *Error) GetOldest() uint64 {
+	if x != nil {
+		return x.Oldest
 	}
 	return 0
 }
@@ -3073,6 +3081,771 @@ func (x *HistoryResponse) GetComplete() bool {
 	return false
 }
 
+type ListSessionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	PageToken     string                 `protobuf:"bytes,1,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // of the last response; empty = from the start
+	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`   // 0 = 100, at most 1000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsRequest) Reset() {
+	*x = ListSessionsRequest{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsRequest) ProtoMessage() {}
+
+func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
+func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListSessionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+type ListSessionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`                                  // in the order of their ids
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty = this was the last page
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsResponse) Reset() {
+	*x = ListSessionsResponse{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsResponse) ProtoMessage() {}
+
+func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
+func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ListSessionsResponse) GetSessions() []*Session {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *ListSessionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Session is a session as others see it.
+type Session struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Session        string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // public id
+	TtlMs          uint64                 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	ClientNumbered bool                   `protobuf:"varint,3,opt,name=client_numbered,json=clientNumbered,proto3" json:"client_numbered,omitempty"`
+	Metadata       map[string]string      `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Holding        uint32                 `protobuf:"varint,5,opt,name=holding,proto3" json:"holding,omitempty"`                              // claims that are granted
+	Waiting        uint32                 `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`                              // claims that are queued
+	Closing        uint32                 `protobuf:"varint,7,opt,name=closing,proto3" json:"closing,omitempty"`                              // claims that are over but whose names are not free yet
+	ExpiresInMs    uint64                 `protobuf:"varint,8,opt,name=expires_in_ms,json=expiresInMs,proto3" json:"expires_in_ms,omitempty"` // on the leader's clock, unless it is renewed
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Session) Reset() {
+	*x = Session{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Session) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Session) ProtoMessage() {}
+
+func (x *Session) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Session.ProtoReflect.Descriptor instead.
+func (*Session) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Session) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Session) GetTtlMs() uint64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+func (x *Session) GetClientNumbered() bool {
+	if x != nil {
+		return x.ClientNumbered
+	}
+	return false
+}
+
+func (x *Session) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *Session) GetHolding() uint32 {
+	if x != nil {
+		return x.Holding
+	}
+	return 0
+}
+
+func (x *Session) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Session) GetClosing() uint32 {
+	if x != nil {
+		return x.Closing
+	}
+	return 0
+}
+
+func (x *Session) GetExpiresInMs() uint64 {
+	if x != nil {
+		return x.ExpiresInMs
+	}
+	return 0
+}
+
+type WatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // names that begin with it; empty = all
+	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`  // events after this number; 0 = only new ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *WatchRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+type WatchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	Reached       uint64                 `protobuf:"varint,2,opt,name=reached,proto3" json:"reached,omitempty"` // all events up to this number that match were sent; resume after it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResponse) Reset() {
+	*x = WatchResponse{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResponse) ProtoMessage() {}
+
+func (x *WatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *WatchResponse) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetReached() uint64 {
+	if x != nil {
+		return x.Reached
+	}
+	return 0
+}
+
+type MemberAddRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                  // a name that no member has
+	PeerAddress   string                 `protobuf:"bytes,2,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"` // host:port
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberAddRequest) Reset() {
+	*x = MemberAddRequest{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberAddRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberAddRequest) ProtoMessage() {}
+
+func (x *MemberAddRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberAddRequest.ProtoReflect.Descriptor instead.
+func (*MemberAddRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *MemberAddRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemberAddRequest) GetPeerAddress() string {
+	if x != nil {
+		return x.PeerAddress
+	}
+	return ""
+}
+
+type MemberAddResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Member         *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	InitialCluster string                 `protobuf:"bytes,2,opt,name=initial_cluster,json=initialCluster,proto3" json:"initial_cluster,omitempty"` // for the new node's --initial-cluster with --join
+	ClusterId      string                 `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *MemberAddResponse) Reset() {
+	*x = MemberAddResponse{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberAddResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberAddResponse) ProtoMessage() {}
+
+func (x *MemberAddResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberAddResponse.ProtoReflect.Descriptor instead.
+func (*MemberAddResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *MemberAddResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *MemberAddResponse) GetInitialCluster() string {
+	if x != nil {
+		return x.InitialCluster
+	}
+	return ""
+}
+
+func (x *MemberAddResponse) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+type MemberPromoteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberPromoteRequest) Reset() {
+	*x = MemberPromoteRequest{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberPromoteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberPromoteRequest) ProtoMessage() {}
+
+func (x *MemberPromoteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberPromoteRequest.ProtoReflect.Descriptor instead.
+func (*MemberPromoteRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *MemberPromoteRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type MemberPromoteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberPromoteResponse) Reset() {
+	*x = MemberPromoteResponse{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberPromoteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberPromoteResponse) ProtoMessage() {}
+
+func (x *MemberPromoteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberPromoteResponse.ProtoReflect.Descriptor instead.
+func (*MemberPromoteResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *MemberPromoteResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+type MemberRemoveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Force         bool                   `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"` // although too few healthy members would be left for a majority
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberRemoveRequest) Reset() {
+	*x = MemberRemoveRequest{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberRemoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberRemoveRequest) ProtoMessage() {}
+
+func (x *MemberRemoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberRemoveRequest.ProtoReflect.Descriptor instead.
+func (*MemberRemoveRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *MemberRemoveRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemberRemoveRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type MemberRemoveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberRemoveResponse) Reset() {
+	*x = MemberRemoveResponse{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberRemoveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberRemoveResponse) ProtoMessage() {}
+
+func (x *MemberRemoveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberRemoveResponse.ProtoReflect.Descriptor instead.
+func (*MemberRemoveResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{50}
+}
+
+type HandOverRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // a member's name; empty = the one that is furthest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOverRequest) Reset() {
+	*x = HandOverRequest{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOverRequest) ProtoMessage() {}
+
+func (x *HandOverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOverRequest.ProtoReflect.Descriptor instead.
+func (*HandOverRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *HandOverRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+type HandOverResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leader        string                 `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOverResponse) Reset() {
+	*x = HandOverResponse{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOverResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOverResponse) ProtoMessage() {}
+
+func (x *HandOverResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOverResponse.ProtoReflect.Descriptor instead.
+func (*HandOverResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *HandOverResponse) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+type SnapshotSaveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotSaveRequest) Reset() {
+	*x = SnapshotSaveRequest{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotSaveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotSaveRequest) ProtoMessage() {}
+
+func (x *SnapshotSaveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotSaveRequest.ProtoReflect.Descriptor instead.
+func (*SnapshotSaveRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{53}
+}
+
+type SnapshotSaveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chunk         []byte                 `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotSaveResponse) Reset() {
+	*x = SnapshotSaveResponse{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotSaveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotSaveResponse) ProtoMessage() {}
+
+func (x *SnapshotSaveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotSaveResponse.ProtoReflect.Descriptor instead.
+func (*SnapshotSaveResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *SnapshotSaveResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3081,7 +3854,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[40]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3866,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[40]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3879,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{40}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{55}
 }
 
 type StatusResponse struct {
@@ -3130,7 +3903,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[41]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3915,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[41]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3928,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{41}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -3264,7 +4037,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[42]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3276,7 +4049,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[42]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3289,7 +4062,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{42}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Member) GetName() string {
@@ -3358,7 +4131,7 @@ type RevokeRequest struct {
 
 func (x *RevokeRequest) Reset() {
 	*x = RevokeRequest{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[43]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +4143,7 @@ func (x *RevokeRequest) String() string {
 func (*RevokeRequest) ProtoMessage() {}
 
 func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[43]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +4156,7 @@ func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{43}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RevokeRequest) GetTarget() isRevokeRequest_Target {
@@ -3474,7 +4247,7 @@ type RevokeClaim struct {
 
 func (x *RevokeClaim) Reset() {
 	*x = RevokeClaim{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[44]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +4259,7 @@ func (x *RevokeClaim) String() string {
 func (*RevokeClaim) ProtoMessage() {}
 
 func (x *RevokeClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[44]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +4272,7 @@ func (x *RevokeClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeClaim.ProtoReflect.Descriptor instead.
 func (*RevokeClaim) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{44}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RevokeClaim) GetSession() string {
@@ -3532,7 +4305,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[45]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +4317,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[45]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +4330,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{45}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RevokeResponse) GetRevoked() uint32 {
@@ -3571,14 +4344,15 @@ var File_lockstep_v1_lockstep_proto protoreflect.FileDescriptor
 
 const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\n" +
-	"\x1alockstep/v1/lockstep.proto\x12\vlockstep.v1\"\xd6\x01\n" +
+	"\x1alockstep/v1/lockstep.proto\x12\vlockstep.v1\"\xee\x01\n" +
 	"\x05Error\x12+\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x13.lockstep.v1.ReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
 	"\x05field\x18\x03 \x01(\tR\x05field\x12%\n" +
 	"\x0eleader_address\x18\x04 \x01(\tR\rleaderAddress\x12-\n" +
 	"\aholders\x18\x05 \x03(\v2\x13.lockstep.v1.HolderR\aholders\x12\x1a\n" +
-	"\bposition\x18\x06 \x01(\rR\bposition\"\xc9\x02\n" +
+	"\bposition\x18\x06 \x01(\rR\bposition\x12\x16\n" +
+	"\x06oldest\x18\a \x01(\x04R\x06oldest\"\xc9\x02\n" +
 	"\tClaimSpec\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12%\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x11.lockstep.v1.ModeR\x04mode\x12\x16\n" +
@@ -3781,7 +4555,55 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\"Y\n" +
 	"\x0fHistoryResponse\x12*\n" +
 	"\x06events\x18\x01 \x03(\v2\x12.lockstep.v1.EventR\x06events\x12\x1a\n" +
-	"\bcomplete\x18\x02 \x01(\bR\bcomplete\"\x0f\n" +
+	"\bcomplete\x18\x02 \x01(\bR\bcomplete\"Q\n" +
+	"\x13ListSessionsRequest\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x01 \x01(\tR\tpageToken\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\rR\bpageSize\"p\n" +
+	"\x14ListSessionsResponse\x120\n" +
+	"\bsessions\x18\x01 \x03(\v2\x14.lockstep.v1.SessionR\bsessions\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd2\x02\n" +
+	"\aSession\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12\x15\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x04R\x05ttlMs\x12'\n" +
+	"\x0fclient_numbered\x18\x03 \x01(\bR\x0eclientNumbered\x12>\n" +
+	"\bmetadata\x18\x04 \x03(\v2\".lockstep.v1.Session.MetadataEntryR\bmetadata\x12\x18\n" +
+	"\aholding\x18\x05 \x01(\rR\aholding\x12\x18\n" +
+	"\awaiting\x18\x06 \x01(\rR\awaiting\x12\x18\n" +
+	"\aclosing\x18\a \x01(\rR\aclosing\x12\"\n" +
+	"\rexpires_in_ms\x18\b \x01(\x04R\vexpiresInMs\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
+	"\fWatchRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x04R\x05after\"U\n" +
+	"\rWatchResponse\x12*\n" +
+	"\x06events\x18\x01 \x03(\v2\x12.lockstep.v1.EventR\x06events\x12\x18\n" +
+	"\areached\x18\x02 \x01(\x04R\areached\"I\n" +
+	"\x10MemberAddRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
+	"\fpeer_address\x18\x02 \x01(\tR\vpeerAddress\"\x88\x01\n" +
+	"\x11MemberAddResponse\x12+\n" +
+	"\x06member\x18\x01 \x01(\v2\x13.lockstep.v1.MemberR\x06member\x12'\n" +
+	"\x0finitial_cluster\x18\x02 \x01(\tR\x0einitialCluster\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x03 \x01(\tR\tclusterId\"*\n" +
+	"\x14MemberPromoteRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
+	"\x15MemberPromoteResponse\x12+\n" +
+	"\x06member\x18\x01 \x01(\v2\x13.lockstep.v1.MemberR\x06member\"?\n" +
+	"\x13MemberRemoveRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"\x16\n" +
+	"\x14MemberRemoveResponse\"!\n" +
+	"\x0fHandOverRequest\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\"*\n" +
+	"\x10HandOverResponse\x12\x16\n" +
+	"\x06leader\x18\x01 \x01(\tR\x06leader\"\x15\n" +
+	"\x13SnapshotSaveRequest\",\n" +
+	"\x14SnapshotSaveResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"\x0f\n" +
 	"\rStatusRequest\"\x98\x03\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
@@ -3868,7 +4690,7 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\x13EVENT_KIND_RELEASED\x10\x03\x12\x16\n" +
 	"\x12EVENT_KIND_EXPIRED\x10\x04\x12\x16\n" +
 	"\x12EVENT_KIND_REVOKED\x10\x05\x12\x18\n" +
-	"\x14EVENT_KIND_CANCELLED\x10\x062\xea\x05\n" +
+	"\x14EVENT_KIND_CANCELLED\x10\x062\x81\a\n" +
 	"\vLockService\x12A\n" +
 	"\aSession\x12\x18.lockstep.v1.ClientFrame\x1a\x18.lockstep.v1.ServerFrame(\x010\x01\x12P\n" +
 	"\vOpenSession\x12\x1f.lockstep.v1.OpenSessionRequest\x1a .lockstep.v1.OpenSessionResponse\x12J\n" +
@@ -3879,10 +4701,17 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\x06Cancel\x12\x1a.lockstep.v1.CancelRequest\x1a\x1b.lockstep.v1.CancelResponse\x12D\n" +
 	"\aGetLock\x12\x1b.lockstep.v1.GetLockRequest\x1a\x1c.lockstep.v1.GetLockResponse\x12J\n" +
 	"\tListLocks\x12\x1d.lockstep.v1.ListLocksRequest\x1a\x1e.lockstep.v1.ListLocksResponse\x12D\n" +
-	"\aHistory\x12\x1b.lockstep.v1.HistoryRequest\x1a\x1c.lockstep.v1.HistoryResponse2\x94\x01\n" +
+	"\aHistory\x12\x1b.lockstep.v1.HistoryRequest\x1a\x1c.lockstep.v1.HistoryResponse\x12S\n" +
+	"\fListSessions\x12 .lockstep.v1.ListSessionsRequest\x1a!.lockstep.v1.ListSessionsResponse\x12@\n" +
+	"\x05Watch\x12\x19.lockstep.v1.WatchRequest\x1a\x1a.lockstep.v1.WatchResponse0\x012\xad\x04\n" +
 	"\fAdminService\x12A\n" +
 	"\x06Status\x12\x1a.lockstep.v1.StatusRequest\x1a\x1b.lockstep.v1.StatusResponse\x12A\n" +
-	"\x06Revoke\x12\x1a.lockstep.v1.RevokeRequest\x1a\x1b.lockstep.v1.RevokeResponseB=Z;github.com/lockstep-dev/lockstep/api/lockstep/v1;lockstepv1b\x06proto3"
+	"\x06Revoke\x12\x1a.lockstep.v1.RevokeRequest\x1a\x1b.lockstep.v1.RevokeResponse\x12J\n" +
+	"\tMemberAdd\x12\x1d.lockstep.v1.MemberAddRequest\x1a\x1e.lockstep.v1.MemberAddResponse\x12V\n" +
+	"\rMemberPromote\x12!.lockstep.v1.MemberPromoteRequest\x1a\".lockstep.v1.MemberPromoteResponse\x12S\n" +
+	"\fMemberRemove\x12 .lockstep.v1.MemberRemoveRequest\x1a!.lockstep.v1.MemberRemoveResponse\x12G\n" +
+	"\bHandOver\x12\x1c.lockstep.v1.HandOverRequest\x1a\x1d.lockstep.v1.HandOverResponse\x12U\n" +
+	"\fSnapshotSave\x12 .lockstep.v1.SnapshotSaveRequest\x1a!.lockstep.v1.SnapshotSaveResponse0\x01B=Z;github.com/lockstep-dev/lockstep/api/lockstep/v1;lockstepv1b\x06proto3"
 
 var (
 	file_lockstep_v1_lockstep_proto_rawDescOnce sync.Once
@@ -3897,69 +4726,85 @@ func file_lockstep_v1_lockstep_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_v1_lockstep_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_lockstep_v1_lockstep_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_lockstep_v1_lockstep_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_lockstep_v1_lockstep_proto_goTypes = []any{
-	(Reason)(0),                  // 0: lockstep.v1.Reason
-	(Mode)(0),                    // 1: lockstep.v1.Mode
-	(ClaimState)(0),              // 2: lockstep.v1.ClaimState
-	(EventKind)(0),               // 3: lockstep.v1.EventKind
-	(*Error)(nil),                // 4: lockstep.v1.Error
-	(*ClaimSpec)(nil),            // 5: lockstep.v1.ClaimSpec
-	(*ClaimStatus)(nil),          // 6: lockstep.v1.ClaimStatus
-	(*ClientFrame)(nil),          // 7: lockstep.v1.ClientFrame
-	(*ClientRequest)(nil),        // 8: lockstep.v1.ClientRequest
-	(*StreamOpen)(nil),           // 9: lockstep.v1.StreamOpen
-	(*StreamAttach)(nil),         // 10: lockstep.v1.StreamAttach
-	(*StreamKeepAlive)(nil),      // 11: lockstep.v1.StreamKeepAlive
-	(*StreamAcquire)(nil),        // 12: lockstep.v1.StreamAcquire
-	(*StreamCancel)(nil),         // 13: lockstep.v1.StreamCancel
-	(*StreamRelease)(nil),        // 14: lockstep.v1.StreamRelease
-	(*StreamClose)(nil),          // 15: lockstep.v1.StreamClose
-	(*ServerFrame)(nil),          // 16: lockstep.v1.ServerFrame
-	(*ServerEvent)(nil),          // 17: lockstep.v1.ServerEvent
-	(*StreamOpened)(nil),         // 18: lockstep.v1.StreamOpened
-	(*StreamAttached)(nil),       // 19: lockstep.v1.StreamAttached
-	(*StreamKept)(nil),           // 20: lockstep.v1.StreamKept
-	(*StreamClosed)(nil),         // 21: lockstep.v1.StreamClosed
-	(*SessionEnded)(nil),         // 22: lockstep.v1.SessionEnded
-	(*OpenSessionRequest)(nil),   // 23: lockstep.v1.OpenSessionRequest
-	(*OpenSessionResponse)(nil),  // 24: lockstep.v1.OpenSessionResponse
-	(*KeepAliveRequest)(nil),     // 25: lockstep.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),    // 26: lockstep.v1.KeepAliveResponse
-	(*CloseSessionRequest)(nil),  // 27: lockstep.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil), // 28: lockstep.v1.CloseSessionResponse
-	(*AcquireRequest)(nil),       // 29: lockstep.v1.AcquireRequest
-	(*AcquireResponse)(nil),      // 30: lockstep.v1.AcquireResponse
-	(*ReleaseRequest)(nil),       // 31: lockstep.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),      // 32: lockstep.v1.ReleaseResponse
-	(*CancelRequest)(nil),        // 33: lockstep.v1.CancelRequest
-	(*CancelResponse)(nil),       // 34: lockstep.v1.CancelResponse
-	(*Holder)(nil),               // 35: lockstep.v1.Holder
-	(*Lock)(nil),                 // 36: lockstep.v1.Lock
-	(*GetLockRequest)(nil),       // 37: lockstep.v1.GetLockRequest
-	(*GetLockResponse)(nil),      // 38: lockstep.v1.GetLockResponse
-	(*ListLocksRequest)(nil),     // 39: lockstep.v1.ListLocksRequest
-	(*ListLocksResponse)(nil),    // 40: lockstep.v1.ListLocksResponse
-	(*Event)(nil),                // 41: lockstep.v1.Event
-	(*HistoryRequest)(nil),       // 42: lockstep.v1.HistoryRequest
-	(*HistoryResponse)(nil),      // 43: lockstep.v1.HistoryResponse
-	(*StatusRequest)(nil),        // 44: lockstep.v1.StatusRequest
-	(*StatusResponse)(nil),       // 45: lockstep.v1.StatusResponse
-	(*Member)(nil),               // 46: lockstep.v1.Member
-	(*RevokeRequest)(nil),        // 47: lockstep.v1.RevokeRequest
-	(*RevokeClaim)(nil),          // 48: lockstep.v1.RevokeClaim
-	(*RevokeResponse)(nil),       // 49: lockstep.v1.RevokeResponse
-	nil,                          // 50: lockstep.v1.ClaimSpec.MetadataEntry
-	nil,                          // 51: lockstep.v1.StreamOpen.MetadataEntry
-	nil,                          // 52: lockstep.v1.OpenSessionRequest.MetadataEntry
-	nil,                          // 53: lockstep.v1.Holder.MetadataEntry
-	nil,                          // 54: lockstep.v1.Event.MetadataEntry
+	(Reason)(0),                   // 0: lockstep.v1.Reason
+	(Mode)(0),                     // 1: lockstep.v1.Mode
+	(ClaimState)(0),               // 2: lockstep.v1.ClaimState
+	(EventKind)(0),                // 3: lockstep.v1.EventKind
+	(*Error)(nil),                 // 4: lockstep.v1.Error
+	(*ClaimSpec)(nil),             // 5: lockstep.v1.ClaimSpec
+	(*ClaimStatus)(nil),           // 6: lockstep.v1.ClaimStatus
+	(*ClientFrame)(nil),           // 7: lockstep.v1.ClientFrame
+	(*ClientRequest)(nil),         // 8: lockstep.v1.ClientRequest
+	(*StreamOpen)(nil),            // 9: lockstep.v1.StreamOpen
+	(*StreamAttach)(nil),          // 10: lockstep.v1.StreamAttach
+	(*StreamKeepAlive)(nil),       // 11: lockstep.v1.StreamKeepAlive
+	(*StreamAcquire)(nil),         // 12: lockstep.v1.StreamAcquire
+	(*StreamCancel)(nil),          // 13: lockstep.v1.StreamCancel
+	(*StreamRelease)(nil),         // 14: lockstep.v1.StreamRelease
+	(*StreamClose)(nil),           // 15: lockstep.v1.StreamClose
+	(*ServerFrame)(nil),           // 16: lockstep.v1.ServerFrame
+	(*ServerEvent)(nil),           // 17: lockstep.v1.ServerEvent
+	(*StreamOpened)(nil),          // 18: lockstep.v1.StreamOpened
+	(*StreamAttached)(nil),        // 19: lockstep.v1.StreamAttached
+	(*StreamKept)(nil),            // 20: lockstep.v1.StreamKept
+	(*StreamClosed)(nil),          // 21: lockstep.v1.StreamClosed
+	(*SessionEnded)(nil),          // 22: lockstep.v1.SessionEnded
+	(*OpenSessionRequest)(nil),    // 23: lockstep.v1.OpenSessionRequest
+	(*OpenSessionResponse)(nil),   // 24: lockstep.v1.OpenSessionResponse
+	(*KeepAliveRequest)(nil),      // 25: lockstep.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),     // 26: lockstep.v1.KeepAliveResponse
+	(*CloseSessionRequest)(nil),   // 27: lockstep.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),  // 28: lockstep.v1.CloseSessionResponse
+	(*AcquireRequest)(nil),        // 29: lockstep.v1.AcquireRequest
+	(*AcquireResponse)(nil),       // 30: lockstep.v1.AcquireResponse
+	(*ReleaseRequest)(nil),        // 31: lockstep.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 32: lockstep.v1.ReleaseResponse
+	(*CancelRequest)(nil),         // 33: lockstep.v1.CancelRequest
+	(*CancelResponse)(nil),        // 34: lockstep.v1.CancelResponse
+	(*Holder)(nil),                // 35: lockstep.v1.Holder
+	(*Lock)(nil),                  // 36: lockstep.v1.Lock
+	(*GetLockRequest)(nil),        // 37: lockstep.v1.GetLockRequest
+	(*GetLockResponse)(nil),       // 38: lockstep.v1.GetLockResponse
+	(*ListLocksRequest)(nil),      // 39: lockstep.v1.ListLocksRequest
+	(*ListLocksResponse)(nil),     // 40: lockstep.v1.ListLocksResponse
+	(*Event)(nil),                 // 41: lockstep.v1.Event
+	(*HistoryRequest)(nil),        // 42: lockstep.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 43: lockstep.v1.HistoryResponse
+	(*ListSessionsRequest)(nil),   // 44: lockstep.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 45: lockstep.v1.ListSessionsResponse
+	(*Session)(nil),               // 46: lockstep.v1.Session
+	(*WatchRequest)(nil),          // 47: lockstep.v1.WatchRequest
+	(*WatchResponse)(nil),         // 48: lockstep.v1.WatchResponse
+	(*MemberAddRequest)(nil),      // 49: lockstep.v1.MemberAddRequest
+	(*MemberAddResponse)(nil),     // 50: lockstep.v1.MemberAddResponse
+	(*MemberPromoteRequest)(nil),  // 51: lockstep.v1.MemberPromoteRequest
+	(*MemberPromoteResponse)(nil), // 52: lockstep.v1.MemberPromoteResponse
+	(*MemberRemoveRequest)(nil),   // 53: lockstep.v1.MemberRemoveRequest
+	(*MemberRemoveResponse)(nil),  // 54: lockstep.v1.MemberRemoveResponse
+	(*HandOverRequest)(nil),       // 55: lockstep.v1.HandOverRequest
+	(*HandOverResponse)(nil),      // 56: lockstep.v1.HandOverResponse
+	(*SnapshotSaveRequest)(nil),   // 57: lockstep.v1.SnapshotSaveRequest
+	(*SnapshotSaveResponse)(nil),  // 58: lockstep.v1.SnapshotSaveResponse
+	(*StatusRequest)(nil),         // 59: lockstep.v1.StatusRequest
+	(*StatusResponse)(nil),        // 60: lockstep.v1.StatusResponse
+	(*Member)(nil),                // 61: lockstep.v1.Member
+	(*RevokeRequest)(nil),         // 62: lockstep.v1.RevokeRequest
+	(*RevokeClaim)(nil),           // 63: lockstep.v1.RevokeClaim
+	(*RevokeResponse)(nil),        // 64: lockstep.v1.RevokeResponse
+	nil,                           // 65: lockstep.v1.ClaimSpec.MetadataEntry
+	nil,                           // 66: lockstep.v1.StreamOpen.MetadataEntry
+	nil,                           // 67: lockstep.v1.OpenSessionRequest.MetadataEntry
+	nil,                           // 68: lockstep.v1.Holder.MetadataEntry
+	nil,                           // 69: lockstep.v1.Event.MetadataEntry
+	nil,                           // 70: lockstep.v1.Session.MetadataEntry
 }
 var file_lockstep_v1_lockstep_proto_depIdxs = []int32{
 	0,  // 0: lockstep.v1.Error.reason:type_name -> lockstep.v1.Reason
 	35, // 1: lockstep.v1.Error.holders:type_name -> lockstep.v1.Holder
 	1,  // 2: lockstep.v1.ClaimSpec.mode:type_name -> lockstep.v1.Mode
-	50, // 3: lockstep.v1.ClaimSpec.metadata:type_name -> lockstep.v1.ClaimSpec.MetadataEntry
+	65, // 3: lockstep.v1.ClaimSpec.metadata:type_name -> lockstep.v1.ClaimSpec.MetadataEntry
 	2,  // 4: lockstep.v1.ClaimStatus.state:type_name -> lockstep.v1.ClaimState
 	35, // 5: lockstep.v1.ClaimStatus.holders:type_name -> lockstep.v1.Holder
 	8,  // 6: lockstep.v1.ClientFrame.requests:type_name -> lockstep.v1.ClientRequest
@@ -3970,7 +4815,7 @@ var file_lockstep_v1_lockstep_proto_depIdxs = []int32{
 	13, // 11: lockstep.v1.ClientRequest.cancel:type_name -> lockstep.v1.StreamCancel
 	14, // 12: lockstep.v1.ClientRequest.release:type_name -> lockstep.v1.StreamRelease
 	15, // 13: lockstep.v1.ClientRequest.close:type_name -> lockstep.v1.StreamClose
-	51, // 14: lockstep.v1.StreamOpen.metadata:type_name -> lockstep.v1.StreamOpen.MetadataEntry
+	66, // 14: lockstep.v1.StreamOpen.metadata:type_name -> lockstep.v1.StreamOpen.MetadataEntry
 	5,  // 15: lockstep.v1.StreamAcquire.spec:type_name -> lockstep.v1.ClaimSpec
 	17, // 16: lockstep.v1.ServerFrame.events:type_name -> lockstep.v1.ServerEvent
 	18, // 17: lockstep.v1.ServerEvent.opened:type_name -> lockstep.v1.StreamOpened
@@ -3982,14 +4827,14 @@ var file_lockstep_v1_lockstep_proto_depIdxs = []int32{
 	22, // 23: lockstep.v1.ServerEvent.ended:type_name -> lockstep.v1.SessionEnded
 	4,  // 24: lockstep.v1.ServerEvent.error:type_name -> lockstep.v1.Error
 	0,  // 25: lockstep.v1.SessionEnded.reason:type_name -> lockstep.v1.Reason
-	52, // 26: lockstep.v1.OpenSessionRequest.metadata:type_name -> lockstep.v1.OpenSessionRequest.MetadataEntry
+	67, // 26: lockstep.v1.OpenSessionRequest.metadata:type_name -> lockstep.v1.OpenSessionRequest.MetadataEntry
 	6,  // 27: lockstep.v1.KeepAliveResponse.changes:type_name -> lockstep.v1.ClaimStatus
 	5,  // 28: lockstep.v1.AcquireRequest.spec:type_name -> lockstep.v1.ClaimSpec
 	6,  // 29: lockstep.v1.AcquireResponse.claim:type_name -> lockstep.v1.ClaimStatus
 	6,  // 30: lockstep.v1.ReleaseResponse.claim:type_name -> lockstep.v1.ClaimStatus
 	6,  // 31: lockstep.v1.CancelResponse.claim:type_name -> lockstep.v1.ClaimStatus
 	1,  // 32: lockstep.v1.Holder.mode:type_name -> lockstep.v1.Mode
-	53, // 33: lockstep.v1.Holder.metadata:type_name -> lockstep.v1.Holder.MetadataEntry
+	68, // 33: lockstep.v1.Holder.metadata:type_name -> lockstep.v1.Holder.MetadataEntry
 	1,  // 34: lockstep.v1.Lock.mode:type_name -> lockstep.v1.Mode
 	35, // 35: lockstep.v1.Lock.holders:type_name -> lockstep.v1.Holder
 	35, // 36: lockstep.v1.Lock.waiters:type_name -> lockstep.v1.Holder
@@ -3997,39 +4842,58 @@ var file_lockstep_v1_lockstep_proto_depIdxs = []int32{
 	36, // 38: lockstep.v1.ListLocksResponse.locks:type_name -> lockstep.v1.Lock
 	3,  // 39: lockstep.v1.Event.kind:type_name -> lockstep.v1.EventKind
 	1,  // 40: lockstep.v1.Event.mode:type_name -> lockstep.v1.Mode
-	54, // 41: lockstep.v1.Event.metadata:type_name -> lockstep.v1.Event.MetadataEntry
+	69, // 41: lockstep.v1.Event.metadata:type_name -> lockstep.v1.Event.MetadataEntry
 	41, // 42: lockstep.v1.HistoryResponse.events:type_name -> lockstep.v1.Event
-	46, // 43: lockstep.v1.StatusResponse.members:type_name -> lockstep.v1.Member
-	48, // 44: lockstep.v1.RevokeRequest.claim:type_name -> lockstep.v1.RevokeClaim
-	7,  // 45: lockstep.v1.LockService.Session:input_type -> lockstep.v1.ClientFrame
-	23, // 46: lockstep.v1.LockService.OpenSession:input_type -> lockstep.v1.OpenSessionRequest
-	25, // 47: lockstep.v1.LockService.KeepAlive:input_type -> lockstep.v1.KeepAliveRequest
-	27, // 48: lockstep.v1.LockService.CloseSession:input_type -> lockstep.v1.CloseSessionRequest
-	29, // 49: lockstep.v1.LockService.Acquire:input_type -> lockstep.v1.AcquireRequest
-	31, // 50: lockstep.v1.LockService.Release:input_type -> lockstep.v1.ReleaseRequest
-	33, // 51: lockstep.v1.LockService.Cancel:input_type -> lockstep.v1.CancelRequest
-	37, // 52: lockstep.v1.LockService.GetLock:input_type -> lockstep.v1.GetLockRequest
-	39, // 53: lockstep.v1.LockService.ListLocks:input_type -> lockstep.v1.ListLocksRequest
-	42, // 54: lockstep.v1.LockService.History:input_type -> lockstep.v1.HistoryRequest
-	44, // 55: lockstep.v1.AdminService.Status:input_type -> lockstep.v1.StatusRequest
-	47, // 56: lockstep.v1.AdminService.Revoke:input_type -> lockstep.v1.RevokeRequest
-	16, // 57: lockstep.v1.LockService.Session:output_type -> lockstep.v1.ServerFrame
-	24, // 58: lockstep.v1.LockService.OpenSession:output_type -> lockstep.v1.OpenSessionResponse
-	26, // 59: lockstep.v1.LockService.KeepAlive:output_type -> lockstep.v1.KeepAliveResponse
-	28, // 60: lockstep.v1.LockService.CloseSession:output_type -> lockstep.v1.CloseSessionResponse
-	30, // 61: lockstep.v1.LockService.Acquire:output_type -> lockstep.v1.AcquireResponse
-	32, // 62: lockstep.v1.LockService.Release:output_type -> lockstep.v1.ReleaseResponse
-	34, // 63: lockstep.v1.LockService.Cancel:output_type -> lockstep.v1.CancelResponse
-	38, // 64: lockstep.v1.LockService.GetLock:output_type -> lockstep.v1.GetLockResponse
-	40, // 65: lockstep.v1.LockService.ListLocks:output_type -> lockstep.v1.ListLocksResponse
-	43, // 66: lockstep.v1.LockService.History:output_type -> lockstep.v1.HistoryResponse
-	45, // 67: lockstep.v1.AdminService.Status:output_type -> lockstep.v1.StatusResponse
-	49, // 68: lockstep.v1.AdminService.Revoke:output_type -> lockstep.v1.RevokeResponse
-	57, // [57:69] is the sub-list for method output_type
-	45, // [45:57] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	46, // 43: lockstep.v1.ListSessionsResponse.sessions:type_name -> lockstep.v1.Session
+	70, // 44: lockstep.v1.Session.metadata:type_name -> lockstep.v1.Session.MetadataEntry
+	41, // 45: lockstep.v1.WatchResponse.events:type_name -> lockstep.v1.Event
+	61, // 46: lockstep.v1.MemberAddResponse.member:type_name -> lockstep.v1.Member
+	61, // 47: lockstep.v1.MemberPromoteResponse.member:type_name -> lockstep.v1.Member
+	61, // 48: lockstep.v1.StatusResponse.members:type_name -> lockstep.v1.Member
+	63, // 49: lockstep.v1.RevokeRequest.claim:type_name -> lockstep.v1.RevokeClaim
+	7,  // 50: lockstep.v1.LockService.Session:input_type -> lockstep.v1.ClientFrame
+	23, // 51: lockstep.v1.LockService.OpenSession:input_type -> lockstep.v1.OpenSessionRequest
+	25, // 52: lockstep.v1.LockService.KeepAlive:input_type -> lockstep.v1.KeepAliveRequest
+	27, // 53: lockstep.v1.LockService.CloseSession:input_type -> lockstep.v1.CloseSessionRequest
+	29, // 54: lockstep.v1.LockService.Acquire:input_type -> lockstep.v1.AcquireRequest
+	31, // 55: lockstep.v1.LockService.Release:input_type -> lockstep.v1.ReleaseRequest
+	33, // 56: lockstep.v1.LockService.Cancel:input_type -> lockstep.v1.CancelRequest
+	37, // 57: lockstep.v1.LockService.GetLock:input_type -> lockstep.v1.GetLockRequest
+	39, // 58: lockstep.v1.LockService.ListLocks:input_type -> lockstep.v1.ListLocksRequest
+	42, // 59: lockstep.v1.LockService.History:input_type -> lockstep.v1.HistoryRequest
+	44, // 60: lockstep.v1.LockService.ListSessions:input_type -> lockstep.v1.ListSessionsRequest
+	47, // 61: lockstep.v1.LockService.Watch:input_type -> lockstep.v1.WatchRequest
+	59, // 62: lockstep.v1.AdminService.Status:input_type -> lockstep.v1.StatusRequest
+	62, // 63: lockstep.v1.AdminService.Revoke:input_type -> lockstep.v1.RevokeRequest
+	49, // 64: lockstep.v1.AdminService.MemberAdd:input_type -> lockstep.v1.MemberAddRequest
+	51, // 65: lockstep.v1.AdminService.MemberPromote:input_type -> lockstep.v1.MemberPromoteRequest
+	53, // 66: lockstep.v1.AdminService.MemberRemove:input_type -> lockstep.v1.MemberRemoveRequest
+	55, // 67: lockstep.v1.AdminService.HandOver:input_type -> lockstep.v1.HandOverRequest
+	57, // 68: lockstep.v1.AdminService.SnapshotSave:input_type -> lockstep.v1.SnapshotSaveRequest
+	16, // 69: lockstep.v1.LockService.Session:output_type -> lockstep.v1.ServerFrame
+	24, // 70: lockstep.v1.LockService.OpenSession:output_type -> lockstep.v1.OpenSessionResponse
+	26, // 71: lockstep.v1.LockService.KeepAlive:output_type -> lockstep.v1.KeepAliveResponse
+	28, // 72: lockstep.v1.LockService.CloseSession:output_type -> lockstep.v1.CloseSessionResponse
+	30, // 73: lockstep.v1.LockService.Acquire:output_type -> lockstep.v1.AcquireResponse
+	32, // 74: lockstep.v1.LockService.Release:output_type -> lockstep.v1.ReleaseResponse
+	34, // 75: lockstep.v1.LockService.Cancel:output_type -> lockstep.v1.CancelResponse
+	38, // 76: lockstep.v1.LockService.GetLock:output_type -> lockstep.v1.GetLockResponse
+	40, // 77: lockstep.v1.LockService.ListLocks:output_type -> lockstep.v1.ListLocksResponse
+	43, // 78: lockstep.v1.LockService.History:output_type -> lockstep.v1.HistoryResponse
+	45, // 79: lockstep.v1.LockService.ListSessions:output_type -> lockstep.v1.ListSessionsResponse
+	48, // 80: lockstep.v1.LockService.Watch:output_type -> lockstep.v1.WatchResponse
+	60, // 81: lockstep.v1.AdminService.Status:output_type -> lockstep.v1.StatusResponse
+	64, // 82: lockstep.v1.AdminService.Revoke:output_type -> lockstep.v1.RevokeResponse
+	50, // 83: lockstep.v1.AdminService.MemberAdd:output_type -> lockstep.v1.MemberAddResponse
+	52, // 84: lockstep.v1.AdminService.MemberPromote:output_type -> lockstep.v1.MemberPromoteResponse
+	54, // 85: lockstep.v1.AdminService.MemberRemove:output_type -> lockstep.v1.MemberRemoveResponse
+	56, // 86: lockstep.v1.AdminService.HandOver:output_type -> lockstep.v1.HandOverResponse
+	58, // 87: lockstep.v1.AdminService.SnapshotSave:output_type -> lockstep.v1.SnapshotSaveResponse
+	69, // [69:88] is the sub-list for method output_type
+	50, // [50:69] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_v1_lockstep_proto_init() }
@@ -4057,7 +4921,7 @@ func file_lockstep_v1_lockstep_proto_init() {
 		(*ServerEvent_Ended)(nil),
 		(*ServerEvent_Error)(nil),
 	}
-	file_lockstep_v1_lockstep_proto_msgTypes[43].OneofWrappers = []any{
+	file_lockstep_v1_lockstep_proto_msgTypes[58].OneofWrappers = []any{
 		(*RevokeRequest_Claim)(nil),
 		(*RevokeRequest_Session)(nil),
 		(*RevokeRequest_Name)(nil),
@@ -4068,7 +4932,7 @@ func file_lockstep_v1_lockstep_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_v1_lockstep_proto_rawDesc), len(file_lockstep_v1_lockstep_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   51,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -38,6 +38,8 @@ const (
 	LockService_GetLock_FullMethodName      = "/lockstep.v1.LockService/GetLock"
 	LockService_ListLocks_FullMethodName    = "/lockstep.v1.LockService/ListLocks"
 	LockService_History_FullMethodName      = "/lockstep.v1.LockService/History"
+	LockService_ListSessions_FullMethodName = "/lockstep.v1.LockService/ListSessions"
+	LockService_Watch_FullMethodName        = "/lockstep.v1.LockService/Watch"
 )
 
 // LockServiceClient is the client API for LockService service.
@@ -64,6 +66,12 @@ type LockServiceClient interface {
 	GetLock(ctx context.Context, in *GetLockRequest, opts ...grpc.CallOption) (*GetLockResponse, error)
 	ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksResponse, error)
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
+	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// Watch sends the events of the history as they happen, resumed after a number that the
+	// caller has seen. Events come in order, none twice and none left out. It is served by every
+	// node from what it has applied. When events after the number are no longer there, it ends with
+	// OUT_OF_RANGE and the oldest number from which it can be resumed.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
 type lockServiceClient struct {
@@ -177,6 +185,35 @@ func (c *lockServiceClient) History(ctx context.Context, in *HistoryRequest, opt
 	return out, nil
 }
 
+func (c *lockServiceClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, LockService_ListSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *lockServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &LockService_ServiceDesc.Streams[1], LockService_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, WatchResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LockService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
+
 // LockServiceServer is the server API for LockService service.
 // All implementations must embed UnimplementedLockServiceServer
 // for forward compatibility.
@@ -201,6 +238,12 @@ type LockServiceServer interface {
 	GetLock(context.Context, *GetLockRequest) (*GetLockResponse, error)
 	ListLocks(context.Context, *ListLocksRequest) (*ListLocksResponse, error)
 	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
+	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// Watch sends the events of the history as they happen, resumed after a number that the
+	// caller has seen. Events come in order, none twice and none left out. It is served by every
+	// node from what it has applied. When events after the number are no longer there, it ends with
+	// OUT_OF_RANGE and the oldest number from which it can be resumed.
+	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedLockServiceServer()
 }
 
@@ -240,6 +283,12 @@ func (UnimplementedLockServiceServer) ListLocks(context.Context, *ListLocksReque
 }
 func (UnimplementedLockServiceServer) History(context.Context, *HistoryRequest) (*HistoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method History not implemented")
+}
+func (UnimplementedLockServiceServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedLockServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
 func (UnimplementedLockServiceServer) mustEmbedUnimplementedLockServiceServer() {}
 func (UnimplementedLockServiceServer) testEmbeddedByValue()                     {}
@@ -431,6 +480,35 @@ func _LockService_History_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LockService_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LockServiceServer).ListSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LockService_ListSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LockServiceServer).ListSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LockService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LockServiceServer).Watch(m, &grpc.GenericServerStream[WatchRequest, WatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LockService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
+
 // LockService_ServiceDesc is the grpc.ServiceDesc for LockService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -474,6 +552,10 @@ var LockService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "History",
 			Handler:    _LockService_History_Handler,
 		},
+		{
+			MethodName: "ListSessions",
+			Handler:    _LockService_ListSessions_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -482,13 +564,23 @@ var LockService_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 			ClientStreams: true,
 		},
+		{
+			StreamName:    "Watch",
+			Handler:       _LockService_Watch_Handler,
+			ServerStreams: true,
+		},
 	},
 	Metadata: "lockstep/v1/lockstep.proto",
 }
 
 const (
-	AdminService_Status_FullMethodName = "/lockstep.v1.AdminService/Status"
-	AdminService_Revoke_FullMethodName = "/lockstep.v1.AdminService/Revoke"
+	AdminService_Status_FullMethodName        = "/lockstep.v1.AdminService/Status"
+	AdminService_Revoke_FullMethodName        = "/lockstep.v1.AdminService/Revoke"
+	AdminService_MemberAdd_FullMethodName     = "/lockstep.v1.AdminService/MemberAdd"
+	AdminService_MemberPromote_FullMethodName = "/lockstep.v1.AdminService/MemberPromote"
+	AdminService_MemberRemove_FullMethodName  = "/lockstep.v1.AdminService/MemberRemove"
+	AdminService_HandOver_FullMethodName      = "/lockstep.v1.AdminService/HandOver"
+	AdminService_SnapshotSave_FullMethodName  = "/lockstep.v1.AdminService/SnapshotSave"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -501,6 +593,16 @@ type AdminServiceClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	// Revoke ends a grant, or a session with all its claims.
 	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
+	// The membership changes by one member at a time. A new member is a learner until it is
+	// promoted, which is refused while it lags far behind. Ids are never used again.
+	MemberAdd(ctx context.Context, in *MemberAddRequest, opts ...grpc.CallOption) (*MemberAddResponse, error)
+	MemberPromote(ctx context.Context, in *MemberPromoteRequest, opts ...grpc.CallOption) (*MemberPromoteResponse, error)
+	MemberRemove(ctx context.Context, in *MemberRemoveRequest, opts ...grpc.CallOption) (*MemberRemoveResponse, error)
+	// HandOver gives the leadership to another member.
+	HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverResponse, error)
+	// SnapshotSave streams a snapshot of the lock table of the node that answers, a file that
+	// "lockstep snapshot restore" reads. The node goes on serving.
+	SnapshotSave(ctx context.Context, in *SnapshotSaveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotSaveResponse], error)
 }
 
 type adminServiceClient struct {
@@ -531,6 +633,65 @@ func (c *adminServiceClient) Revoke(ctx context.Context, in *RevokeRequest, opts
 	return out, nil
 }
 
+func (c *adminServiceClient) MemberAdd(ctx context.Context, in *MemberAddRequest, opts ...grpc.CallOption) (*MemberAddResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MemberAddResponse)
+	err := c.cc.Invoke(ctx, AdminService_MemberAdd_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) MemberPromote(ctx context.Context, in *MemberPromoteRequest, opts ...grpc.CallOption) (*MemberPromoteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MemberPromoteResponse)
+	err := c.cc.Invoke(ctx, AdminService_MemberPromote_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) MemberRemove(ctx context.Context, in *MemberRemoveRequest, opts ...grpc.CallOption) (*MemberRemoveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MemberRemoveResponse)
+	err := c.cc.Invoke(ctx, AdminService_MemberRemove_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HandOverResponse)
+	err := c.cc.Invoke(ctx, AdminService_HandOver_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) SnapshotSave(ctx context.Context, in *SnapshotSaveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotSaveResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[0], AdminService_SnapshotSave_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SnapshotSaveRequest, SnapshotSaveResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_SnapshotSaveClient = grpc.ServerStreamingClient[SnapshotSaveResponse]
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -541,6 +702,16 @@ type AdminServiceServer interface {
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	// Revoke ends a grant, or a session with all its claims.
 	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
+	// The membership changes by one member at a time. A new member is a learner until it is
+	// promoted, which is refused while it lags far behind. Ids are never used again.
+	MemberAdd(context.Context, *MemberAddRequest) (*MemberAddResponse, error)
+	MemberPromote(context.Context, *MemberPromoteRequest) (*MemberPromoteResponse, error)
+	MemberRemove(context.Context, *MemberRemoveRequest) (*MemberRemoveResponse, error)
+	// HandOver gives the leadership to another member.
+	HandOver(context.Context, *HandOverRequest) (*HandOverResponse, error)
+	// SnapshotSave streams a snapshot of the lock table of the node that answers, a file that
+	// "lockstep snapshot restore" reads. The node goes on serving.
+	SnapshotSave(*SnapshotSaveRequest, grpc.ServerStreamingServer[SnapshotSaveResponse]) error
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -556,6 +727,21 @@ func (UnimplementedAdminServiceServer) Status(context.Context, *StatusRequest) (
 }
 func (UnimplementedAdminServiceServer) Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Revoke not implemented")
+}
+func (UnimplementedAdminServiceServer) MemberAdd(context.Context, *MemberAddRequest) (*MemberAddResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MemberAdd not implemented")
+}
+func (UnimplementedAdminServiceServer) MemberPromote(context.Context, *MemberPromoteRequest) (*MemberPromoteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MemberPromote not implemented")
+}
+func (UnimplementedAdminServiceServer) MemberRemove(context.Context, *MemberRemoveRequest) (*MemberRemoveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MemberRemove not implemented")
+}
+func (UnimplementedAdminServiceServer) HandOver(context.Context, *HandOverRequest) (*HandOverResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method HandOver not implemented")
+}
+func (UnimplementedAdminServiceServer) SnapshotSave(*SnapshotSaveRequest, grpc.ServerStreamingServer[SnapshotSaveResponse]) error {
+	return status.Error(codes.Unimplemented, "method SnapshotSave not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -614,6 +800,89 @@ func _AdminService_Revoke_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_MemberAdd_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MemberAddRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).MemberAdd(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_MemberAdd_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).MemberAdd(ctx, req.(*MemberAddRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_MemberPromote_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MemberPromoteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).MemberPromote(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_MemberPromote_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).MemberPromote(ctx, req.(*MemberPromoteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_MemberRemove_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MemberRemoveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).MemberRemove(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_MemberRemove_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).MemberRemove(ctx, req.(*MemberRemoveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_HandOver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HandOverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).HandOver(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_HandOver_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).HandOver(ctx, req.(*HandOverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_SnapshotSave_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(SnapshotSaveRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).SnapshotSave(m, &grpc.GenericServerStream[SnapshotSaveRequest, SnapshotSaveResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_SnapshotSaveServer = grpc.ServerStreamingServer[SnapshotSaveResponse]
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -629,7 +898,29 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Revoke",
 			Handler:    _AdminService_Revoke_Handler,
 		},
+		{
+			MethodName: "MemberAdd",
+			Handler:    _AdminService_MemberAdd_Handler,
+		},
+		{
+			MethodName: "MemberPromote",
+			Handler:    _AdminService_MemberPromote_Handler,
+		},
+		{
+			MethodName: "MemberRemove",
+			Handler:    _AdminService_MemberRemove_Handler,
+		},
+		{
+			MethodName: "HandOver",
+			Handler:    _AdminService_HandOver_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "SnapshotSave",
+			Handler:       _AdminService_SnapshotSave_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "lockstep/v1/lockstep.proto",
 }

@@ -20,7 +20,8 @@ func (a *App) benchCommand() *cobra.Command {
 		out      output
 		target   targetFlags
 		workload string
-		ttl      time.Duration
+		ttl      = span{lockstep.DefaultTTL, true}
+		duration = span{10 * time.Second, true}
 		cfg      bench.Config
 	)
 	cmd := &cobra.Command{
@@ -42,7 +43,7 @@ time in which nobody was granted anything. It fails when a token of a name does 
 			if err != nil {
 				return err
 			}
-			t.TTL = ttl
+			t.TTL, cfg.Duration = ttl.d, duration.d
 			cfg.Connect = func() (lockstep.Locker, error) { return a.OpenLocker(t) }
 			return a.bench(cmd.Context(), cfg, out)
 		},
@@ -51,9 +52,9 @@ time in which nobody was granted anything. It fails when a token of a name does 
 	flags.StringVar(&workload, "workload", string(bench.Free), "`free`: a name for each worker; hot: one name for all")
 	flags.IntVar(&cfg.Workers, "workers", 64, "workers side by side")
 	flags.IntVar(&cfg.Clients, "clients", 0, "clients that the workers share, each with a session; 0 is one for 64 workers")
-	flags.DurationVar(&cfg.Duration, "duration", 10*time.Second, "how long to measure, at least 1s")
+	flags.Var(&duration, "duration", "how long to measure, at least 1")
 	flags.StringVar(&cfg.Prefix, "prefix", "bench", "what the lock names begin with")
-	flags.DurationVar(&ttl, "ttl", lockstep.DefaultTTL, "lease of each session")
+	flags.Var(&ttl, "ttl", "lease of each session, 1 to 300")
 	target.register(flags)
 	out.register(flags)
 	return cmd

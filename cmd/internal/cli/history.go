@@ -70,12 +70,16 @@ func (a *App) historyCommand() *cobra.Command {
 func eventReports(events []*pb.Event) []eventReport {
 	list := make([]eventReport, 0, len(events))
 	for _, e := range events {
-		list = append(list, eventReport{
-			Number: e.GetNumber(), Kind: eventKind(e.GetKind()), Session: e.GetSession(), Seq: e.GetSeq(), Token: e.GetToken(),
-			Time: time.UnixMilli(int64(e.GetUnixMs())).UTC(), By: e.GetBy(), Reason: e.GetReason(), Metadata: e.GetMetadata(),
-		})
+		list = append(list, reportEvent(e))
 	}
 	return list
+}
+
+func reportEvent(e *pb.Event) eventReport {
+	return eventReport{
+		Number: e.GetNumber(), Kind: eventKind(e.GetKind()), Session: e.GetSession(), Seq: e.GetSeq(), Token: e.GetToken(),
+		Time: time.UnixMilli(int64(e.GetUnixMs())).UTC(), By: e.GetBy(), Reason: e.GetReason(), Metadata: e.GetMetadata(),
+	}
 }
 
 func eventKind(k pb.EventKind) string {
@@ -87,24 +91,45 @@ func (a *App) showHistory(h historyReport, out output) error {
 		return a.writeJSON(h)
 	}
 	if !h.Complete {
-		fmt.Fprintln(a.Err, "older events may have been dropped")
+		fmt.Fprintf(a.Err, "older events are not shown: --limit %d shows all that are remembered, and the nodes' audit logs have every one\n", maxEvents)
+	}
+	if len(h.Events) == 0 {
+		_, err := fmt.Fprintf(a.Out, "%s: no events are remembered\n", printable(h.Name))
+		return err
 	}
 	t := a.table()
-	fmt.Fprintln(t, "TIME\tEVENT\tTOKEN\tSESSION\tPURPOSE\tWHY")
+	fmt.Fprintln(t, "TIME\tEVENT\tTOKEN\tHELD FOR\tSESSION\tWHO\tWHY")
+	granted := map[claimOf]time.Time{}
 	for _, e := range h.Events {
-		token := "-"
+		token, heldFor := "-", "-"
 		if e.Token > 0 {
 			token = fmt.Sprint(e.Token)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.12s\t%s\t%s\n", e.Time.Format("15:04:05.000"), e.Kind, token, e.Session,
-			printable(e.Metadata["purpose"]), printable(why(e)))
+		claim := claimOf{e.Session, e.Seq}
+		if e.Kind == "granted" {
+			granted[claim] = e.Time
+		} else if since, ok := granted[claim]; ok {
+			heldFor = age(e.Time, since)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.16s\t%s\t%s\n", e.Time.Format("2006-01-02 15:04:05.000Z"), e.Kind, token, heldFor, e.Session,
+			claimReport{Metadata: e.Metadata}.who(), printable(why(e)))
 	}
 	return t.Flush()
 }
 
+// A claimOf names a claim: its session and its number there.
+type claimOf struct {
+	session string
+	seq     uint64
+}
+
 func why(e eventReport) string {
-	if e.By == "" {
+	switch {
+	case e.By != "":
+		return "by " + e.By + ": " + e.Reason
+	case e.Reason == "" && e.Kind == "expired":
+		return "the lease of its session ran out"
+	default:
 		return e.Reason
 	}
-	return "by " + e.By + ": " + e.Reason
 }

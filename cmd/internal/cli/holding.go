@@ -27,6 +27,7 @@ const (
 // A holding is the time for which a run has its lock.
 type holding struct {
 	*runner
+	plan     runPlan
 	overseer overseer
 	child    *term.Child
 	watcher  *term.Watcher

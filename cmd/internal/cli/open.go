@@ -15,7 +15,7 @@ func openLocker(t Target) (lockstep.Locker, error) {
 }
 
 func (t Target) config() client.Config {
-	return client.Config{Endpoints: t.Endpoints, TTL: t.TTL, UnavailableAfter: t.Connect, Logger: t.Logger}
+	return client.Config{Endpoints: t.Endpoints, TTL: t.TTL, Metadata: t.Metadata, UnavailableAfter: t.Connect, Logger: t.Logger}
 }
 
 // withAdmin calls f with a connection for reading and for operators.

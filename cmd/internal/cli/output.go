@@ -46,5 +46,15 @@ func (a *App) writeJSON(v any) error {
 	return err
 }
 
+// writeJSONLine prints v on one line.
+func (a *App) writeJSONLine(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Out, "%s\n", escapeJSON(text))
+	return err
+}
+
 // table starts a table of columns on the output; cells are split by tabs.
 func (a *App) table() *tabwriter.Writer { return tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0) }

@@ -29,7 +29,7 @@ first, then the environment, then the file.`,
 			return usageError(`unknown command %q: "lockstep --help" lists them`, args[0])
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.fill(cmd) },
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // ours has examples
 	}
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
@@ -63,16 +63,26 @@ func helpCommand() *cobra.Command {
 func (a *App) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(),
+		a.holdCommand(),
+		a.acquireCommand(),
+		a.renewCommand(),
+		a.releaseCommand(),
 		a.showCommand(),
 		a.lsCommand(),
+		a.sessionsCommand(),
 		a.historyCommand(),
+		a.watchCommand(),
 		a.revokeCommand(),
 		a.statusCommand(),
+		a.memberCommand(),
+		a.topCommand(),
 		a.devCommand(),
 		a.serverCommand(),
+		a.snapshotCommand(),
 		a.benchCommand(),
 		a.demoCommand(),
 		a.simCommand(),
+		a.completionCommand(),
 		a.versionCommand(),
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -22,28 +21,16 @@ const maxKillAfter = 2 * time.Second
 
 // runFlags are the flags of run.
 type runFlags struct {
-	target    targetFlags
-	log       logFlags
-	nonblock  bool
-	wait      span
-	shared    bool
-	exclusive bool
-	permits   ratio
+	claimFlags
 	command   string
-	busyCode  int
-	ttl       span
 	killAfter span
-	purpose   string
 	endWith   []string
 }
 
 // A runPlan is what run was asked to do, checked.
 type runPlan struct {
-	target    Target
-	name      string
+	claimPlan
 	command   []string // path of the file, then its arguments with the name first
-	options   []lockstep.AcquireOption
-	busyCode  int
 	killAfter time.Duration
 	endWith   endWith
 }
@@ -90,11 +77,8 @@ func (a *App) runCommand() *cobra.Command {
   lockstep run -- --odd-name -- ./job`,
 		Args: func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			plan, err := f.plan(cmd, args)
+			plan, err := f.plan(a, cmd, args)
 			if err != nil {
-				return err
-			}
-			if plan.target.Logger, err = f.log.logger(a.Err); err != nil {
 				return err
 			}
 			return a.run(cmd.Context(), plan)
@@ -105,21 +89,9 @@ func (a *App) runCommand() *cobra.Command {
 }
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
-	f.target.register(flags)
-	f.log.register(flags, slog.LevelError)
-	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait: fail when the lock is busy")
-	flags.VarP(&f.wait, "wait", "w", "wait so long at most (default: until granted)")
-	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the lock together with other shared holders")
-	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (the default)")
-	flags.Var(&f.permits, "permits", "hold k of the n permits of a semaphore")
+	f.claimFlags.register(flags, lockstep.DefaultTTL)
 	flags.StringVarP(&f.command, "command", "c", "", "run this `line` with $SHELL or /bin/sh")
-	flags.IntVarP(&f.busyCode, "conflict-exit-code", "E", CodeBusy, "exit `code` when the lock is busy")
-	f.ttl = span{lockstep.DefaultTTL, true}
-	flags.Var(&f.ttl, "ttl", "time after which a dead holder's lock is free, 1 to 300")
 	flags.Var(&f.killAfter, "kill-after", "time between TERM and KILL, up to a third of --ttl (default: 2, or a fifth of --ttl)")
-	flags.StringVar(&f.purpose, "purpose", "", "`text` that others see beside the holder")
-	oneOf(flags, "patience", "nonblock", "wait")
-	oneOf(flags, "mode", "shared", "exclusive", "permits")
 	flags.StringSliceVar(&f.endWith, "end-with", nil, "end the command when `parent` is gone, stdin is closed, or both (parent,stdin)")
 }
 
@@ -144,17 +116,8 @@ func (f *runFlags) checkArgs(cmd *cobra.Command, args []string) error {
 }
 
 // plan checks the values of the flags and what they mean together.
-func (f *runFlags) plan(cmd *cobra.Command, args []string) (runPlan, error) {
-	plan := runPlan{name: args[0], busyCode: f.busyCode}
-	err := lockstep.CheckName(plan.name)
-	if err != nil {
-		return runPlan{}, err
-	}
-	if plan.target, err = f.target.target(); err != nil {
-		return runPlan{}, err
-	}
-	plan.target.TTL = f.ttl.d
-	if err := f.checkValues(); err != nil {
+func (f *runFlags) plan(a *App, cmd *cobra.Command, args []string) (plan runPlan, err error) {
+	if plan.claimPlan, err = f.claimFlags.plan(a, "run", args[0], nil); err != nil {
 		return runPlan{}, err
 	}
 	if plan.killAfter, err = f.killTime(); err != nil {
@@ -170,21 +133,8 @@ func (f *runFlags) plan(cmd *cobra.Command, args []string) (runPlan, error) {
 	if plan.command, err = f.resolve(cmd, words); err != nil {
 		return runPlan{}, err
 	}
-	plan.options = f.options(plan.command[1:])
+	plan.options = f.options(describe(f.purpose, plan.command[1:]))
 	return plan, nil
-}
-
-func (f *runFlags) checkValues() error {
-	if err := lockstep.CheckTTL(f.ttl.d); err != nil {
-		return usageError("--ttl: %w", err)
-	}
-	if f.busyCode < 0 || f.busyCode > 255 {
-		return usageError("--conflict-exit-code: %d: must be 0 to 255", f.busyCode)
-	}
-	if f.wait.d > lockstep.MaxWait {
-		return usageError("--wait: %v: must be at most %v", f.wait.d, lockstep.MaxWait)
-	}
-	return lockstep.CheckMetadata(map[string]string{"purpose": f.purpose})
 }
 
 func (f *runFlags) killTime() (time.Duration, error) {
@@ -243,23 +193,6 @@ func cause(err error) error {
 		return e.Err
 	}
 	return err
-}
-
-func (f *runFlags) options(command []string) []lockstep.AcquireOption {
-	options := []lockstep.AcquireOption{lockstep.WithMetadata(describe(f.purpose, command))}
-	switch {
-	case f.nonblock:
-		options = append(options, lockstep.WithWait(0))
-	case f.wait.set:
-		options = append(options, lockstep.WithWait(f.wait.d))
-	}
-	switch {
-	case f.shared:
-		options = append(options, lockstep.WithShared())
-	case f.permits.n > 0:
-		options = append(options, lockstep.WithPermits(f.permits.k, f.permits.n))
-	}
-	return options
 }
 
 // describe makes the labels that others see beside the holder. The words of the

@@ -8,7 +8,11 @@ import (
 	"runtime"
 )
 
-// run needs process groups and signals, which this system does not have.
-func (a *App) run(context.Context, runPlan) error {
-	return exitError{CodeNotRunnable, errors.New("run does not work on " + runtime.GOOS + ": use the Go library there")}
+// run, hold and acquire need process groups and signals, which this system does not have.
+func (a *App) run(context.Context, runPlan) error         { return elsewhere("run") }
+func (a *App) hold(context.Context, holdPlan) error       { return elsewhere("hold") }
+func (a *App) acquire(context.Context, acquirePlan) error { return elsewhere("acquire") }
+
+func elsewhere(command string) error {
+	return exitError{CodeNotRunnable, errors.New(command + " does not work on " + runtime.GOOS + ": use the Go library there")}
 }

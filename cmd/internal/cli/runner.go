@@ -29,7 +29,7 @@ const (
 // A runner is one run, from the waiting for the lock to its release.
 type runner struct {
 	app     *App
-	plan    runPlan
+	plan    claimPlan
 	signals chan os.Signal
 	locker  lockstep.Locker
 	lock    lockstep.Lock
@@ -39,27 +39,38 @@ type runner struct {
 // run waits for the lock, runs the command, and releases the lock. The error carries
 // the exit code; nil is code 0.
 func (a *App) run(ctx context.Context, plan runPlan) error {
-	r := &runner{app: a, plan: plan, signals: make(chan os.Signal, signalBuffer)}
-	term.NotifyEnding(r.signals)
-	defer signal.Stop(r.signals)
-	var err error
-	if r.locker, err = a.OpenLocker(plan.target); err != nil {
+	r, err := a.begin(ctx, plan.claimPlan)
+	if r == nil {
 		return err
 	}
-	if r.lock, err = r.acquire(ctx); err != nil {
-		r.leave(goodbye)
-		return r.refusal(err)
-	}
-	h := &holding{runner: r}
+	defer signal.Stop(r.signals)
+	h := &holding{runner: r, plan: plan}
 	status, err := h.hold()
 	if h.stuck { // part of the command lives: the service must not believe that we let go
 		return exitError{CodeLost, err}
 	}
-	r.release(h)
+	r.release(h.overseer.loss)
 	if err != nil {
 		return err
 	}
 	return exitWith(status)
+}
+
+// begin waits for the lock. Without it there is no runner, and the error carries the exit code. Signals go
+// to the runner's channel from here on.
+func (a *App) begin(ctx context.Context, plan claimPlan) (*runner, error) {
+	r := &runner{app: a, plan: plan, signals: make(chan os.Signal, signalBuffer)}
+	term.NotifyEnding(r.signals)
+	var err error
+	if r.locker, err = a.OpenLocker(plan.target); err == nil {
+		if r.lock, err = r.acquire(ctx); err == nil {
+			return r, nil
+		}
+		r.leave(goodbye)
+		err = r.refusal(err)
+	}
+	signal.Stop(r.signals)
+	return nil, err
 }
 
 func exitWith(code int) error {
@@ -133,11 +144,11 @@ func (r *runner) refusal(err error) error {
 }
 
 // release gives the lock back and ends the session. Of a lock that was revoked this
-// is the consent that the service waits for. A failure costs others at most the
+// is the consent that the service waits for. A failure, which is told and returned, costs others at most the
 // rest of the lease, and the command no success: it ran under the lock.
-func (r *runner) release(h *holding) {
+func (r *runner) release(loss error) error {
 	patience := goodbye
-	if h != nil && h.overseer.loss != nil && !revoked(h.overseer.loss) {
+	if loss != nil && !revoked(loss) {
 		patience = goodbyeLost
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -146,11 +157,16 @@ func (r *runner) release(h *holding) {
 	go func() { done <- r.lock.Release(ctx) }()
 	select {
 	case err := <-done:
-		if err != nil && !errors.Is(err, lockstep.ErrLost) {
+		if errors.Is(err, lockstep.ErrLost) {
+			err = nil
+		}
+		if err != nil {
 			r.say("the lock may stay closed for %v, as its release was not confirmed: %v", r.plan.target.TTL, err)
 		}
 		r.leave(patience)
+		return err
 	case <-r.hurry():
+		return lockstep.ErrUncertain
 	}
 }
 
@@ -191,7 +207,7 @@ func revoked(err error) bool {
 
 // say prints a line for the user.
 func (r *runner) say(format string, args ...any) {
-	r.app.complain("run", fmt.Errorf(format, args...))
+	r.app.complain(r.plan.verb, fmt.Errorf(format, args...))
 }
 
 // environment is ours with the lock's variables. Those of a run around this one
@@ -213,12 +229,4 @@ func environment(lock lockstep.Lock) []string {
 		env = append(env, key+"="+own[key])
 	}
 	return env
-}
-
-// owner is the public id of the session, where the backend has one.
-func owner(lock lockstep.Lock) string {
-	if o, ok := lock.(interface{ Owner() string }); ok {
-		return o.Owner()
-	}
-	return ""
 }

@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lockstep-dev/lockstep/server"
+	"github.com/lockstep-dev/lockstep/server/audit"
 )
 
 // maxSecretBytes bounds the file of --cluster-secret-file.
@@ -28,6 +29,7 @@ type serverFlags struct {
 	config         server.Config
 	initialCluster []string
 	secretFile     string
+	force          forceFlags
 	log            logFlags
 	print          bool
 }
@@ -61,6 +63,9 @@ Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node 
 			if err != nil {
 				return configError(err)
 			}
+			if err := f.force.run(config); err != nil {
+				return err
+			}
 			return serve(cmd.Context(), node.Run)
 		},
 	}
@@ -77,10 +82,16 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config.AdvertiseClient, "advertise-client", "", "`host:port` at which clients reach this node (default: --listen)")
 	flags.StringVar(&f.config.AdvertisePeer, "advertise-peer", "", "`host:port` at which the other nodes reach this one (default: as in --initial-cluster)")
 	flags.StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes that the cluster starts with, as `name=host:port`, with commas")
+	flags.StringVar(&f.config.Join, "join", "", "`id` of the running cluster that this node was added to (see \"member add\")")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "allow addresses that other machines reach, without any protection")
 	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "`file` with a secret that all nodes share, readable by its owner alone")
+	flags.Uint64Var(&f.config.TokenFloor, "token-floor", 0, "first `token` of a new or restored cluster, above all ever given; only where the clock cannot be set right")
 	flags.StringSliceVar(&f.config.HTTPHosts, "http-hosts", nil, "further host `names` that HTTP requests may be meant for")
 	flags.BoolVar(&f.print, "print-config", false, "print the flags as a configuration file would have them, and end")
+	flags.StringVar(&f.config.AuditLog, "audit-log", "", "`file` for every event of the history, one JSON line each; older ones are beside it as file.1 and so on")
+	flags.Int64Var(&f.config.AuditLogBytes, "audit-log-bytes", audit.DefaultFileBytes, "begin a new file of the audit log at so many `bytes`")
+	flags.IntVar(&f.config.AuditLogFiles, "audit-log-files", audit.DefaultFiles, "keep so many files of the audit log")
+	f.force.register(flags)
 	f.log.register(flags, slog.LevelInfo)
 }
 
@@ -179,12 +190,16 @@ func flagName(field string) string {
 	return b.String()
 }
 
-// serve runs run until INT or TERM, and ends the process at a second one.
+// serve runs run until INT, TERM or HUP, and ends the process at a second one. A HUP that nohup has
+// turned off stays off.
 func serve(ctx context.Context, run func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()

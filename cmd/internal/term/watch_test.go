@@ -128,7 +128,12 @@ func TestAWatcherThatStandsDownOrIsKilledDoesNoHarm(t *testing.T) {
 	if !g.Exists() {
 		t.Error("the group is gone")
 	}
-	(&Watcher{}).StandDown()
+	none := &Watcher{}
+	none.StandDown()
+	none.Kill()
+	if err := none.Feed(Now()); err != nil {
+		t.Errorf("feeding no watcher: %v", err)
+	}
 }
 
 // A frozen watcher cannot answer; it is ended all the same.

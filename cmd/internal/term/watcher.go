@@ -122,6 +122,9 @@ func (w *Watcher) Feed(deadline time.Duration) error {
 }
 
 func (w *Watcher) send(m message) error {
+	if w.command == nil {
+		return nil
+	}
 	w.feed.SetWriteDeadline(time.Now().Add(feedPatience))
 	if _, err := w.feed.Write(m.encode()); err != nil {
 		return fmt.Errorf("feed the watcher: %w", err)
@@ -152,6 +155,9 @@ func (w *Watcher) StandDown() {
 
 // Kill ends a watcher that is of no more use, at once and without harm to the group.
 func (w *Watcher) Kill() {
+	if w.command == nil {
+		return
+	}
 	w.command.Process.Kill() // after its end this is a no-op
 	<-w.done
 	w.feed.Close()

@@ -1,0 +1,87 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+// AddMember makes a learner, which has no vote, of a node that is started with "server --join" next. The answer
+// says with which flags. Repeated with the same name and address, it gives the same answer until the node has started.
+func (a *Admin) AddMember(ctx context.Context, name, peerAddress string) (*pb.MemberAddResponse, error) {
+	var why busyReason
+	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberAddResponse, error) {
+		r, err := pb.NewAdminServiceClient(conn).MemberAdd(ctx, &pb.MemberAddRequest{Name: name, PeerAddress: peerAddress})
+		return r, why.note(err)
+	})
+	return r, memberError("add", name, why.tell(err))
+}
+
+// PromoteMember gives a learner its vote. It is refused with [lockstep.ErrBusy] until the learner has caught up.
+func (a *Admin) PromoteMember(ctx context.Context, name string) (*pb.Member, error) {
+	var why busyReason
+	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberPromoteResponse, error) {
+		r, err := pb.NewAdminServiceClient(conn).MemberPromote(ctx, &pb.MemberPromoteRequest{Name: name})
+		return r, why.note(err)
+	})
+	return r.GetMember(), memberError("promote", name, why.tell(err))
+}
+
+// RemoveMember ends a membership; the node ends by itself. A leader hands leadership over first. It is refused when
+// the healthy voters that are left would be no majority, unless force is set.
+func (a *Admin) RemoveMember(ctx context.Context, name string, force bool) error {
+	var why busyReason
+	_, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberRemoveResponse, error) {
+		r, err := pb.NewAdminServiceClient(conn).MemberRemove(ctx, &pb.MemberRemoveRequest{Name: name, Force: force})
+		return r, why.note(err)
+	})
+	return memberError("remove", name, why.tell(err))
+}
+
+// HandOver gives the leadership to a member, or with an empty name to the voter that is furthest, and returns who leads.
+func (a *Admin) HandOver(ctx context.Context, to string) (leader string, err error) {
+	var why busyReason
+	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.HandOverResponse, error) {
+		r, err := pb.NewAdminServiceClient(conn).HandOver(ctx, &pb.HandOverRequest{To: to})
+		return r, why.note(err)
+	})
+	if err != nil {
+		return "", fmt.Errorf("hand over leadership: %w", why.tell(err))
+	}
+	return r.GetLeader(), nil
+}
+
+// A busyReason is the text of a BUSY answer: here it is not about a lock.
+type busyReason string
+
+func (w *busyReason) note(err error) error {
+	if e := wireError(err); e.GetReason() == pb.Reason_REASON_BUSY {
+		*w = busyReason(e.GetMessage())
+	}
+	return err
+}
+
+func (w *busyReason) tell(err error) error {
+	if *w != "" && errors.Is(err, lockstep.ErrBusy) {
+		return &notNow{string(*w)}
+	}
+	return err
+}
+
+// A notNow is ErrBusy in the words of the service.
+type notNow struct{ why string }
+
+func (e *notNow) Error() string        { return e.why }
+func (e *notNow) Is(target error) bool { return target == lockstep.ErrBusy }
+
+func memberError(op, name string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s member %s: %w", op, lockstep.Excerpt(name), err)
+	}
+	return nil
+}

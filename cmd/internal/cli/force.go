@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/server"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/node"
+)
+
+// forceFlags are the flags of server for the survivor of a lost quorum.
+type forceFlags struct {
+	on, yes bool
+	wait    span
+}
+
+func (f *forceFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.on, "force-new-cluster", false, "make this node alone a new cluster, when most nodes are lost for good")
+	flags.BoolVar(&f.yes, "yes-acknowledged-grants-may-be-lost", false, "must be given with --force-new-cluster")
+	f.wait = span{lockstep.MaxTTL, true}
+	flags.Var(&f.wait, "force-wait", "with --force-new-cluster: grant nothing for so long, the longest TTL of any client; 0: two may then hold a lock")
+}
+
+// run replaces the data directory if it was asked for. The rest of the configuration is checked already.
+func (f *forceFlags) run(config server.Config) error {
+	if !f.on {
+		return nil
+	}
+	address := config.InitialCluster[config.Name]
+	if len(config.InitialCluster) != 1 || address == "" {
+		return usageError("--force-new-cluster: --initial-cluster must name this node alone, as %s=host:port: the others are added later", config.Name)
+	}
+	if !f.yes {
+		return usageError("--force-new-cluster: grants that only the lost nodes knew of are forgotten, all sessions end, and the other survivors " +
+			"can only come back as new members: say so with --yes-acknowledged-grants-may-be-lost")
+	}
+	if f.wait.d > lockstep.MaxTTL || f.wait.d != 0 && f.wait.d < time.Second {
+		return usageError("--force-wait: want 0, or 1 s to %v", lockstep.MaxTTL)
+	}
+	return node.Force{
+		Name: config.Name, DataDir: config.DataDir, Address: address, Wait: machine.Millis(f.wait.d.Milliseconds()),
+		Version: config.Version, Logger: config.Logger,
+	}.Run()
+}

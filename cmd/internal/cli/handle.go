@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// handleVariable is where a handle is looked for without --handle-file. No flag takes one: everybody on a machine
+// can read the command lines of the others.
+const handleVariable = "LOCKSTEP_HANDLE"
+
+// maxHandleBytes bounds a file with a handle.
+const maxHandleBytes = 64 << 10
+
+// goneAdvice is what to do about a lock that was lost between two commands of a script.
+const goneAdvice = "others may hold it already: stop what you do under it"
+
+// A grantReport is a lock that this or a later command holds.
+type grantReport struct {
+	Lock        string `json:"lock"`
+	Token       uint64 `json:"token,omitempty"` // none for permits
+	Session     string `json:"session"`
+	TTLMS       int64  `json:"ttl_ms,omitempty"` // of a new lock
+	RemainingMS int64  `json:"remaining_ms"`     // of the lease, unless it is renewed
+	Handle      string `json:"handle,omitempty"` // a secret
+}
+
+func reportGrant(locker lockstep.Locker, lock lockstep.Lock) grantReport {
+	return grantReport{
+		Lock: lock.Name(), Token: uint64(lock.Token()), Session: owner(lock),
+		TTLMS: locker.Capabilities().TTL.Milliseconds(), RemainingMS: lock.Remaining().Milliseconds(),
+	}
+}
+
+// owner is the public id of the session, where the backend has one.
+func owner(lock lockstep.Lock) string {
+	if o, ok := lock.(interface{ Owner() string }); ok {
+		return o.Owner()
+	}
+	return ""
+}
+
+// handleFlags tell commands where the handle is.
+type handleFlags struct {
+	target targetFlags
+	out    output
+	file   string
+}
+
+func (f *handleFlags) register(flags *pflag.FlagSet) {
+	f.target.register(flags)
+	f.out.register(flags)
+	flags.StringVar(&f.file, "handle-file", "", "`file` with the handle (-: the standard input); without it the handle is in "+handleVariable)
+}
+
+// withAttached takes the lock of the handle over and calls f.
+func (f *handleFlags) withAttached(ctx context.Context, a *App, use func(context.Context, lockstep.Detacher, lockstep.Lock) error) error {
+	target, err := f.target.target()
+	if err != nil {
+		return err
+	}
+	handle, err := f.read(a)
+	if err != nil {
+		return err
+	}
+	target.TTL = lockstep.DefaultTTL // no claim is made; that of the lock is in its handle
+	locker, err := a.OpenLocker(target)
+	if err != nil {
+		return err
+	}
+	defer locker.Close(ctx)
+	d, err := detacher(locker)
+	if err != nil {
+		return err
+	}
+	lock, err := d.Attach(ctx, handle)
+	if errors.Is(err, lockstep.ErrLost) {
+		return fmt.Errorf("%w: %s", err, goneAdvice)
+	}
+	if err != nil {
+		return err
+	}
+	return use(ctx, d, lock)
+}
+
+func detacher(locker lockstep.Locker) (lockstep.Detacher, error) {
+	d, ok := locker.(lockstep.Detacher)
+	if !ok {
+		return nil, fmt.Errorf(`%w: the backend %s cannot keep a lock between two commands: use "lockstep run" or "lockstep hold"`,
+			lockstep.ErrUnsupported, locker.Capabilities().Backend)
+	}
+	return d, nil
+}
+
+func (f *handleFlags) read(a *App) (lockstep.Handle, error) {
+	text := a.Getenv(handleVariable)
+	if f.file != "" {
+		var err error
+		if text, err = readHandle(f.file); err != nil {
+			return "", usageError("--handle-file: %w", err)
+		}
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return "", usageError(`no handle: set %s to what "lockstep acquire" printed, or name its file with --handle-file`, handleVariable)
+	}
+	return lockstep.Handle(text), nil
+}
+
+func readHandle(path string) (string, error) {
+	if path == "-" {
+		text, err := io.ReadAll(io.LimitReader(os.Stdin, maxHandleBytes))
+		return string(text), err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 {
+		return "", &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("mode is %v, and a handle is a secret: chmod 600", mode)}
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxHandleBytes))
+	return string(text), err
+}
+
+// A handleFile is a file that a handle is going to be in, whole or not at all. It is made before
+// the lock is asked for: a lock whose handle is nowhere would stay closed until its lease ends.
+type handleFile struct {
+	path string
+	temp *os.File
+}
+
+func newHandleFile(path string) (*handleFile, error) {
+	temp, err := os.CreateTemp(filepath.Dir(path), ".handle-") // its mode is 0600
+	if err != nil {
+		return nil, usageError("--handle-file: %w", err)
+	}
+	return &handleFile{path, temp}, nil
+}
+
+func (f *handleFile) write(h lockstep.Handle) error {
+	_, err := fmt.Fprintln(f.temp, string(h))
+	if err = errors.Join(err, f.temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.temp.Name(), f.path)
+}
+
+// drop takes the file away unless it was written. A nil file has nothing to drop.
+func (f *handleFile) drop() {
+	if f != nil {
+		f.temp.Close()
+		os.Remove(f.temp.Name())
+	}
+}

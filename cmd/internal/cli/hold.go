@@ -1,0 +1,113 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+)
+
+// holdLook is the pause between two looks at what --end-with names, and at the clock of the lease.
+const holdLook = 100 * time.Millisecond
+
+// hold holds the lock until it is told to end, or loses it.
+func (a *App) hold(ctx context.Context, plan holdPlan) error {
+	parent := os.Getppid()
+	r, err := a.begin(ctx, plan.claimPlan)
+	if r == nil {
+		return err
+	}
+	defer signal.Stop(r.signals)
+	if err := a.printHeld(reportGrant(r.locker, r.lock), plan.out); err != nil {
+		r.release(nil)
+		return err
+	}
+	if loss := r.keep(plan.endWith, parent); loss != nil {
+		r.release(loss)
+		return lostWhileHeld(plan.name, loss)
+	}
+	return r.release(nil)
+}
+
+// keep waits until somebody wants the end, or returns how the lock was lost.
+func (r *runner) keep(end endWith, parent int) error {
+	look := time.NewTicker(holdLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-r.lock.Context().Done():
+		case <-look.C:
+		case sig := <-r.signals:
+			if term.Ends(sig) {
+				return r.lock.Check()
+			}
+		}
+		if err := r.lock.Check(); err != nil {
+			return err
+		}
+		if end.due(parent) != "" {
+			return nil
+		}
+	}
+}
+
+// acquire takes the lock and leaves it held.
+func (a *App) acquire(ctx context.Context, plan acquirePlan) error {
+	var file *handleFile
+	if plan.file != "" {
+		var err error
+		if file, err = newHandleFile(plan.file); err != nil {
+			return err
+		}
+	}
+	defer file.drop()
+	r, err := a.begin(ctx, plan.claimPlan)
+	if r == nil {
+		return err
+	}
+	defer signal.Stop(r.signals)
+	d, err := detacher(r.locker)
+	if err != nil {
+		r.release(nil)
+		return err
+	}
+	report := reportGrant(r.locker, r.lock)
+	handle, err := d.Detach(ctx, r.lock)
+	if err != nil {
+		r.release(nil)
+		return err
+	}
+	if err = a.handOut(handle, report, file, plan.out); err != nil {
+		r.takeBack(d, handle)
+	}
+	r.leave(goodbye)
+	return err
+}
+
+// handOut puts the handle where it was asked for.
+func (a *App) handOut(handle lockstep.Handle, report grantReport, file *handleFile, out output) error {
+	if file == nil {
+		report.Handle = string(handle)
+	} else if err := file.write(handle); err != nil {
+		return err
+	}
+	return a.printAcquired(report, out)
+}
+
+// takeBack frees a lock whose handle nobody got.
+func (r *runner) takeBack(d lockstep.Detacher, handle lockstep.Handle) {
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	lock, err := d.Attach(ctx, handle)
+	if err == nil {
+		err = lock.Release(ctx)
+	}
+	if err != nil {
+		r.say("the lock stays closed until its lease ends: %w", err)
+	}
+}

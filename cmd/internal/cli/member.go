@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/client"
+)
+
+// promotePoll lies between two tries of promote while a learner catches up.
+const promotePoll = 500 * time.Millisecond
+
+// An addReport is what "member add" and "member replace" tell.
+type addReport struct {
+	Name           string `json:"name"`
+	ID             string `json:"id"`
+	ClusterID      string `json:"cluster_id"`
+	InitialCluster string `json:"initial_cluster"`
+}
+
+func (a *App) memberCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "member COMMAND",
+		Short: "Add, promote, remove and replace nodes",
+		Long: `Changes which nodes belong to the cluster, one at a time, while it serves. A new node has no vote until it
+is promoted.`,
+		Example: "  lockstep member list\n  lockstep member add n6 10.0.0.6:7401",
+		Args:    exactly(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return missing(cmd, "COMMAND") },
+	}
+	cmd.AddCommand(a.memberListCommand(), a.memberAddCommand(), a.memberPromoteCommand(), a.memberRemoveCommand(),
+		a.memberReplaceCommand(), a.memberLeadCommand())
+	return cmd
+}
+
+func (a *App) memberListCommand() *cobra.Command {
+	var target targetFlags
+	var out output
+	cmd := &cobra.Command{
+		Use:     "list [flags]",
+		Short:   "Show the members and how they are",
+		Long:    "Shows the members as the leader sees them, or else the node that has seen most.",
+		Example: "  lockstep member list\n  lockstep member list -o json | jq -r '.[].name'",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return target.withAdmin(func(admin *client.Admin) error {
+				report, err := reportStatus(admin.Status(cmd.Context()))
+				if err != nil {
+					return err
+				}
+				if out == jsonOutput {
+					return a.writeJSON(report.Members)
+				}
+				return a.writeStatus(report)
+			})
+		},
+	}
+	target.register(cmd.Flags())
+	out.register(cmd.Flags())
+	return cmd
+}
+
+func (a *App) memberAddCommand() *cobra.Command {
+	var target targetFlags
+	var out output
+	cmd := &cobra.Command{
+		Use:   "add NAME HOST:PORT [flags]",
+		Short: "Add a node, without a vote at first",
+		Long: `Adds a node under a name and a peer address that no member has, and says with which flags to start it.
+Then promote it. Repeated before the node has started, it gives the same answer.`,
+		Example: "  lockstep member add n6 10.0.0.6:7401",
+		Args:    exactly("NAME", "HOST:PORT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkEndpoint("HOST:PORT", args[1]); err != nil {
+				return err
+			}
+			return target.withAdmin(func(admin *client.Admin) error {
+				r, err := admin.AddMember(cmd.Context(), args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return a.printAdded(r, out)
+			})
+		},
+	}
+	target.register(cmd.Flags())
+	out.register(cmd.Flags())
+	return cmd
+}
+
+func (a *App) printAdded(r *pb.MemberAddResponse, out output) error {
+	report := addReport{
+		Name: r.GetMember().GetName(), ID: fmt.Sprint(r.GetMember().GetId()),
+		ClusterID: r.GetClusterId(), InitialCluster: r.GetInitialCluster(),
+	}
+	if out == jsonOutput {
+		return a.writeJSON(report)
+	}
+	_, err := fmt.Fprintf(a.Out, `added %[1]s. Start it with an empty data directory, beside its addresses, with
+  --name %[1]s --join %[2]s --initial-cluster %[3]s
+and then: lockstep member promote %[1]s
+`, printable(report.Name), printable(report.ClusterID), printable(report.InitialCluster))
+	return err
+}
+
+func (a *App) memberPromoteCommand() *cobra.Command {
+	var target targetFlags
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:     "promote NAME [flags]",
+		Short:   "Give an added node its vote",
+		Long:    "Waits until the node has caught up, and gives it its vote. The exit code is 1 when it does not catch up in time.",
+		Example: "  lockstep member promote n6 --wait 5m",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return target.withAdmin(func(admin *client.Admin) error {
+				if err := promote(cmd.Context(), admin, args[0], wait); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(a.Out, "%s has a vote\n", printable(args[0]))
+				return err
+			})
+		},
+	}
+	target.register(cmd.Flags())
+	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for the node to catch up")
+	return cmd
+}
+
+// promote tries until the learner has caught up.
+func promote(ctx context.Context, admin *client.Admin, name string, wait time.Duration) error {
+	for deadline := time.Now().Add(wait); ; {
+		_, err := admin.PromoteMember(ctx, name)
+		if !errors.Is(err, lockstep.ErrBusy) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(promotePoll):
+		}
+	}
+}
+
+func (a *App) memberRemoveCommand() *cobra.Command {
+	var target targetFlags
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "remove NAME [flags]",
+		Short: "Remove a node for ever",
+		Long: `Removes a node. It ends by itself, and its data directory is of no use any more. A leader hands
+leadership over first. What would leave less than a majority of healthy nodes is refused without --force.`,
+		Example: "  lockstep member remove n2",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return target.withAdmin(func(admin *client.Admin) error {
+				if err := admin.RemoveMember(cmd.Context(), args[0], force); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(a.Out, "%s is no member any more\n", printable(args[0]))
+				return err
+			})
+		},
+	}
+	target.register(cmd.Flags())
+	cmd.Flags().BoolVar(&force, "force", false, "remove although the healthy nodes that are left are no majority")
+	return cmd
+}
+
+func (a *App) memberReplaceCommand() *cobra.Command {
+	var target targetFlags
+	var out output
+	cmd := &cobra.Command{
+		Use:   "replace NAME HOST:PORT [flags]",
+		Short: "Remove a node and add one of the same name",
+		Long: `For a node whose disk was lost: removes it, and adds a new one of the same name at the peer address given, which
+may be the old one. Start that with an empty data directory and the flags shown, and promote it.`,
+		Example: "  lockstep member replace n2 10.0.0.2:7401",
+		Args:    exactly("NAME", "HOST:PORT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkEndpoint("HOST:PORT", args[1]); err != nil {
+				return err
+			}
+			return target.withAdmin(func(admin *client.Admin) error {
+				if err := admin.RemoveMember(cmd.Context(), args[0], false); err != nil {
+					return err
+				}
+				r, err := admin.AddMember(cmd.Context(), args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return a.printAdded(r, out)
+			})
+		},
+	}
+	target.register(cmd.Flags())
+	out.register(cmd.Flags())
+	return cmd
+}
+
+func (a *App) memberLeadCommand() *cobra.Command {
+	var target targetFlags
+	cmd := &cobra.Command{
+		Use:     "lead [NAME] [flags]",
+		Short:   "Hand leadership over",
+		Long:    "Gives the leadership to a node, or without a name to the one that is furthest. Clients notice some milliseconds.",
+		Example: "  lockstep member lead n3",
+		Args:    upTo("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to := ""
+			if len(args) == 1 {
+				to = args[0]
+			}
+			return target.withAdmin(func(admin *client.Admin) error {
+				leader, err := admin.HandOver(cmd.Context(), to)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(a.Out, "%s leads\n", printable(leader))
+				return err
+			})
+		},
+	}
+	target.register(cmd.Flags())
+	return cmd
+}

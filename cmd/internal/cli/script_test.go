@@ -1,0 +1,232 @@
+//go:build linux
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// with runs lockstep with a variable more, and wants this exit code.
+func (w *world) with(entry string, want int, args ...string) (stdout, stderr string) {
+	w.t.Helper()
+	more := *w
+	more.env = append(append([]string{}, w.env...), entry)
+	return more.run(want, args...)
+}
+
+func TestALockIsHeldAcrossTheCommandsOfAScript(t *testing.T) {
+	w := newService(t)
+	handle, _ := w.run(0, "acquire", "--ttl", "1", "--purpose", "month end", "team/job")
+	if strings.Count(handle, "\n") != 1 {
+		t.Fatalf("acquire printed %q", handle)
+	}
+	handle = "LOCKSTEP_HANDLE=" + strings.TrimSpace(handle)
+	first := readJSON[lockReport](w, "show", "team/job").Holders[0]
+	for _, key := range []string{"purpose", "host", "pid"} {
+		if first.Metadata[key] == "" {
+			t.Errorf("the holder has no %s: %v", key, first.Metadata)
+		}
+	}
+	if first.Metadata["pid"] != fmt.Sprint(os.Getpid()) {
+		t.Errorf("the holder is %s, want the process that called acquire, %d", first.Metadata["pid"], os.Getpid())
+	}
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // two TTLs
+		out, _ := w.with(handle, 0, "renew", "-o", "json")
+		var r grantReport
+		if err := json.Unmarshal([]byte(out), &r); err != nil || r.Token != first.Token || r.Lock != "team/job" || r.Session != first.Session || r.RemainingMS < 1 {
+			t.Fatalf("renew: %s, %v; the holder is %+v", out, err, first)
+		}
+	}
+	w.run(CodeBusy, "acquire", "-n", "team/job")
+	w.run(9, "acquire", "-n", "-E", "9", "team/job")
+	w.with(handle, 0, "release")
+	if got := readJSON[lockReport](w, "show", "team/job"); len(got.Holders) != 0 {
+		t.Errorf("held after release: %+v", got.Holders)
+	}
+	for _, verb := range []string{"renew", "release"} {
+		if _, stderr := w.with(handle, CodeLost, verb); !strings.Contains(stderr, "stop what you do") {
+			t.Errorf("%s of a released lock: %q", verb, stderr)
+		}
+	}
+}
+
+func TestAHandleInAFileIsSecret(t *testing.T) {
+	w := newService(t)
+	path := filepath.Join(w.dir, "job.handle")
+	token, _ := w.run(0, "acquire", "--handle-file", "job.handle", "x")
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != fs.FileMode(0o600) {
+		t.Fatalf("the file: %v, %v", info.Mode(), err)
+	}
+	if got := readJSON[lockReport](w, "show", "x").Holders[0].Token; strings.TrimSpace(token) != fmt.Sprint(got) {
+		t.Errorf("acquire printed %q, the holder's token is %d", token, got)
+	}
+	w.with("LOCKSTEP_HANDLE_FILE=job.handle", 0, "renew")
+	os.Chmod(path, 0o640)
+	if _, stderr := w.run(CodeUsage, "renew", "--handle-file", "job.handle"); !strings.Contains(stderr, "chmod 600") {
+		t.Errorf("a file that others can read: %q", stderr)
+	}
+	os.Chmod(path, 0o600)
+	w.run(0, "release", "--handle-file", "job.handle")
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the file is still there: %v", err)
+	}
+	w.run(CodeUsage, "acquire", "--handle-file", "no/such/folder/h", "x")
+	if got := readJSON[lockReport](w, "show", "x"); len(got.Holders) != 0 {
+		t.Error("a lock was taken whose handle has no place")
+	}
+	left, _ := filepath.Glob(filepath.Join(w.dir, ".handle-*"))
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestADetachedLockEndsWithItsLeaseOrByRevocation(t *testing.T) {
+	w := newService(t)
+	expired, _ := w.run(0, "acquire", "--ttl", "1", "x")
+	w.run(0, "run", "-w", "10", "x", "--", "true")
+	w.with("LOCKSTEP_HANDLE="+expired, CodeLost, "renew")
+	taken, _ := w.run(0, "acquire", "--ttl", "60", "x")
+	w.run(0, "revoke", "x", "--reason", "stuck", "--by", "alice", "--now")
+	if _, stderr := w.with("LOCKSTEP_HANDLE="+taken, CodeLost, "renew"); !strings.Contains(stderr, "alice") || !strings.Contains(stderr, "stuck") {
+		t.Errorf("stderr %q: want who and why", stderr)
+	}
+}
+
+func TestAHoldLastsUntilItIsToldToEnd(t *testing.T) {
+	w := newService(t)
+	held := func(p *process) grantReport {
+		t.Helper()
+		w.eventually("held", func() bool { return strings.Contains(p.out.String(), "\n") })
+		var r grantReport
+		if err := json.Unmarshal([]byte(p.out.String()), &r); err != nil || r.Lock != "x" {
+			t.Fatalf("hold printed %q, %v; %s", p.out.String(), err, p.err.String())
+		}
+		return r
+	}
+	first := w.start("hold", "--ttl", "1", "-o", "json", "x")
+	report := held(first)
+	second := w.start("hold", "x", "-o", "json", "--end-with", "stdin")
+	time.Sleep(1500 * time.Millisecond) // longer than the TTL
+	if got := readJSON[lockReport](w, "show", "x").Holders; len(got) != 1 || got[0].Token != report.Token || got[0].Session != report.Session {
+		t.Errorf("holder %+v, hold printed %+v", got, report)
+	}
+	w.run(CodeBusy, "hold", "-n", "x")
+	first.Process.Signal(syscall.SIGTERM)
+	if got := first.code(); got != 0 {
+		t.Errorf("exit code %d after TERM: %s", got, first.err.String())
+	}
+	second.Process.Kill()
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := w.startWith(in, "hold", "--ttl", "2", "x", "-o", "json", "--end-with", "stdin", "-w", "15")
+	in.Close()
+	held(third)
+	out.Close()
+	if got := third.code(); got != 0 {
+		t.Errorf("exit code %d when stdin is closed: %s", got, third.err.String())
+	}
+	fourth := w.start("hold", "x", "-o", "json")
+	held(fourth)
+	w.run(0, "revoke", "x", "--reason", "stuck", "--by", "alice")
+	if got := fourth.code(); got != CodeLost || !strings.Contains(fourth.err.String(), "alice") {
+		t.Errorf("exit code %d when revoked: %s", got, fourth.err.String())
+	}
+}
+
+func TestSessionsAreListedInPages(t *testing.T) {
+	w := newService(t)
+	for i := range 3 {
+		w.run(0, "acquire", "--purpose", fmt.Sprint("job ", i), fmt.Sprint("x/", i))
+	}
+	type list struct{ Sessions []sessionReport }
+	for args, want := range map[string]int{"": 3, "--page-size 1": 3, "--page-size 2 --limit 2": 2, "--limit 1": 1} {
+		got := readJSON[list](w, append([]string{"sessions"}, strings.Fields(args)...)...).Sessions
+		if len(got) != want {
+			t.Errorf("sessions %s: %d, want %d", args, len(got), want)
+		}
+		for _, s := range got {
+			if s.Holding != 1 || s.Waiting != 0 || s.TTLMS != 60_000 || s.ExpiresInMS < 1 || s.ExpiresInMS > 61_000 || s.Metadata["host"] == "" {
+				t.Errorf("session %+v", s)
+			}
+		}
+	}
+	if out, _ := w.run(0, "sessions"); strings.Count(out, "\n") != 4 {
+		t.Errorf("sessions prints %q", out)
+	}
+}
+
+func TestAWatchTellsWhatHappensInOrder(t *testing.T) {
+	w := newService(t)
+	w.run(0, "run", "a/1", "--", "true")
+	w.run(0, "run", "b/1", "--", "true")
+	watch := w.start("watch", "a/", "--after", "1", "-o", "json")
+	told := func() (events []watchedEvent) {
+		for line := range strings.Lines(watch.out.String()) {
+			var e watchedEvent
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			events = append(events, e)
+		}
+		return events
+	}
+	w.eventually("the past", func() bool { return len(told()) == 1 })
+	w.run(0, "run", "a/2", "--", "true")
+	w.eventually("the present", func() bool { return len(told()) == 3 })
+	var got []string
+	for _, e := range told() {
+		got = append(got, fmt.Sprint(e.Number, " ", e.Kind, " ", e.Name))
+	}
+	if want := "2 released a/1,5 granted a/2,6 released a/2"; strings.Join(got, ",") != want {
+		t.Errorf("watched %v, want %s", got, want)
+	}
+	if out, _ := w.run(0, "watch", "--after", "2", "--limit", "3"); strings.Count(out, "\n") != 3 || !strings.Contains(out, "granted   b/1 token") {
+		t.Errorf("watch prints %q", out)
+	}
+}
+
+func TestDevEndsInGoodOrderWhenItsTerminalIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "TMPDIR="+w.dir)
+	dev := w.start("dev", "--nodes", "1", "--port", "0")
+	w.eventually("ready", func() bool { return strings.Contains(dev.out.String(), "\n") })
+	dev.Process.Signal(syscall.SIGHUP)
+	if got := dev.code(); got != 0 {
+		t.Errorf("exit code %d: %s", got, dev.err.String())
+	}
+	if left, _ := filepath.Glob(filepath.Join(w.dir, "lockstep-dev-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestTheHistoryTellsWhoHeldForHowLongAndWhyItEnded(t *testing.T) {
+	var out, errs strings.Builder
+	a := &App{Out: &out, Err: &errs}
+	begin := time.Date(2026, 3, 1, 23, 59, 58, 0, time.UTC)
+	err := a.showHistory(historyReport{Name: "x", Events: []eventReport{
+		{Kind: "granted", Session: "0000000000040001abcd", Seq: 1, Token: 7, Time: begin, Metadata: map[string]string{"host": "h1", "purpose": "month\x1bend"}},
+		{Kind: "revoked", Session: "0000000000040001abcd", Seq: 1, Token: 7, Time: begin.Add(90 * time.Second), By: "alice", Reason: "stuck"},
+	}}, textOutput)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"2026-03-01 23:59:58.000Z", "2026-03-02 00:01:28.000Z  revoked", "1m30s", "0000000000040001 ", `host h1, purpose "month\x1bend"`, "by alice: stuck"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if !strings.Contains(errs.String(), "--limit") {
+		t.Errorf("stderr %q", errs.String())
+	}
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-dev/lockstep/client"
+	"github.com/lockstep-dev/lockstep/server/backup"
+	"github.com/lockstep-dev/lockstep/server/node"
+)
+
+// A snapshotReport is what "snapshot save" and "snapshot verify" tell of a file.
+type snapshotReport struct {
+	File      string `json:"file"`
+	Bytes     int64  `json:"bytes"`
+	SHA256    string `json:"sha256"` // of everything before it
+	Format    int    `json:"format"`
+	ClusterID string `json:"cluster_id"`
+	Node      string `json:"node"`
+	TakenAt   string `json:"taken_at"`
+	Index     uint64 `json:"index"`
+	Term      uint64 `json:"term"`
+	Members   int    `json:"members"`
+	Sessions  int    `json:"sessions"`
+	Locks     int    `json:"locks"`
+	Holders   int    `json:"holders"`
+	NextToken uint64 `json:"next_token"`
+	Version   string `json:"version"`
+}
+
+func (a *App) snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "snapshot COMMAND",
+		Short:   "Back up a cluster, and start a new one from the backup",
+		Long:    "Backs up the lock table, checks a backup, and starts a new cluster from one.",
+		Example: "  lockstep snapshot save lockstep.backup\n  lockstep snapshot verify lockstep.backup",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(`no command given: "lockstep snapshot --help" lists them`)
+			}
+			return usageError(`unknown command %q: "lockstep snapshot --help" lists them`, args[0])
+		},
+	}
+	cmd.AddCommand(a.saveCommand(), a.verifyCommand(), a.restoreCommand())
+	return cmd
+}
+
+func (a *App) saveCommand() *cobra.Command {
+	var target targetFlags
+	var out output
+	var dataDir string
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "save FILE [flags]",
+		Short: "Save a backup of the lock table",
+		Long: `Saves all that a node has applied, while it goes on serving. Any node will do; the first of
+--endpoints that answers is taken. With --data-dir it is read from the directory of a node that does
+not run, which is the way when most nodes of a cluster are lost.
+
+The file is complete or not there at all. It holds the names of locks and what clients said of
+themselves, and the secrets of their sessions: its mode is 0600.`,
+		Example: "  lockstep snapshot save lockstep-$(date +%F).backup\n  lockstep snapshot save --data-dir /var/lib/lockstep survivor.backup",
+		Args:    exactly("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			fill := func(w io.Writer) error {
+				return target.withAdmin(func(admin *client.Admin) error { return admin.SaveSnapshot(cmd.Context(), w) })
+			}
+			if dataDir != "" {
+				fill = func(w io.Writer) error { return node.Extract(dataDir, w, filepath.Base(dataDir), Version(), nil) }
+			}
+			b, err := saveBackup(args[0], force, fill)
+			if err != nil {
+				return err
+			}
+			return a.printSnapshot(reportSnapshot(args[0], b), out)
+		},
+	}
+	target.register(cmd.Flags())
+	out.register(cmd.Flags())
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "`directory` of a node that does not run (instead of --endpoints)")
+	cmd.Flags().BoolVar(&force, "force", false, "replace FILE if it is there")
+	return cmd
+}
+
+// saveBackup writes FILE.tmp, checks it as a restore would, and gives it its name.
+func saveBackup(path string, force bool, fill func(io.Writer) error) (*backup.File, error) {
+	if _, err := os.Lstat(path); err == nil && !force {
+		return nil, usageError("%s is there already: give another name, or --force to replace it", path)
+	}
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, usageError("%s is there: another save runs, or remove what one that was killed has left", tmp)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(tmp) // gone already when all went well
+	err = fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	b, err := backup.Open(tmp)
+	if err != nil {
+		return nil, fmt.Errorf("what arrived is not whole: %w", err)
+	}
+	return b, publish(tmp, path, force)
+}
+
+// publish gives the file its name, durably, and replaces another one only with force.
+func publish(tmp, path string, force bool) error {
+	move := os.Rename
+	if !force {
+		move = os.Link // fails if somebody made the file meanwhile
+	}
+	if err := move(tmp, path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+func (a *App) verifyCommand() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:     "verify FILE [flags]",
+		Aliases: []string{"show"},
+		Short:   "Check a backup and show what is in it",
+		Long: `Reads a backup whole, checks its checksums and its state as a restore would, and shows what it
+is. The exit code is 65 when the file is damaged or no backup.`,
+		Example: "  lockstep snapshot verify lockstep.backup\n  lockstep snapshot show lockstep.backup -o json | jq .next_token",
+		Args:    exactly("FILE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			b, err := openBackup(args[0])
+			if err != nil {
+				return err
+			}
+			return a.printSnapshot(reportSnapshot(args[0], b), out)
+		},
+	}
+	out.register(cmd.Flags())
+	return cmd
+}
+
+// codeData is the exit code for a file whose content is wrong.
+const codeData = 65
+
+func openBackup(path string) (*backup.File, error) {
+	b, err := backup.Open(path)
+	if errors.Is(err, backup.ErrDamaged) || errors.Is(err, backup.ErrNewer) {
+		return nil, exitError{codeData, err}
+	}
+	return b, err
+}
+
+func reportSnapshot(path string, b *backup.File) snapshotReport {
+	counts := b.Machine.Counts()
+	return snapshotReport{
+		File: path, Bytes: b.Size, SHA256: b.Sum, Format: b.Format, ClusterID: b.ClusterID, Node: b.Node,
+		TakenAt: b.Time().Format(time.RFC3339), Index: b.Index, Term: b.Term, Members: len(b.Voters) + len(b.Learners),
+		Sessions: counts.Sessions, Locks: counts.Names, Holders: counts.Holders,
+		NextToken: uint64(counts.NextToken), Version: b.Version,
+	}
+}
+
+func (a *App) printSnapshot(r snapshotReport, out output) error {
+	if out == jsonOutput {
+		return a.writeJSON(r)
+	}
+	_, err := fmt.Fprintf(a.Out, "%s: good: cluster %s, node %s, taken at %s, entry %d, next token %d, %d locks, %d sessions, %d bytes\n",
+		printable(r.File), printable(r.ClusterID), printable(r.Node), r.TakenAt, r.Index, r.NextToken, r.Locks, r.Sessions, r.Bytes)
+	return err
+}

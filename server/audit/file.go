@@ -1,0 +1,178 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// tailBytes is how much of a file's end is looked at: more than what is written between two syncs, and than a line.
+const tailBytes = 8 << 20
+
+// A file is the present file and those that it replaced: path, path.1 and so on, the higher the older.
+type file struct {
+	path string
+	keep int // files in all
+	f    *os.File
+	size int64
+}
+
+// open opens the file, mends its end and returns the number of the last event in it. fresh reports that there was no
+// file, or that it was of another life of the node and was rotated away, so that a header is wanted.
+func (f *file) open(h Header) (last uint64, fresh bool, err error) {
+	if f.f, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return 0, false, err
+	}
+	info, err := f.f.Stat()
+	if err != nil {
+		return 0, false, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, false, fmt.Errorf("%s is not a regular file", f.path)
+	}
+	f.size = info.Size()
+	if err := f.dropTornHeader(); err != nil {
+		return 0, false, err
+	}
+	if f.size == 0 {
+		return f.before(h)
+	}
+	old, err := firstLine(f.path)
+	if err != nil {
+		return 0, false, fmt.Errorf("%s is not an audit log (%w): name another file", f.path, err)
+	}
+	if old.Node != h.Node {
+		return 0, false, fmt.Errorf("%s is the audit log of node %s: name another file", f.path, old.Node)
+	}
+	if !h.continues(old) {
+		return 0, true, f.rotate()
+	}
+	last, err = f.mend()
+	return last, false, err
+}
+
+// dropTornHeader empties a file in which a crash has left a part of the first line.
+func (f *file) dropTornHeader() error {
+	start := make([]byte, min(f.size, maxHeader))
+	if _, err := f.f.ReadAt(start, 0); err != nil {
+		return err
+	}
+	torn := f.size < maxHeader && !bytes.ContainsRune(start, '\n')
+	if n := min(len(start), len(headerStart)); torn && string(start[:n]) == headerStart[:n] {
+		return f.cut(0)
+	}
+	return nil
+}
+
+const (
+	headerStart = `{"audit":`
+	maxHeader   = 4096 // bytes; ids and names are far shorter
+)
+
+// before finds the last event when the file is new: a crash may have come between the rotation and the first line.
+func (f *file) before(h Header) (last uint64, fresh bool, err error) {
+	older := file{path: f.path + ".1", keep: 1}
+	old, err := firstLine(older.path)
+	if err != nil || !h.continues(old) {
+		return 0, true, nil
+	}
+	if older.f, err = os.OpenFile(older.path, os.O_RDWR, 0); err != nil {
+		return 0, false, err
+	}
+	defer older.f.Close()
+	info, err := older.f.Stat()
+	if err != nil {
+		return 0, false, err
+	}
+	older.size = info.Size()
+	last, err = older.mend()
+	return last, true, err
+}
+
+// continues reports whether the numbers of the events go on from those of an older file. They do not in a directory that
+// was made anew, or in a cluster that was.
+func (h Header) continues(old Header) bool {
+	return h.Cluster == old.Cluster && h.Node == old.Node && h.Instance == old.Instance
+}
+
+func firstLine(path string) (h Header, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return h, err
+	}
+	defer f.Close()
+	line, err := bufio.NewReader(io.LimitReader(f, 64<<10)).ReadBytes('\n')
+	if err != nil {
+		return h, errors.New("it has no whole first line")
+	}
+	if err := json.Unmarshal(line, &h); err != nil || h.Audit != format {
+		return h, errors.New("its first line does not say so")
+	}
+	return h, nil
+}
+
+// mend cuts off what follows the last good line.
+func (f *file) mend() (last uint64, err error) {
+	from := max(0, f.size-tailBytes)
+	tail := make([]byte, f.size-from)
+	if _, err := f.f.ReadAt(tail, from); err != nil {
+		return 0, err
+	}
+	good, last, found := readTail(tail, from == 0)
+	if !found {
+		return 0, fmt.Errorf("%s: the last %d bytes have no line of an audit log: name another file", f.path, len(tail))
+	}
+	return last, f.cut(from + int64(good))
+}
+
+func (f *file) cut(size int64) error {
+	f.size = size
+	return f.f.Truncate(size)
+}
+
+// write appends b, or nothing.
+func (f *file) write(b []byte) error {
+	n, err := f.f.WriteAt(b, f.size)
+	if err != nil {
+		return errors.Join(err, f.cut(f.size))
+	}
+	f.size += int64(n)
+	return nil
+}
+
+// rotate makes the present file an old one, lets the oldest go, and starts a new one.
+func (f *file) rotate() error {
+	if err := f.f.Sync(); err != nil {
+		return err
+	}
+	for i := f.keep - 1; i >= 1; i-- {
+		from := f.path
+		if i > 1 {
+			from = fmt.Sprintf("%s.%d", f.path, i-1)
+		}
+		if err := os.Rename(from, fmt.Sprintf("%s.%d", f.path, i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	next, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err // the old one is written on with, and this is tried again
+	}
+	old := f.f
+	f.f, f.size = next, 0
+	return errors.Join(old.Close(), syncDir(filepath.Dir(f.path)))
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

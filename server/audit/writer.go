@@ -1,0 +1,140 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A Header is the first line of a file.
+type Header struct {
+	Audit    int    `json:"audit"` // the format, 1
+	Cluster  string `json:"cluster"`
+	Node     string `json:"node"`
+	Instance string `json:"instance"` // of the node's data directory: numbers of one instance only rise
+	Next     uint64 `json:"next"`     // number of the event that comes next
+}
+
+// format is that of the files that this build writes.
+const format = 1
+
+// An event is the line of one.
+type event struct {
+	Number   uint64            `json:"number"`
+	Time     string            `json:"time"` // the leader's wall clock
+	Kind     string            `json:"kind"`
+	Name     string            `json:"name"`
+	Session  string            `json:"session"`
+	Seq      uint64            `json:"seq"`
+	Token    uint64            `json:"token,omitempty"`
+	Mode     string            `json:"mode"`
+	By       string            `json:"by,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"` // encoded in the order of the keys
+}
+
+// missing is the line in the place of events that are lost.
+type missing struct {
+	From uint64 `json:"missing_from"`
+	To   uint64 `json:"missing_to"`
+}
+
+// A Writer makes the lines. The zero value expects event 1. It is not safe for concurrent use.
+type Writer struct {
+	last    uint64 // number of the last event that has a line
+	lost    uint64 // events that have none
+	pending bytes.Buffer
+}
+
+// Resume says which event the lines that exist end with.
+func (w *Writer) Resume(last uint64) { w.last = last }
+
+// Last is the number of the last event that has a line; 0 without one.
+func (w *Writer) Last() uint64 { return w.last }
+
+// Lost counts the events that are missing, since the writer was made.
+func (w *Writer) Lost() uint64 { return w.lost }
+
+// Add makes the line of an event. One that has a line already is left out; those that should have come before
+// are said to be missing.
+func (w *Writer) Add(e *machine.Event) {
+	if e.Number <= w.last {
+		return
+	}
+	if e.Number > w.last+1 {
+		w.lost += e.Number - w.last - 1
+		w.line(missing{w.last + 1, e.Number - 1})
+	}
+	w.last = e.Number
+	line := event{
+		Number: e.Number, Kind: e.Kind.String(), Name: e.Name, Session: e.Claim.Session.String(), Seq: e.Claim.Seq,
+		Time:  time.UnixMilli(int64(e.Wall)).UTC().Format("2006-01-02T15:04:05.000Z"),
+		Token: uint64(e.Token), Mode: e.Mode.String(), By: e.By, Reason: e.Reason,
+	}
+	if len(e.Metadata) > 0 {
+		line.Metadata = make(map[string]string, len(e.Metadata))
+		for _, l := range e.Metadata {
+			line.Metadata[l.Key] = l.Value
+		}
+	}
+	w.line(line)
+}
+
+// begin makes the first line of a file.
+func (w *Writer) begin(h Header) {
+	h.Audit, h.Next = format, w.last+1
+	w.line(h)
+}
+
+func (w *Writer) line(v any) {
+	encoder := json.NewEncoder(&w.pending)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		panic(fmt.Sprintf("audit: encode %+v: %v", v, err)) // structs of texts and numbers
+	}
+}
+
+// readTail looks at the last bytes of a file: whole reports whether they are all of it. It returns how many of
+// them are good lines, and the number of the last event that these account for. found is false when
+// no good line says so.
+func readTail(tail []byte, whole bool) (good int, last uint64, found bool) {
+	if !whole { // it begins within a line
+		good = bytes.IndexByte(tail, '\n') + 1
+	}
+	for {
+		end := bytes.IndexByte(tail[good:], '\n')
+		if end < 0 {
+			return good, last, found
+		}
+		number, ok := accountsFor(tail[good : good+end])
+		if !ok {
+			return good, last, found
+		}
+		last, found = number, true
+		good += end + 1
+	}
+}
+
+// accountsFor is the number of the last event that a line tells of or lets go.
+func accountsFor(line []byte) (last uint64, ok bool) {
+	var l struct {
+		Audit  int    `json:"audit"`
+		Next   uint64 `json:"next"`
+		Number uint64 `json:"number"`
+		To     uint64 `json:"missing_to"`
+	}
+	if err := json.Unmarshal(line, &l); err != nil {
+		return 0, false
+	}
+	switch {
+	case l.Audit == format && l.Next > 0:
+		return l.Next - 1, true
+	case l.Number > 0:
+		return l.Number, true
+	default:
+		return l.To, l.To > 0
+	}
+}

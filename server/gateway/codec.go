@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// A codec reads and writes the JSON form of messages. It takes exactly one value, and none that it does not
+// understand whole.
+type codec struct{}
+
+var errNoMessage = errors.New("gateway: not a message")
+
+// ContentType is that of answers.
+func (codec) ContentType(any) string { return "application/json" }
+
+// Marshal writes a message on one line.
+func (codec) Marshal(v any) ([]byte, error) {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return nil, errNoMessage
+	}
+	text, err := marshal.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, text); err != nil { // the encoder puts spaces here and there
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// Unmarshal reads a message.
+func (codec) Unmarshal(data []byte, v any) error {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return errNoMessage
+	}
+	return protojson.Unmarshal(data, m)
+}
+
+// NewDecoder reads the one message that is all of r. An empty r is an empty message.
+func (c codec) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		data, err := io.ReadAll(io.LimitReader(r, maxBodyBytes))
+		if err != nil {
+			return err
+		}
+		if len(bytes.TrimSpace(data)) == 0 {
+			return io.EOF // what the generated code takes for an empty message
+		}
+		return c.Unmarshal(data, v)
+	})
+}
+
+// NewEncoder writes messages to w.
+func (c codec) NewEncoder(w io.Writer) runtime.Encoder {
+	return runtime.EncoderFunc(func(v any) error {
+		data, err := c.Marshal(v)
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		return err
+	})
+}
+
+// strictQuery refuses parameters that the call does not have, for one that is spelled wrong would have no effect.
+type strictQuery struct{}
+
+// beStrict installs it, once: the generated code finds it in a variable of its runtime.
+var beStrict = sync.OnceFunc(func() { runtime.NewServeMux(runtime.SetQueryParameterParser(strictQuery{})) })
+
+// queryProblem begins the message of an error about a parameter.
+const queryProblem = "query: "
+
+// Parse sets the fields of m.
+func (strictQuery) Parse(m proto.Message, values url.Values, filter *utilities.DoubleArray) error {
+	fields := m.ProtoReflect().Descriptor().Fields()
+	for key, all := range values {
+		f := fields.ByName(protoreflect.Name(key))
+		switch {
+		case f == nil || filter.HasCommonPrefix([]string{key}):
+			return fmt.Errorf("%sthis call has no parameter %.64q", queryProblem, key)
+		case len(all) > 1 && !f.IsList():
+			return fmt.Errorf("%sthe parameter %q is there twice", queryProblem, key)
+		}
+	}
+	if err := (&runtime.DefaultQueryParser{}).Parse(m, values, filter); err != nil {
+		return fmt.Errorf("%s%w", queryProblem, err)
+	}
+	return nil
+}
+
+func parseQuery(r *http.Request) (url.Values, error) { return url.ParseQuery(r.URL.RawQuery) }

@@ -1,0 +1,163 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	generated "github.com/lockstep-dev/lockstep/server/gateway/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+)
+
+const (
+	// Prefix is that of all paths of the API.
+	Prefix = "/v1/"
+	// maxBodyBytes bounds the body of a request. The service takes 64 KiB of the binary form, which
+	// is shorter than JSON.
+	maxBodyBytes = 256 << 10
+	// bodyTimeout is how long a client has to send it.
+	bodyTimeout = 10 * time.Second
+)
+
+// A Handler serves all paths below [Prefix]. Make it with New.
+type Handler struct {
+	calls *runtime.ServeMux
+	watch pb.LockServiceClient
+}
+
+// New makes a handler that makes its calls over conn, which must outlive it. It starts nothing.
+func New(conn grpc.ClientConnInterface) (*Handler, error) {
+	beStrict()
+	h := &Handler{watch: pb.NewLockServiceClient(conn), calls: runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, codec{}),
+		runtime.WithErrorHandler(writeError),
+		runtime.WithRoutingErrorHandler(misrouted),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithIncomingHeaderMatcher(noHeader),
+		runtime.WithOutgoingHeaderMatcher(noHeader),
+		runtime.WithOutgoingTrailerMatcher(noHeader),
+	)}
+	ctx := context.Background() // nothing is bound to it
+	err := errors.Join(
+		generated.RegisterLockServiceHandlerClient(ctx, h.calls, pb.NewLockServiceClient(conn)),
+		generated.RegisterAdminServiceHandlerClient(ctx, h.calls, pb.NewAdminServiceClient(conn)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	return h, nil
+}
+
+// noHeader keeps the headers of HTTP and the metadata of gRPC apart.
+func noHeader(string) (string, bool) { return "", false }
+
+// ServeHTTP serves one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if problem := textProblem(r); problem != nil {
+		write(w, http.StatusBadRequest, problem)
+		return
+	}
+	if r.Method == http.MethodPost {
+		if status, problem := takeBody(w, r); problem != nil {
+			write(w, status, problem)
+			return
+		}
+	}
+	if r.Method == http.MethodGet && r.URL.Path == Prefix+"watch" {
+		h.serveWatch(w, r)
+		return
+	}
+	h.calls.ServeHTTP(w, r)
+}
+
+// textProblem finds text that the protocol cannot carry.
+func textProblem(r *http.Request) *pb.Error {
+	if !utf8.ValidString(r.URL.Path) {
+		return invalid("path", "the path must be UTF-8, percent-encoded")
+	}
+	values, err := parseQuery(r)
+	if err != nil {
+		return invalid("query", "the query cannot be read: %v", err)
+	}
+	for key, all := range values {
+		for _, value := range all {
+			if !utf8.ValidString(key + value) {
+				return invalid("query", "parameters must be UTF-8, percent-encoded")
+			}
+		}
+	}
+	return nil
+}
+
+// takeBody reads the body whole, because only then HTTP notices when the client hangs up.
+func takeBody(w http.ResponseWriter, r *http.Request) (int, *pb.Error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return http.StatusUnsupportedMediaType, invalid("Content-Type", "a request with a body needs the header Content-Type: application/json")
+	}
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // a connection that is closed shows when it is read
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return http.StatusRequestEntityTooLarge, &pb.Error{
+			Reason: pb.Reason_REASON_QUOTA_EXCEEDED, Field: "body",
+			Message: fmt.Sprintf("body: is longer than %d bytes, the limit", maxBodyBytes),
+		}
+	}
+	if err != nil {
+		return http.StatusBadRequest, invalid("body", "the body cannot be read")
+	}
+	_ = deadline.SetReadDeadline(time.Time{})
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return 0, nil
+}
+
+func invalid(field, format string, args ...any) *pb.Error {
+	return &pb.Error{Reason: pb.Reason_REASON_INVALID_ARGUMENT, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// misrouted answers a request that no rule fits.
+func misrouted(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, status int) {
+	e := &pb.Error{Reason: pb.Reason_REASON_UNSUPPORTED, Field: "path", Message: "there is no such path; docs/openapi.json has all of them"}
+	switch status {
+	case http.StatusMethodNotAllowed:
+		allow := allowed(r.URL.Path)
+		w.Header().Set("Allow", allow)
+		e.Field, e.Message = "method", "this path takes "+allow
+	case http.StatusBadRequest:
+		e = invalid("path", "the path must begin with a slash")
+	}
+	write(w, status, e)
+}
+
+// allowed are the methods of a path that exists.
+func allowed(path string) string {
+	rest := strings.TrimPrefix(path, Prefix)
+	switch first, _, more := strings.Cut(rest, "/"); {
+	case rest == "sessions":
+		return "GET, POST"
+	case first == "sessions" && more, rest == "revoke":
+		return "POST"
+	default:
+		return "GET"
+	}
+}
+
+// fromError finds the content of the error of a call.
+func fromError(err error) *pb.Error {
+	if e := protocol.FromErr(err); e != nil {
+		return e
+	}
+	return ofStatus(err)
+}

@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+// watchWriteTimeout is how long a watcher may take to read what it is sent before it is cut off.
+const watchWriteTimeout = 30 * time.Second
+
+// serveWatch streams events as server-sent ones. The id of an event is its number; a browser that
+// connects again sends the last one in Last-Event-ID.
+func (h *Handler) serveWatch(w http.ResponseWriter, r *http.Request) {
+	req, problem := watchRequest(r)
+	if problem != nil {
+		write(w, http.StatusBadRequest, problem)
+		return
+	}
+	ctx := metadata.NewOutgoingContext(r.Context(), metadata.Pairs("x-forwarded-for", r.RemoteAddr))
+	stream, err := h.watch.Watch(ctx, req)
+	if err != nil {
+		writeError(ctx, nil, nil, w, r, err)
+		return
+	}
+	first, err := stream.Recv() // comes at once: it tells where the watch begins
+	if err != nil {
+		writeError(ctx, nil, nil, w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	out := http.NewResponseController(w)
+	for resp := first; ; {
+		_ = out.SetWriteDeadline(time.Now().Add(watchWriteTimeout)) // a closed connection shows in the writing
+		if _, err := w.Write(lines(resp)); err != nil || out.Flush() != nil {
+			return
+		}
+		if resp, err = stream.Recv(); err != nil {
+			farewell(w, err)
+			return
+		}
+	}
+}
+
+// watchRequest reads the parameters.
+func watchRequest(r *http.Request) (*pb.WatchRequest, *pb.Error) {
+	req := &pb.WatchRequest{}
+	values, err := parseQuery(r)
+	if err == nil {
+		err = strictQuery{}.Parse(req, values, utilities.NewDoubleArray(nil))
+	}
+	if err != nil {
+		return nil, invalid("query", "%s", strings.TrimPrefix(err.Error(), queryProblem))
+	}
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		if req.After, err = strconv.ParseUint(last, 10, 64); err != nil {
+			return nil, invalid("Last-Event-ID", "Last-Event-ID: must be the number of an event")
+		}
+	}
+	return req, nil
+}
+
+// lines are the events of a response. The last one tells how far the watch has come, when that is more than the
+// events say.
+func lines(resp *pb.WatchResponse) []byte {
+	var b bytes.Buffer
+	last := uint64(0)
+	for _, e := range resp.GetEvents() {
+		last = e.GetNumber()
+		kind := strings.ToLower(strings.TrimPrefix(e.GetKind().String(), "EVENT_KIND_"))
+		text, err := codec{}.Marshal(e)
+		if err != nil {
+			continue // its text is UTF-8, so it always encodes
+		}
+		fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", last, kind, bytes.TrimSpace(text))
+	}
+	if reached := resp.GetReached(); reached > last || len(resp.GetEvents()) == 0 {
+		fmt.Fprintf(&b, "id: %d\nevent: reached\ndata: {\"reached\":\"%d\"}\n\n", reached, reached)
+	}
+	return b.Bytes()
+}
+
+// farewell tells why the watch ends.
+func farewell(w io.Writer, err error) {
+	code := status.Code(err)
+	if code == codes.Canceled {
+		return // the client has gone
+	}
+	fmt.Fprintf(w, "event: error\ndata: %s\n\n", content(code, fromError(err)))
+}

@@ -1,0 +1,96 @@
+package machine
+
+// A Recovery is what is left to do before a machine that was renewed from a backup grants
+// anything. The zero value is that of every other machine: nothing.
+type Recovery struct {
+	// FloorDue: the first leader has to log a [SetTokenFloor], because tokens behind the backup may
+	// have been issued that it does not know.
+	FloorDue bool
+	// Wait, if not zero, is how long a leader has to serve before it logs [EndRecovery]: so long may a
+	// holder from before believe in its lease.
+	Wait Millis
+	// Stamp is the wall clock of the backup. The clock that gives the floor must not be before it.
+	Stamp WallMillis
+}
+
+// Pending reports whether nothing may be granted yet.
+func (r Recovery) Pending() bool { return r.FloorDue || r.Wait != 0 }
+
+// Recovery tells what is left to do after [Machine.Renew].
+func (m *Machine) Recovery() Recovery { return m.recovery }
+
+// Renew turns the state of a backup, taken at the wall time stamp, into the first state of a new cluster, one
+// index further. No session survives: each ends as revoked by "restore", with all its claims, closing ones
+// and remembered ones. The member table is emptied. Nothing is granted before a new token floor and, unless wait is zero,
+// before the leader has waited for the longest of wait and every TTL and delay in the backup. The result is a
+// function of the state and the arguments alone, so that each node makes the same from one file.
+// It panics while a capture runs.
+func (m *Machine) Renew(stamp WallMillis, wait Millis) {
+	if m.capture != nil {
+		panic("machine: Renew while a capture runs")
+	}
+	m.index++
+	m.wall, m.at = stamp, Position{Index: m.index}
+	clear(m.touched)
+	m.touched, m.out = m.touched[:0], Output{}
+	if wait != 0 {
+		wait = max(wait, m.longestBelief())
+	}
+	m.endAll(ending{code: SessionRevoked, by: "restore", reason: "the cluster was restored from a backup", now: true})
+	m.hash = hashOutput(m.hash, m.index, &m.out)
+	m.recent[m.index%recentHashes] = indexHash{m.index, m.hash}
+	m.out = Output{}
+	m.members = nil // the new cluster has its own
+	m.recovery = Recovery{FloorDue: true, Wait: wait, Stamp: stamp}
+}
+
+// longestBelief is how long any holder may believe in its grant, or keep its names closed.
+func (m *Machine) longestBelief() (longest Millis) {
+	longest = m.recovery.Wait
+	for i := range m.shards {
+		for _, t := range [...]*table[SessionID, *session]{&m.shards[i].live, &m.shards[i].leaving} {
+			// The longest of them is the same in any order.
+			for _, s := range t.m {
+				longest = max(longest, s.ttl)
+				for _, c := range s.claims {
+					longest = max(longest, c.spec.LockDelay)
+				}
+				for _, c := range s.closing {
+					longest = max(longest, c.delay)
+				}
+			}
+		}
+	}
+	return longest
+}
+
+// endAll ends every session, in the order of the shards and ids.
+func (m *Machine) endAll(how ending) {
+	var live, leaving []*session
+	for i := range m.shards {
+		live = append(live, sortedSessions(&m.shards[i].live)...)
+		leaving = append(leaving, sortedSessions(&m.shards[i].leaving)...)
+	}
+	m.endSessions(live, how)
+	for _, s := range leaving {
+		m.confirmAll(s)
+	}
+	m.settle()
+}
+
+// endRecovery ends the waiting time of a renewed machine.
+func (m *Machine) endRecovery(term uint64, c *EndRecovery) Result {
+	if c.Term != term {
+		return Result{Code: Void}
+	}
+	m.recovery.Wait = 0
+	m.finishRecovery()
+	return Result{}
+}
+
+// finishRecovery forgets the recovery once nothing of it is left.
+func (m *Machine) finishRecovery() {
+	if !m.recovery.Pending() {
+		m.recovery = Recovery{}
+	}
+}

@@ -1,0 +1,49 @@
+package machine
+
+// A SessionView is a live session as others see it. It has no secret.
+type SessionView struct {
+	ID             SessionID
+	TTL            Millis
+	ClientNumbered bool
+	Metadata       []Label
+	Holding        uint32 // claims that are granted
+	Waiting        uint32 // claims that are queued
+	Closing        uint32 // claims that are over but whose names are not free yet
+}
+
+// maxCountedClaims bounds the claims that one call of Sessions counts, which takes some 100 us, so that
+// a page of sessions with thousands of claims each does not stall the loop.
+const maxCountedClaims = 16_384
+
+// Sessions returns the live sessions behind the id after, in the order of their ids, at most limit of them and
+// fewer where they have very many claims, but at least one if there is any. More tells that there are others behind.
+func (m *Machine) Sessions(after SessionID, limit int) (sessions []SessionView, more bool) {
+	counted := 0
+	m.byID.AscendGreaterOrEqual(&session{id: after}, func(s *session) bool {
+		if s.id == after {
+			return true
+		}
+		counted += len(s.claims) + len(s.closing)
+		if len(sessions) >= limit || len(sessions) > 0 && counted > maxCountedClaims {
+			more = true
+			return false
+		}
+		sessions = append(sessions, s.view())
+		return true
+	})
+	return sessions, more
+}
+
+func (s *session) view() SessionView {
+	v := SessionView{
+		ID: s.id, TTL: s.ttl, ClientNumbered: s.numbered, Metadata: s.metadata, Closing: uint32(len(s.closing)),
+	}
+	for _, c := range s.claims {
+		if c.granted {
+			v.Holding++
+		} else {
+			v.Waiting++
+		}
+	}
+	return v
+}

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/lockstep-dev/lockstep/server/backup"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/storage"
+)
+
+// Extract writes a backup of the data directory of a node that does not run, for a cluster that has lost its quorum. It has
+// the whole log of the node, entries that were never known to be committed too: whatever was acknowledged anywhere with
+// this node's help is among them. The directory stays as it is, but for unfinished files that any
+// start removes too. It is refused while a process uses it.
+func Extract(dir string, w io.Writer, name, version string, logger *slog.Logger) (err error) {
+	owner, found, err := storage.ReadOwner(vfs.Default, dir)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("node: %s is no data directory of a node: it has no IDENTITY", dir)
+	}
+	store, err := storage.Open(storage.Config{Dir: dir, ClusterID: owner.ClusterID, NodeID: owner.NodeID, Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer store.Close() // nothing was written that could be lost
+	rec, err := store.Recover(group)
+	if err != nil {
+		return err
+	}
+	if !rec.Found {
+		return ErrNoState
+	}
+	m, meta, err := replay(store, &rec)
+	if err != nil {
+		return err
+	}
+	return backup.Write(w, header(owner.ClusterID, name, version, meta), newStateReader(m))
+}
+
+// replay gives the state behind the last entry of the log.
+func replay(store *storage.Store, rec *storage.Recovered) (*machine.Machine, *raftpb.SnapshotMetadata, error) {
+	m := machine.New()
+	if !rec.Empty {
+		var err error
+		if m, err = loadState(store, rec.Snapshot); err != nil {
+			return nil, nil, err
+		}
+	}
+	index, term := rec.Snapshot.GetIndex(), max(rec.Snapshot.GetTerm(), rec.HardState.GetTerm())
+	for _, e := range rec.Entries {
+		index = e.GetIndex()
+		if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+			continue
+		}
+		entry, err := machine.DecodeEntry(e.GetData())
+		if err != nil {
+			return nil, nil, fmt.Errorf("node: entry %d: %w", index, err)
+		}
+		m.Apply(index, e.GetTerm(), &entry)
+	}
+	return m, &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: rec.Snapshot.GetConfState()}, nil
+}

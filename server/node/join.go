@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/storage"
+	"github.com/lockstep-dev/lockstep/server/transport"
+)
+
+const (
+	// joinPause lies between two rounds of asking the members.
+	joinPause = 300 * time.Millisecond
+	// joinRefusals is how many rounds in which some member refuses, and none agrees, end a node that wants to join:
+	// a member may lag behind for a moment.
+	joinRefusals = 20
+)
+
+func (n *Node) identity(instance storage.InstanceID) transport.Identity {
+	return transport.Identity{
+		ClusterID: n.cluster, Node: n.id.Load(), Instance: instance, Name: n.cfg.Name,
+		ClientAddress: n.cfg.ClientAddress, PeerAddress: n.cfg.Members[n.cfg.Name],
+	}
+}
+
+// learnID finds the id of a node that joins a cluster: in its directory, or by asking the members.
+func (n *Node) learnID(ctx context.Context) error {
+	if n.cfg.Join == "" {
+		return nil
+	}
+	owner, found, err := storage.ReadOwner(n.cfg.FS, n.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	if found {
+		n.id.Store(owner.NodeID)
+		return nil
+	}
+	answer, err := n.askToJoin(ctx, storage.InstanceID{})
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	n.id.Store(answer.Node)
+	return nil
+}
+
+// joinVoters asks with which voters the cluster began.
+func (n *Node) joinVoters(ctx context.Context) ([]uint64, error) {
+	answer, err := n.askToJoin(ctx, n.store.InstanceID())
+	if err == nil && ctx.Err() == nil && answer.Node != n.id.Load() {
+		err = fmt.Errorf("%w: member %q has another id by now: delete this data directory and start again", ErrNotAdded, n.cfg.Name)
+	}
+	return answer.Founders, err
+}
+
+// askToJoin asks the members until one answers, and notes whom it names. Meanwhile requests are refused.
+func (n *Node) askToJoin(ctx context.Context, instance storage.InstanceID) (transport.JoinAnswer, error) {
+	cfg := transport.Config{Self: n.identity(instance), Dial: n.cfg.Dial, Secret: n.cfg.Secret}
+	for refusals, round := 0, 0; ; round++ {
+		var refused error
+		for _, m := range n.members {
+			if m.Self {
+				continue
+			}
+			answer, err := transport.AskToJoin(ctx, cfg, m.PeerAddress)
+			if err == nil {
+				for _, p := range answer.Peers {
+					n.befriend(p)
+				}
+				return answer, nil
+			}
+			if errors.Is(err, transport.ErrRefused) || errors.Is(err, transport.ErrNotAdmitted) {
+				refused = fmt.Errorf("%s: %w", m.Name, err)
+			} else if round%50 == 1 {
+				n.log.Info("joining: a member can't be asked", "member", m.Name, "address", m.PeerAddress, "err", err)
+			}
+		}
+		if refused != nil {
+			if refusals++; refusals >= joinRefusals {
+				return transport.JoinAnswer{}, fmt.Errorf("%w: %w", ErrNotAdded, refused)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return transport.JoinAnswer{}, nil
+		case <-time.After(joinPause):
+		}
+	}
+}
+
+// Join answers a node that was added and asks for its id.
+func (h peerHandler) Join(id transport.Identity) (transport.JoinAnswer, error) {
+	r := h.n.status.Load()
+	if r == nil {
+		return transport.JoinAnswer{}, errors.New("this node is starting")
+	}
+	answer := transport.JoinAnswer{}
+	why := fmt.Sprintf("there is no member %q: add it first (lockstep member add)", id.Name)
+	for _, m := range r.Members {
+		if m.Founder {
+			answer.Founders = append(answer.Founders, m.ID)
+		}
+		if m.Removed {
+			continue
+		}
+		answer.Peers = append(answer.Peers, transport.Peer{Node: m.ID, Name: m.Name, Address: m.Address})
+		if m.Name != id.Name {
+			continue
+		}
+		answer.Node, why = m.ID, ""
+		switch {
+		case m.Founder:
+			why = fmt.Sprintf("member %q is one of those that the cluster started with: start it without --join, or replace it "+
+				"first (lockstep member replace)", id.Name)
+		case m.Instance != [16]byte{} && m.Instance != id.Instance:
+			why = fmt.Sprintf("member %q has joined with another data directory: put that back, or replace the member first "+
+				"(lockstep member replace)", id.Name)
+		}
+	}
+	if why != "" {
+		return transport.JoinAnswer{}, transport.NotAdmitted(why)
+	}
+	return answer, nil
+}
+
+// checkMembership refuses to start what was removed or replaced, and lets a node that has no table yet ask whom to talk to.
+func (n *Node) checkMembership(ctx context.Context, m *machine.Machine) error {
+	self, known := m.Member(n.id.Load())
+	switch {
+	case self.Removed:
+		return fmt.Errorf("%w: %s", ErrRemoved, replica.RemovedText(self.Name))
+	case known && self.Instance != [16]byte{} && self.Instance != n.store.InstanceID():
+		return fmt.Errorf("%w: the log knows this node with another one", ErrReplaced)
+	case len(m.Members()) > 0 || n.cfg.Join == "" || len(n.peers()) > 0:
+		return nil
+	}
+	_, err := n.askToJoin(ctx, n.store.InstanceID())
+	return err
+}

@@ -1,0 +1,157 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/transport"
+)
+
+// maxStrangers bounds the peers that are let in although the log does not know them here yet.
+const maxStrangers = transport.MaxPeers - replica.MaxMembers
+
+// fellows are the other nodes as the transport is to know them.
+type fellows struct {
+	mu        sync.Mutex
+	strangers map[uint64]transport.Peer // met, or heard of when joining; not in the table here yet
+	status    *replica.Status           // that the peers were made of; nil before there is a replica
+}
+
+// founders are the members that the cluster starts with; none on a node that joined it.
+func (n *Node) founders() (all []machine.Member) {
+	if n.cfg.Join != "" {
+		return nil
+	}
+	for _, m := range n.members {
+		all = append(all, machine.Member{ID: m.ID, Name: m.Name, Address: m.PeerAddress, Founder: true})
+	}
+	return all
+}
+
+// logged finds a present or former member in the table.
+func (n *Node) logged(id uint64) (machine.Member, bool) {
+	r := n.status.Load()
+	if r == nil {
+		return machine.Member{}, false
+	}
+	i := slices.IndexFunc(r.Members, func(m machine.Member) bool { return m.ID == id })
+	if i < 0 {
+		return machine.Member{}, false
+	}
+	return r.Members[i], true
+}
+
+// known finds a member in the table or else among the founders.
+func (n *Node) known(id uint64) (machine.Member, bool) {
+	if m, ok := n.logged(id); ok {
+		return m, true
+	}
+	i := slices.IndexFunc(n.members, func(m MemberStatus) bool { return m.ID == id })
+	if i < 0 || n.cfg.Join != "" {
+		return machine.Member{}, false
+	}
+	return machine.Member{ID: id, Name: n.members[i].Name, Address: n.members[i].PeerAddress, Founder: true}, true
+}
+
+// nameOf gives a member's name for the log.
+func (n *Node) nameOf(id uint64) string {
+	if m, ok := n.known(id); ok {
+		return m.Name
+	}
+	return fmt.Sprintf("%016x", id)
+}
+
+// present lists the members in force by name.
+func (n *Node) present(r *replica.Status) (all []MemberStatus) {
+	for _, id := range memberIDs(r) {
+		m, _ := n.known(id)
+		one := MemberStatus{
+			ID: id, Name: cmp.Or(m.Name, fmt.Sprintf("%016x", id)), PeerAddress: m.Address,
+			Self: id == r.ID, Learner: slices.Contains(r.Learners, id),
+		}
+		if one.Self {
+			one.ClientAddress, one.Reachable = n.cfg.ClientAddress, true
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b MemberStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+func memberIDs(r *replica.Status) []uint64 {
+	return append(slices.Clone(r.Voters), r.Learners...)
+}
+
+// befriend lets the transport reach a node that the table does not have here yet.
+func (n *Node) befriend(p transport.Peer) {
+	f := &n.fellows
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.strangers == nil {
+		f.strangers = make(map[uint64]transport.Peer)
+	}
+	if _, known := n.known(p.Node); known || p.Address == "" || f.strangers[p.Node] == p {
+		return
+	}
+	if len(f.strangers) >= maxStrangers && f.strangers[p.Node] == (transport.Peer{}) {
+		return
+	}
+	f.strangers[p.Node] = p
+	if n.transport != nil {
+		n.transport.SetPeers(n.peersLocked())
+	}
+}
+
+// refreshPeers tells the transport of changes of the membership. The loop calls it.
+func (n *Node) refreshPeers(s *replica.Status) {
+	f := &n.fellows
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.status != nil && sameMembers(f.status, s) {
+		return
+	}
+	f.status = s
+	for id := range f.strangers {
+		if _, known := n.known(id); known {
+			delete(f.strangers, id)
+		}
+	}
+	n.transport.SetPeers(n.peersLocked())
+}
+
+func sameMembers(a, b *replica.Status) bool {
+	return slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Learners, b.Learners) && slices.Equal(a.Members, b.Members)
+}
+
+func (n *Node) peers() []transport.Peer {
+	n.fellows.mu.Lock()
+	defer n.fellows.mu.Unlock()
+	return n.peersLocked()
+}
+
+// peersLocked are the members in force, or the founders before there is a replica, and strangers. fellows.mu must be held.
+func (n *Node) peersLocked() (all []transport.Peer) {
+	var ids []uint64
+	if s := n.fellows.status; s != nil {
+		ids = memberIDs(s)
+	} else {
+		for _, m := range n.founders() {
+			ids = append(ids, m.ID)
+		}
+	}
+	for _, id := range ids {
+		if m, ok := n.known(id); ok && id != n.id.Load() {
+			all = append(all, transport.Peer{Node: id, Name: m.Name, Address: m.Address})
+		}
+	}
+	for id, p := range n.fellows.strangers {
+		if !slices.ContainsFunc(all, func(p transport.Peer) bool { return p.Node == id }) && id != n.id.Load() {
+			all = append(all, p)
+		}
+	}
+	return all[:min(len(all), transport.MaxPeers)]
+}

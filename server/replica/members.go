@@ -1,0 +1,347 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+const (
+	// MaxMembers bounds the voters and learners of a group: each further voter makes every write wait for more.
+	MaxMembers = 9
+	// caughtUp is how many entries a learner may lack that is to be promoted: a second's worth under load.
+	caughtUp = 1_024
+	// changeTimeout is when a change of the membership that was proposed and never applied is given up. It cannot
+	// happen while this replica leads, unless there is no quorum.
+	changeTimeout = 30 * time.Second
+)
+
+// A MemberChange is what ChangeMembers asks for.
+type MemberChange uint8
+
+// The changes. A new member is a learner, which has no vote, until it is promoted.
+const (
+	AddLearner MemberChange = iota
+	PromoteLearner
+	RemoveMember
+)
+
+// ChangeMembers proposes a change of the membership. Of Member, AddLearner uses ID, Name and Address; the others
+// find the member by its Name. A change that was made before is answered like a new one.
+type ChangeMembers struct {
+	Change MemberChange
+	Member machine.Member
+	Force  bool // remove although the healthy members left would be no majority
+}
+
+// MembersChanged answers ChangeMembers.
+type MembersChanged struct{ Member machine.Member }
+
+// Met tells which data directory a peer came with in a handshake that was admitted.
+type Met struct {
+	ID       uint64
+	Instance [16]byte
+}
+
+func (ChangeMembers) body()    {}
+func (MembersChanged) answer() {}
+func (Met) input()             {}
+
+// A membership is what a replica keeps about its fellow members beside Raft and the machine.
+type membership struct {
+	met map[uint64][16]byte // instances that handshakes have shown
+
+	// Of a leader:
+	unlogged bool            // something may be known that the table lacks
+	heard    map[uint64]Time // when a peer's last message came
+	change   *proposedChange // at most one is under way
+}
+
+type proposedChange struct {
+	number uint64 // Header.Batch of its entry
+	asked  Request
+	member machine.Member
+	since  Time
+}
+
+// hears takes note that a peer lives.
+func (r *Replica) hears(from uint64) {
+	if r.lead.term == 0 {
+		return
+	}
+	if r.members.heard == nil {
+		r.members.heard = make(map[uint64]Time)
+	}
+	r.members.heard[from] = r.now
+}
+
+func (r *Replica) meet(in Met) {
+	if r.members.met == nil {
+		r.members.met = make(map[uint64][16]byte)
+	}
+	r.members.met[in.ID], r.members.unlogged = in.Instance, true
+}
+
+// changeMembers proposes one change of the membership, or says why not.
+func (r *Replica) changeMembers(q *Request, b ChangeMembers) {
+	if m, made := r.changeMade(b); made {
+		r.reply(q.Stream, q.Tag, q.Session, MembersChanged{m})
+		return
+	}
+	if c := r.members.change; c != nil && r.now-c.since < Time(changeTimeout) {
+		r.refuseChange(q, MembersBusy, fmt.Sprintf("the change of member %q is under way", c.member.Name))
+		return
+	}
+	cc, m, refusal, why := r.planChange(b)
+	if why != "" {
+		r.refuseChange(q, refusal, why)
+		return
+	}
+	r.lead.queue.batches++
+	number := r.lead.queue.batches
+	cc.NodeId = new(m.ID)
+	cc.Context = machine.AppendEntry(nil, &machine.Entry{
+		Header:   machine.Header{Proposer: r.cfg.ID, Batch: number, Wall: r.wall},
+		Commands: []machine.Command{memberCommand(b.Change, m)},
+	})
+	if err := r.raft.ProposeConfChange(cc); err != nil {
+		r.refuseChange(q, MembersBusy, err.Error())
+		return
+	}
+	r.log.Info("membership: proposed", "change", cc.GetType(), "member", m.Name, "id", fmt.Sprintf("%016x", m.ID))
+	r.members.change = &proposedChange{number: number, asked: *q, member: m, since: r.now}
+}
+
+func memberCommand(c MemberChange, m machine.Member) machine.Command {
+	if c == RemoveMember {
+		return machine.RemoveMember{ID: m.ID}
+	}
+	return machine.SetMember{Member: m}
+}
+
+func (r *Replica) refuseChange(q *Request, reason Refusal, why string) {
+	r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: reason, Limit: why})
+}
+
+// changeMade finds the member of a change that is in force already: the request may be a retry.
+func (r *Replica) changeMade(b ChangeMembers) (machine.Member, bool) {
+	m, present := r.memberNamed(b.Member.Name)
+	switch b.Change {
+	case AddLearner:
+		return m, present && m.Address == b.Member.Address && m.Instance == [16]byte{} && r.isLearner(m.ID)
+	case PromoteLearner:
+		return m, present && r.isVoter(m.ID)
+	default:
+		all := r.machine.Members()
+		gone := slices.IndexFunc(all, func(m machine.Member) bool { return m.Removed && m.Name == b.Member.Name })
+		if present || gone < 0 {
+			return m, false
+		}
+		return all[gone], true
+	}
+}
+
+func (r *Replica) memberNamed(name string) (machine.Member, bool) {
+	for _, m := range r.machine.Members() {
+		if m.Name == name && !m.Removed {
+			return m, true
+		}
+	}
+	return machine.Member{}, false
+}
+
+func (r *Replica) isVoter(id uint64) bool   { return slices.Contains(r.confState.GetVoters(), id) }
+func (r *Replica) isLearner(id uint64) bool { return slices.Contains(r.confState.GetLearners(), id) }
+
+// planChange checks a change against the present membership and the health of its members.
+func (r *Replica) planChange(b ChangeMembers) (*raftpb.ConfChange, machine.Member, Refusal, string) {
+	if missing := r.unknownMembers(); missing > 0 {
+		return nil, machine.Member{}, MembersBusy, fmt.Sprintf("%d members are not in the log yet", missing)
+	}
+	m, present := r.memberNamed(b.Member.Name)
+	switch {
+	case b.Change == AddLearner:
+		return r.planAdd(b.Member)
+	case !present:
+		return nil, m, MembersRefused, fmt.Sprintf("there is no member %q", b.Member.Name)
+	case b.Change == PromoteLearner:
+		refusal, why := r.mayPromote(m)
+		return &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum()}, m, refusal, why
+	default:
+		refusal, why := r.mayRemove(m, b.Force)
+		return &raftpb.ConfChange{Type: raftpb.ConfChangeRemoveNode.Enum()}, m, refusal, why
+	}
+}
+
+// unknownMembers counts those that the table lacks: without their names they could not be told apart from new ones.
+func (r *Replica) unknownMembers() (missing int) {
+	for _, id := range r.memberIDs() {
+		if _, ok := r.machine.Member(id); !ok {
+			missing++
+		}
+	}
+	return missing
+}
+
+func (r *Replica) memberIDs() []uint64 {
+	return append(slices.Clone(r.confState.GetVoters()), r.confState.GetLearners()...)
+}
+
+func (r *Replica) planAdd(m machine.Member) (*raftpb.ConfChange, machine.Member, Refusal, string) {
+	why := r.machine.CheckMember(m)
+	if _, known := r.machine.Member(m.ID); known && why == "" {
+		why = "its id is in use"
+	}
+	if n := len(r.memberIDs()); n >= MaxMembers {
+		why = fmt.Sprintf("there are %d members already, the limit is %d: remove one first", n, MaxMembers)
+	}
+	for _, id := range r.memberIDs() {
+		if other, _ := r.machine.Member(id); other.Address == m.Address {
+			why = fmt.Sprintf("member %q has the address %q already", other.Name, m.Address)
+		}
+	}
+	return &raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode.Enum()}, m, MembersRefused, why
+}
+
+// mayPromote wants a learner that has nearly all of the log, whose directory is known, and with which the
+// healthy voters are a majority.
+func (r *Replica) mayPromote(m machine.Member) (Refusal, string) {
+	last, _ := r.disk.LastIndex() // has no error to return
+	match := uint64(0)
+	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if id == m.ID {
+			match = pr.Match
+		}
+	})
+	healthy, voters := r.healthyVoters(m.ID)
+	switch {
+	case !r.heardOf(m.ID) || match+caughtUp < last:
+		return MembersBusy, fmt.Sprintf("member %q has not caught up: it has %d of %d entries; start it, or wait", m.Name, match, last)
+	case m.Instance == [16]byte{}:
+		return MembersBusy, fmt.Sprintf("the data directory of member %q is not in the log yet: wait", m.Name)
+	case healthy+1 <= (voters+1)/2:
+		return MembersBusy, fmt.Sprintf("%d of %d voters are healthy: with one more, they and it would be no majority", healthy, voters)
+	}
+	return 0, ""
+}
+
+// mayRemove wants the healthy voters that are left to be a majority of those left.
+func (r *Replica) mayRemove(m machine.Member, force bool) (Refusal, string) {
+	if !r.isVoter(m.ID) {
+		return 0, ""
+	}
+	healthy, others := r.healthyVoters(m.ID)
+	switch {
+	case others == 0:
+		return MembersRefused, fmt.Sprintf("member %q is the only voter", m.Name)
+	case m.ID == r.cfg.ID:
+		return MembersBusy, fmt.Sprintf("member %q leads: hand leadership over first", m.Name)
+	case healthy <= others/2 && !force:
+		return MembersRefused, fmt.Sprintf("of the %d voters that would be left, %d are healthy, which is no majority: "+
+			"start more of them first, or force the removal", others, healthy)
+	}
+	return 0, ""
+}
+
+// healthyVoters counts the voters but for one, and those of them that live.
+func (r *Replica) healthyVoters(without uint64) (healthy, voters int) {
+	for _, id := range r.confState.GetVoters() {
+		if id == without {
+			continue
+		}
+		voters++
+		if id == r.cfg.ID || r.heardOf(id) {
+			healthy++
+		}
+	}
+	return healthy, voters
+}
+
+// heardOf reports whether a message of the member came within the last election timeout. Each answers heartbeats.
+func (r *Replica) heardOf(id uint64) bool {
+	at, ok := r.members.heard[id]
+	return ok && r.now-at <= Time(r.cfg.ElectionTicks)*Time(r.cfg.TickEvery)
+}
+
+// applyMembership applies the machine's part of a change of the membership, and reports whether Raft's is to follow:
+// both change in the same entry on every replica.
+func (r *Replica) applyMembership(done *Applied, data []byte) (accepted bool) {
+	entry, err := machine.DecodeEntry(data)
+	if err != nil {
+		panic(fmt.Sprintf("replica: context of the conf change at %d: %v", done.Index, err))
+	}
+	done.Entry, done.Output = &entry, r.machine.Apply(done.Index, done.Term, &entry)
+	for _, result := range done.Output.Results {
+		if result.Code != machine.OK {
+			r.log.Warn("membership: refused", "index", done.Index, "reason", result.Limit)
+			return false
+		}
+	}
+	return true
+}
+
+// afterMembership answers who asked for the change, and ends a replica that is removed.
+func (r *Replica) afterMembership(done *Applied) {
+	r.members.unlogged = true
+	r.leaveIfRemoved()
+	c := r.members.change
+	if c == nil || r.lead.term != done.Term || done.Entry.Header.Batch != c.number {
+		return
+	}
+	r.members.change = nil
+	if result := done.Output.Results[0]; result.Code != machine.OK {
+		r.refuseChange(&c.asked, MembersRefused, result.Limit)
+		return
+	}
+	r.log.Info("membership: changed", "member", c.member.Name, "voters", len(r.confState.GetVoters()), "learners", len(r.confState.GetLearners()))
+	r.reply(c.asked.Stream, c.asked.Tag, c.asked.Session, MembersChanged{c.member})
+}
+
+func (r *Replica) leaveIfRemoved() {
+	if m, ok := r.machine.Member(r.cfg.ID); ok && m.Removed {
+		r.out.Exit = RemovedText(m.Name)
+	}
+}
+
+// RemovedText says that a member was removed and what to do.
+func RemovedText(name string) string {
+	return fmt.Sprintf("member %q was removed from the cluster: delete its data directory; to have it back, add it as a new "+
+		"member (lockstep member add) and start it with --join", name)
+}
+
+// wantsMembers reports whether the leader knows something of a member that the log lacks.
+func (r *Replica) wantsMembers() bool {
+	if r.members.unlogged && len(r.memberCommands()) == 0 {
+		r.members.unlogged = false
+	}
+	return r.members.unlogged
+}
+
+// memberCommands log the founders, and the instances that handshakes have shown since.
+func (r *Replica) memberCommands() (commands []machine.Command) {
+	for _, id := range r.memberIDs() {
+		m, logged := r.machine.Member(id)
+		if !logged {
+			i := slices.IndexFunc(r.cfg.Founders, func(f machine.Member) bool { return f.ID == id })
+			if i < 0 {
+				continue
+			}
+			m = r.cfg.Founders[i]
+		}
+		instance := r.members.met[id]
+		if logged && (m.Instance != [16]byte{} || instance == [16]byte{}) {
+			continue
+		}
+		m.Instance = instance
+		if r.machine.CheckMember(m) == "" {
+			commands = append(commands, machine.SetMember{Member: m})
+		}
+	}
+	return commands
+}

@@ -1,0 +1,145 @@
+package service
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+const (
+	// feedEvents and feedBytes bound what a feed keeps: 13 s of history at 5,000 grants per second, each with
+	// its release. A watcher that is farther behind cannot be served.
+	feedEvents = 131_072
+	feedBytes  = 64 << 20
+)
+
+// A Feed keeps the newest events that a node has applied, for those who watch. Make it with NewFeed, give it to
+// Config.Feed, and have the node call Add.
+type Feed struct {
+	mu struct {
+		sync.Mutex
+		parts []part // oldest first; the numbers of all their events have no gap
+		count int
+		bytes int
+		more  chan struct{} // closed by the next Add; nil while nobody waits
+	}
+}
+
+// A part has events that are forgotten together, so that nothing is ever moved on the node's loop.
+type part struct {
+	events []machine.Event // at least one
+	bytes  int
+}
+
+// A part has at most so many events, and gets none more once it has so many bytes.
+const (
+	partEvents = 1_024
+	partBytes  = 1 << 20
+)
+
+// NewFeed makes an empty feed.
+func NewFeed() *Feed { return &Feed{} }
+
+// Add takes in the events of a turn. It is called on the node's loop and does not block. When events were
+// skipped, because a snapshot took their place, the feed begins anew.
+func (f *Feed) Add(events []machine.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range events {
+		f.addLocked(&events[i])
+	}
+	f.trimLocked()
+	if f.mu.more != nil {
+		close(f.mu.more)
+		f.mu.more = nil
+	}
+}
+
+// addLocked appends one event. f.mu must be held.
+func (f *Feed) addLocked(e *machine.Event) {
+	if last := f.lastLocked(); last != 0 && last+1 != e.Number {
+		f.mu.parts, f.mu.count, f.mu.bytes = nil, 0, 0
+	}
+	n := len(f.mu.parts)
+	if n == 0 || len(f.mu.parts[n-1].events) >= partEvents || f.mu.parts[n-1].bytes >= partBytes {
+		f.mu.parts = append(f.mu.parts, part{})
+		n++
+	}
+	p, size := &f.mu.parts[n-1], eventBytes(e)
+	p.events = append(p.events, *e)
+	p.bytes += size
+	f.mu.bytes += size
+	f.mu.count++
+}
+
+// lastLocked is the number of the newest event, zero if there is none. f.mu must be held.
+func (f *Feed) lastLocked() uint64 {
+	if n := len(f.mu.parts); n > 0 {
+		events := f.mu.parts[n-1].events
+		return events[len(events)-1].Number
+	}
+	return 0
+}
+
+// eventBytes is about what an event takes.
+func eventBytes(e *machine.Event) int {
+	n := 192 + len(e.Name) + len(e.By) + len(e.Reason)
+	for _, l := range e.Metadata {
+		n += 32 + len(l.Key) + len(l.Value)
+	}
+	return n
+}
+
+// trimLocked drops the oldest parts above the bounds. f.mu must be held.
+func (f *Feed) trimLocked() {
+	drop := 0
+	for drop < len(f.mu.parts)-1 && (f.mu.bytes > feedBytes || f.mu.count > feedEvents) {
+		f.mu.bytes -= f.mu.parts[drop].bytes
+		f.mu.count -= len(f.mu.parts[drop].events)
+		drop++
+	}
+	f.mu.parts = slices.Delete(f.mu.parts, 0, drop)
+}
+
+// A page is what a feed has behind a number.
+type page struct {
+	events []machine.Event // a copy
+	oldest uint64          // the lowest number behind which all events are there
+	gone   bool            // some of the events asked for are not
+	more   <-chan struct{} // closed when there are others; nil if events were returned
+}
+
+// after returns at most limit events behind the number. base is the number of the last event that the node had
+// applied when it was asked, for a feed that has none yet.
+func (f *Feed) after(number, base uint64, limit int) page {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := page{oldest: base}
+	if len(f.mu.parts) > 0 {
+		p.oldest = f.mu.parts[0].events[0].Number - 1
+	}
+	if number < p.oldest {
+		p.gone = true
+		return p
+	}
+	for i := len(f.mu.parts) - 1; i >= 0 && f.lastLocked() > number; i-- { // most watchers are near the end
+		if first := f.mu.parts[i].events[0].Number; first <= number+1 {
+			rest := f.mu.parts[i].events[number+1-first:]
+			p.events = slices.Clone(rest[:min(limit, len(rest))])
+			return p
+		}
+	}
+	if f.mu.more == nil {
+		f.mu.more = make(chan struct{})
+	}
+	p.more = f.mu.more
+	return p
+}
+
+// last is the number of the newest event; base for a feed that has none yet.
+func (f *Feed) last(base uint64) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(f.lastLocked(), base)
+}

@@ -1,0 +1,223 @@
+package service
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+)
+
+// hopKey marks a call that a node has passed on, with that node's name. Such a call is never passed on again: two
+// nodes that take each other for the leader would send it to and fro.
+const hopKey = "lockstep-forwarded-by"
+
+// A forwarder passes unary calls on to the leader. Calls of Acquire, which wait, have a connection of their own, so that
+// they cannot keep the others waiting.
+type forwarder struct {
+	credentials credentials.TransportCredentials
+	limit       int64 // of calls under way on each connection
+
+	waiting, quick lane
+
+	mu struct {
+		sync.Mutex
+		closed bool
+	}
+}
+
+// A lane is one connection to the leader.
+type lane struct {
+	calls atomic.Int64 // under way
+
+	mu struct {
+		sync.Mutex
+		address string
+		conn    *grpc.ClientConn
+	}
+}
+
+func newForwarder(cfg Config) *forwarder {
+	f := &forwarder{credentials: cfg.LeaderCredentials, limit: int64(cfg.Limits.StreamsPerConnection)}
+	if f.credentials == nil {
+		f.credentials = insecure.NewCredentials()
+	}
+	return f
+}
+
+// staysHere are the unary calls that every node answers for itself.
+var staysHere = map[string]bool{pb.AdminService_Status_FullMethodName: true}
+
+// givesBack are the calls that are let through above the rate of a connection: they keep, give back or end
+// what is there.
+var givesBack = map[string]bool{
+	pb.LockService_KeepAlive_FullMethodName:    true,
+	pb.LockService_Release_FullMethodName:      true,
+	pb.LockService_Cancel_FullMethodName:       true,
+	pb.LockService_CloseSession_FullMethodName: true,
+}
+
+// route serves a unary call here, or passes it on if another node leads and is known. A call that cannot be
+// passed on is served here, where it is refused.
+func (s *Service) route(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
+	if !strings.HasPrefix(info.FullMethod, "/lockstep.v1.") || staysHere[info.FullMethod] || passedOn(ctx) ||
+		s.cfg.Node.Status().Role == node.Leader {
+		return serve(ctx, req)
+	}
+	st := s.settle(ctx)
+	if st.Role == node.Leader || st.Leader == st.ID || st.LeaderClientAddress == "" {
+		return serve(ctx, req)
+	}
+	if err := s.admitForward(ctx, info.FullMethod); err != nil {
+		return nil, err
+	}
+	return s.forward(ctx, st, info.FullMethod, req.(proto.Message))
+}
+
+func passedOn(ctx context.Context) bool {
+	return len(metadata.ValueFromIncomingContext(ctx, hopKey)) > 0
+}
+
+// admitForward holds a connection to its rate, as admit does for calls that are served here.
+func (s *Service) admitForward(ctx context.Context, method string) error {
+	pause := s.meterOf(ctx).take(time.Now(), 1)
+	switch {
+	case pause > 0 && !givesBack[method]:
+		return protocol.Err(overloaded())
+	case !sleep(ctx, pause):
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return nil
+}
+
+// forward makes the call at the leader, with the deadline of ctx. Errors of the leader are passed through.
+func (s *Service) forward(ctx context.Context, st node.Status, method string, req proto.Message) (any, error) {
+	l := s.forwarder.lane(method)
+	defer l.calls.Add(-1)
+	if l.calls.Add(1) > s.forwarder.limit {
+		return nil, protocol.Err(overloaded())
+	}
+	conn, err := s.forwarder.connect(l, st.LeaderClientAddress)
+	if err != nil {
+		return nil, s.leaderLost(st)
+	}
+	if r, ok := req.(*pb.RevokeRequest); ok && r.GetBy() == "" {
+		r.By = remote(ctx) // the leader sees this node's address
+	}
+	resp := responseOf(method)
+	out := metadata.NewOutgoingContext(ctx, metadata.Pairs(hopKey, st.Name))
+	err = conn.Invoke(out, method, req, resp)
+	switch code := status.Code(err); {
+	case err == nil:
+		return resp, nil
+	case ctx.Err() != nil:
+		return nil, status.FromContextError(ctx.Err()).Err()
+	case protocol.FromErr(err) == nil && (code == codes.Unavailable || code == codes.Canceled):
+		return nil, s.leaderLost(st)
+	}
+	return nil, err
+}
+
+// leaderLost is the error of a call whose connection to the leader failed: it may still take effect.
+func (s *Service) leaderLost(st node.Status) error {
+	select {
+	case <-s.stopping:
+		return s.farewell()
+	default:
+	}
+	e := notLeader(st)
+	e.Message += ", and it does not answer"
+	return protocol.Err(e)
+}
+
+func (f *forwarder) lane(method string) *lane {
+	if method == pb.LockService_Acquire_FullMethodName {
+		return &f.waiting
+	}
+	return &f.quick
+}
+
+// connect returns the lane's connection to the leader. One to another address is closed: what is under way there
+// ends, because that node leads no longer.
+func (f *forwarder) connect(l *lane, address string) (*grpc.ClientConn, error) {
+	f.mu.Lock() // held until the connection is in its lane, so that close finds it
+	defer f.mu.Unlock()
+	if f.mu.closed {
+		return nil, node.ErrStopped
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.conn != nil && l.mu.address == address {
+		return l.mu.conn, nil
+	}
+	l.closeLocked()
+	conn, err := grpc.NewClient(address,
+		grpc.WithTransportCredentials(f.credentials), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: leaderDialTimeout,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: leaderPing, Timeout: leaderPing}))
+	if err != nil {
+		return nil, err
+	}
+	l.mu.conn, l.mu.address = conn, address
+	return conn, nil
+}
+
+const (
+	// leaderDialTimeout bounds one attempt to reach the leader.
+	leaderDialTimeout = 2 * time.Second
+	// leaderPing is after how much silence the leader is asked whether it is there, and how long it has to answer.
+	leaderPing = 10 * time.Second
+)
+
+// closeLocked closes the connection, if there is one. l.mu must be held.
+func (l *lane) closeLocked() {
+	if l.mu.conn != nil {
+		_ = l.mu.conn.Close() // fails only when it is closed already
+		l.mu.conn = nil
+	}
+}
+
+// close ends what is under way; nothing is passed on any more.
+func (f *forwarder) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.closed = true
+	for _, l := range []*lane{&f.waiting, &f.quick} {
+		l.mu.Lock()
+		l.closeLocked()
+		l.mu.Unlock()
+	}
+}
+
+// responseOf makes an empty response of one of our methods.
+func responseOf(method string) proto.Message {
+	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		panic("service: " + err.Error()) // gRPC has found the method already
+	}
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.(protoreflect.MethodDescriptor).Output().FullName())
+	if err != nil {
+		panic("service: " + err.Error())
+	}
+	return t.New().Interface()
+}

@@ -1,0 +1,46 @@
+package service_test
+
+import (
+	"strings"
+	"testing"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+func TestTheMembershipIsChangedByCallsThatSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	m := startNode(t)
+	ctx, admin := patient(t), pb.NewAdminServiceClient(dial(t, m.address))
+	for _, r := range []*pb.MemberAddRequest{
+		{Name: "", PeerAddress: "127.0.0.1:1"},
+		{Name: "a b", PeerAddress: "127.0.0.1:1"},
+		{Name: strings.Repeat("n", 64), PeerAddress: "127.0.0.1:1"},
+		{Name: "x", PeerAddress: "127.0.0.1"},
+		{Name: "x", PeerAddress: ":7401"},
+		{Name: "x", PeerAddress: "127.0.0.1:0"},
+		{Name: m.Status().Name, PeerAddress: "127.0.0.1:1"},
+	} {
+		_, err := admin.MemberAdd(ctx, r)
+		wantReason(t, err, pb.Reason_REASON_INVALID_ARGUMENT)
+	}
+	added, err := admin.MemberAdd(ctx, &pb.MemberAddRequest{Name: "x", PeerAddress: "127.0.0.1:1"})
+	if err != nil || added.GetClusterId() != m.Status().ClusterID || !strings.HasPrefix(added.GetInitialCluster(), "x=127.0.0.1:1,") {
+		t.Fatalf("added %v, %v", added, err)
+	}
+	_, err = admin.MemberPromote(ctx, &pb.MemberPromoteRequest{Name: "x"})
+	wantReason(t, err, pb.Reason_REASON_BUSY)
+	_, err = admin.MemberPromote(ctx, &pb.MemberPromoteRequest{Name: "y"})
+	wantReason(t, err, pb.Reason_REASON_INVALID_ARGUMENT)
+	_, err = admin.MemberRemove(ctx, &pb.MemberRemoveRequest{Name: m.Status().Name, Force: true})
+	wantReason(t, err, pb.Reason_REASON_INVALID_ARGUMENT)
+	for _, to := range []string{"", "x", "y"} {
+		_, err = admin.HandOver(ctx, &pb.HandOverRequest{To: to})
+		wantReason(t, err, pb.Reason_REASON_INVALID_ARGUMENT)
+	}
+	if _, err := admin.MemberRemove(ctx, &pb.MemberRemoveRequest{Name: "x"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := admin.MemberRemove(ctx, &pb.MemberRemoveRequest{Name: "x"}); err != nil {
+		t.Errorf("a retry: %v", err)
+	}
+}

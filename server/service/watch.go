@@ -1,0 +1,132 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+)
+
+const (
+	// maxWatches bounds the watches of one node. Each has at most watchBatch events in hand.
+	maxWatches = 1_024
+	watchBatch = 256
+	// watchIdle is how often a watch without events tells how far it has come.
+	watchIdle = 10 * time.Second
+)
+
+// Watch sends the events of the history as this node applies them. A watcher that reads so slowly that the feed
+// has lost what comes next is told so, as one is who asks for events that are gone.
+func (s *Service) Watch(r *pb.WatchRequest, g pb.LockService_WatchServer) error {
+	if e := protocol.CheckWatch(r); e != nil {
+		return protocol.Err(e)
+	}
+	if s.cfg.Feed == nil {
+		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_UNSUPPORTED, Message: "this node keeps no events to watch"})
+	}
+	defer s.watches.Add(-1)
+	if s.watches.Add(1) > maxWatches {
+		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_QUOTA_EXCEEDED, Message: "watches of this node: 1024, the limit"})
+	}
+	base, err := s.applied(g.Context())
+	if err != nil {
+		return err
+	}
+	w := watch{svc: s, grpc: g, prefix: r.GetPrefix(), reached: r.GetAfter(), base: base}
+	if r.GetAfter() == 0 {
+		w.reached = s.cfg.Feed.last(base)
+	}
+	err = w.run()
+	if e := protocol.FromErr(err); e.GetReason() == pb.Reason_REASON_OUT_OF_RANGE {
+		s.trouble.warn("a watch was ended", slog.String("client", remote(g.Context())), slog.Any("error", err))
+	}
+	return err
+}
+
+// applied is the number of the last event that this node has applied. It waits until its directory is read.
+func (s *Service) applied(ctx context.Context) (uint64, error) {
+	for {
+		if st := s.cfg.Node.Status(); st.Role != node.Starting {
+			return st.Counts.Events, nil
+		}
+		select {
+		case <-s.stopping:
+			return 0, s.farewell()
+		case <-ctx.Done():
+			return 0, status.FromContextError(ctx.Err()).Err()
+		case <-time.After(healthEvery):
+		}
+	}
+}
+
+// A watch is one call of Watch.
+type watch struct {
+	svc     *Service
+	grpc    pb.LockService_WatchServer
+	prefix  string
+	reached uint64 // all events up to this one that match were sent
+	base    uint64
+}
+
+// run sends until the call has to end, and returns the reason. The first message goes out at once: it tells where
+// the watch begins.
+func (w *watch) run() error {
+	p := w.svc.cfg.Feed.after(w.reached, w.base, watchBatch)
+	if !p.gone {
+		if err := w.grpc.Send(&pb.WatchResponse{Reached: w.reached}); err != nil {
+			return err
+		}
+	}
+	for {
+		switch p := w.svc.cfg.Feed.after(w.reached, w.base, watchBatch); {
+		case p.gone:
+			return protocol.Err(protocol.EventsGone(w.reached, p.oldest))
+		case len(p.events) > 0:
+			if err := w.send(p.events); err != nil {
+				return err
+			}
+		default:
+			if err := w.wait(p.more); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (w *watch) send(events []machine.Event) error {
+	out := &pb.WatchResponse{}
+	for _, e := range events {
+		if strings.HasPrefix(e.Name, w.prefix) {
+			out.Events = append(out.Events, protocol.ToEvent(e))
+		}
+	}
+	w.reached = events[len(events)-1].Number
+	if len(out.GetEvents()) == 0 {
+		return nil // told when the watch is idle
+	}
+	out.Reached = w.reached
+	return w.grpc.Send(out)
+}
+
+// wait waits for more, and tells now and then how far the watch has come.
+func (w *watch) wait(more <-chan struct{}) error {
+	idle := time.NewTimer(watchIdle)
+	defer idle.Stop()
+	select {
+	case <-more:
+		return nil
+	case <-idle.C:
+		return w.grpc.Send(&pb.WatchResponse{Reached: w.reached})
+	case <-w.svc.stopping:
+		return protocol.Err(goingDown())
+	case <-w.grpc.Context().Done():
+		return status.FromContextError(w.grpc.Context().Err()).Err()
+	}
+}

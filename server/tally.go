@@ -1,0 +1,160 @@
+package server
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/audit"
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// maxTimedWaiters bounds the waiters whose time in the queue is measured, some 8 MB. Beyond it those who
+// come later are granted unmeasured.
+const maxTimedWaiters = 131_072
+
+// A tally counts what this node applied and answered since it started. Its methods are called on the node's
+// loop, but for synced, which is called on that of the disk.
+type tally struct {
+	byKind  [machine.EventCancelled + 1]atomic.Uint64
+	lost    [machine.EventCancelled + 1]atomic.Uint64 // of byKind, those that were granted
+	failed  atomic.Uint64                             // tries that found the lock busy, and waits that ran out
+	batches prometheus.Histogram                      // commands per entry
+	grants  prometheus.Histogram                      // from the request to its answer
+	waits   prometheus.Histogram                      // from the queue to the grant
+	syncs   prometheus.Histogram
+	refused *prometheus.CounterVec // by reason
+
+	audit *audit.Log // nil: none is written
+
+	waiting map[machine.ClaimID]machine.WallMillis // since when; used by the loop alone
+}
+
+// latencies are the bounds of a histogram of times: 0.25 ms doubled up to some 16 s.
+var latencies = prometheus.ExponentialBuckets(0.00025, 2, 17)
+
+func newTally() *tally {
+	return &tally{
+		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "lockstep_batch_commands",
+			Help:    "Commands of an applied log entry.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 10), // 1 to 512, which is the largest batch
+		}),
+		grants: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "lockstep_grant_seconds",
+			Help:    "From the receipt of a request to the answer that grants it, of those that did not have to wait, on the leader.",
+			Buckets: latencies,
+		}),
+		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "lockstep_wait_seconds",
+			Help:    "Time in the queue of claims that were granted, by the leaders' wall clocks.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 12), // 1 ms to 70 minutes
+		}),
+		syncs: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "lockstep_sync_seconds",
+			Help:    "Time of a synced write of the log.",
+			Buckets: latencies,
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "lockstep_rejected_requests_total",
+			Help: "Requests that this node refused, by reason.",
+		}, []string{"reason"}),
+		waiting: make(map[machine.ClaimID]machine.WallMillis),
+	}
+}
+
+// applied takes note of applied entries.
+func (t *tally) applied(entries []replica.Applied) {
+	for i := range entries {
+		if e := entries[i].Entry; e != nil {
+			t.batches.Observe(float64(len(e.Commands)))
+		}
+	}
+}
+
+// count takes note of the history.
+func (t *tally) count(events []machine.Event) {
+	if t.audit != nil {
+		t.audit.Events(events)
+	}
+	for i := range events {
+		e := &events[i]
+		t.byKind[e.Kind].Add(1)
+		switch e.Kind {
+		case machine.EventQueued:
+			if len(t.waiting) < maxTimedWaiters {
+				t.waiting[e.Claim] = e.Wall
+			}
+		case machine.EventGranted:
+			t.waited(e)
+		case machine.EventExpired, machine.EventRevoked:
+			if e.Token != 0 {
+				t.lost[e.Kind].Add(1)
+			}
+			delete(t.waiting, e.Claim)
+		case machine.EventCancelled:
+			delete(t.waiting, e.Claim)
+		}
+	}
+}
+
+func (t *tally) waited(e *machine.Event) {
+	if len(t.waiting) == 0 {
+		return
+	}
+	if since, ok := t.waiting[e.Claim]; ok {
+		delete(t.waiting, e.Claim)
+		t.waits.Observe(seconds(since, e.Wall))
+	}
+}
+
+// seconds is the time between two readings of wall clocks, which may have been set back.
+func seconds(from, to machine.WallMillis) float64 {
+	if to < from {
+		return 0
+	}
+	return float64(to-from) / 1000
+}
+
+// replied takes note of answers that are about to go out.
+func (t *tally) replied(replies []replica.Reply, now replica.Time) {
+	for i := range replies {
+		switch a := replies[i].Answer.(type) {
+		case replica.Claimed:
+			t.claimed(&replies[i], a.Claim.State, now)
+		case replica.Changed:
+			if a.Claim.State == machine.WaitEnded {
+				t.failed.Add(1)
+			}
+		case replica.Refused:
+			t.refused.WithLabelValues(protocol.ReasonText(protocol.FromRefused(a).GetReason())).Inc()
+		}
+	}
+}
+
+func (t *tally) claimed(r *replica.Reply, state machine.State, now replica.Time) {
+	switch {
+	case r.Received == 0:
+	case state == machine.Granted:
+		t.grants.Observe(time.Duration(now - r.Received).Seconds())
+	case state == machine.Busy:
+		t.failed.Add(1)
+	}
+}
+
+// refusedBefore takes note of a request that the node never got. It may be called from any goroutine.
+func (t *tally) refusedBefore(why pb.Reason) {
+	t.refused.WithLabelValues(protocol.ReasonText(why)).Inc()
+}
+
+// synced takes note of a synced write of the log.
+func (t *tally) synced(took time.Duration) { t.syncs.Observe(took.Seconds()) }
+
+// histograms are what a registry takes as it is.
+func (t *tally) histograms() []prometheus.Collector {
+	return []prometheus.Collector{t.batches, t.grants, t.waits, t.syncs, t.refused}
+}

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lockstep-dev/lockstep/server/audit"
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// newAudit makes the audit log, or nil when none is wanted.
+func newAudit(cfg *Config) (*audit.Log, error) {
+	if cfg.AuditLog == "" {
+		return nil, nil
+	}
+	l, err := audit.New(audit.Config{
+		Path: cfg.AuditLog, FileBytes: cfg.AuditLogBytes, Files: cfg.AuditLogFiles,
+		Node: cfg.Name, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return l, nil
+}
+
+func opener(l *audit.Log, cluster func() string) func(string) error {
+	if l == nil {
+		return nil
+	}
+	return func(instance string) error { return l.Open(cluster(), instance) }
+}
+
+func loader(l *audit.Log) func(*machine.Machine) {
+	if l == nil {
+		return nil
+	}
+	return l.Loaded
+}
+
+// auditMetrics are the figures of an audit log; without one they are zero.
+func auditMetrics(l *audit.Log) []prometheus.Collector {
+	status := func() audit.Status {
+		if l == nil {
+			return audit.Status{}
+		}
+		return l.Status()
+	}
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lockstep_audit_last_event", Help: "Number of the last event in the audit log."},
+			func() float64 { return float64(status().Last) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockstep_audit_missing_events_total", Help: "Events that the audit log says are missing."},
+			func() float64 { return float64(status().Lost) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockstep_audit_errors_total", Help: "Failed writes of the audit log."},
+			func() float64 { return float64(status().Errors) }),
+	}
+}
