@@ -213,15 +213,16 @@ func (r *Replica) planAdd(m machine.Member) (*raftpb.ConfChange, machine.Member,
 // healthy voters are a majority.
 func (r *Replica) mayPromote(m machine.Member) (Refusal, string) {
 	last, _ := r.disk.LastIndex() // has no error to return
-	match := uint64(0)
+	match, follows := uint64(0), false
 	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if id == m.ID {
-			match = pr.Match
+			// One that is still probed, or waits for a snapshot, may be stuck however short the log is.
+			match, follows = pr.Match, pr.State == tracker.StateReplicate
 		}
 	})
 	healthy, voters := r.healthyVoters(m.ID)
 	switch {
-	case !r.heardOf(m.ID) || match+caughtUp < last:
+	case !r.heardOf(m.ID) || !follows || match+caughtUp < last:
 		return MembersBusy, fmt.Sprintf("member %q has not caught up: it has %d of %d entries; start it, or wait", m.Name, match, last)
 	case m.Instance == [16]byte{}:
 		return MembersBusy, fmt.Sprintf("the data directory of member %q is not in the log yet: wait", m.Name)
