@@ -109,14 +109,14 @@ func TestEverythingFrozenForThreeTTLsIsKilledOnWaking(t *testing.T) {
 
 func TestTheWatcherAloneFrozenDoesNoHarm(t *testing.T) {
 	w := newWorld(t)
-	p := w.start("run", "--ttl", "1", "x", "--", "sh", "-c", `echo $$ > pid; until [ -e enough ]; do sleep 0.01; done`)
+	p := w.start("run", "--ttl", "3", "x", "--", "sh", "-c", `echo $$ > pid; until [ -e enough ]; do sleep 0.01; done`)
 	pid := w.pids("pid")[0]
 	watcher := slices.DeleteFunc(children(p.Process.Pid), func(c int) bool { return c == pid })
 	if len(watcher) != 1 {
 		t.Fatalf("children of run but the command: %v", watcher)
 	}
 	syscall.Kill(watcher[0], syscall.SIGSTOP)
-	time.Sleep(2500 * time.Millisecond) // its deadline passes, and newer ones wait in the pipe
+	time.Sleep(4500 * time.Millisecond) // its deadline passes, and newer ones wait in the pipe
 	syscall.Kill(watcher[0], syscall.SIGCONT)
 	time.Sleep(300 * time.Millisecond)
 	if !runs(pid) {
