@@ -4,6 +4,7 @@ package faulttest_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -204,7 +205,11 @@ func takeAndFree(t *testing.T, cluster *faulttest.Cluster, prefix string, count 
 	var g errgroup.Group
 	const clients, abreast = 16, 64
 	for w := range clients {
-		c := newClient(t, client.Config{Endpoints: cluster.Endpoints()})
+		c, err := client.New(client.Config{Endpoints: cluster.Endpoints()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background()) // or their connections would be measured
 		for a := range abreast {
 			g.Go(func() error {
 				for i := w*abreast + a; i < count; i += clients * abreast {
