@@ -9,17 +9,22 @@ import (
 	"testing"
 
 	"github.com/lockstep-dev/lockstep/server"
+	"github.com/lockstep-dev/lockstep/server/freeport"
 )
 
 func TestTheAuditLogGoesOnAfterARestart(t *testing.T) {
-	dir, address := t.TempDir(), "127.0.0.1:0"
+	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")
+	free, err := freeport.Addresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free[0] // the identity of the cluster
 	for _, name := range []string{"first", "second", "third"} {
 		peer, err := net.Listen("tcp", address)
 		if err != nil {
-			t.Skipf("the port was taken meanwhile: %v", err)
+			t.Fatal(err)
 		}
-		address = peer.Addr().String() // the identity of the cluster
 		s, err := server.New(server.Config{
 			Name: "n1", DataDir: filepath.Join(dir, "data"), InitialCluster: map[string]string{"n1": address},
 			Listen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", Listeners: server.Listeners{Peer: peer},

@@ -33,7 +33,7 @@ func (w *world) sit() *keyboard {
 	w.t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		w.t.Skip("there is no bash here")
+		w.t.Fatal("there is no bash here")
 	}
 	master, slave := openTerminal(w.t)
 	defer slave.Close()
@@ -68,7 +68,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("there are no terminals here:", err)
+		t.Fatal("there are no terminals here:", err)
 	}
 	var number int
 	conn, err := master.SyscallConn()
