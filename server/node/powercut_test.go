@@ -3,7 +3,9 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,13 +19,13 @@ import (
 // TestAPowerCutOfAllNodesLosesNothingAcknowledged cuts the power of all nodes under load, again and again. Each time a random
 // part of what was not synced is lost.
 func TestAPowerCutOfAllNodesLosesNothingAcknowledged(t *testing.T) {
-	disks := make(map[string]*vfs.MemFS)
-	for _, name := range []string{"n1", "n2", "n3"} {
-		disks[name] = vfs.NewCrashableMem()
-	}
+	// The directories of all nodes are on one disk: it copies itself in one step, as the power goes at one moment. With a disk
+	// each, a node that was copied last could have learnt of a commit that rests on what a node copied first wrote only
+	// later: it would come back with a committed entry that no quorum has.
+	disk := vfs.NewCrashableMem()
 	c := newCluster(t, 3, func(cfg *Config) {
 		smallSnapshots(cfg)
-		cfg.FS, cfg.DataDir = disks[cfg.Name], "data"
+		cfg.FS, cfg.DataDir = disk, cfg.Name
 	})
 	rng := rand.New(rand.NewPCG(1, 2))
 	granted := make(map[string]machine.Token) // acknowledged
@@ -51,20 +53,17 @@ func TestAPowerCutOfAllNodesLosesNothingAcknowledged(t *testing.T) {
 		var noise sync.WaitGroup
 		noise.Go(func() { makeNoise(c.connect(leader), cut) })
 		time.Sleep(time.Duration(200+rng.IntN(300)) * time.Millisecond)
-		// What is acknowledged between the first disk's cut and the last one's may be lost: the count ends before.
-		close(stop)
+		close(stop) // what is acknowledged after the cut does not count
 		worker.Wait()
-		clones := make(map[string]*vfs.MemFS)
-		for name, fs := range disks {
-			clones[name] = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
-		}
+		after := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
 		close(cut)
 		noise.Wait()
-		for name := range disks {
+		names := slices.Collect(maps.Keys(c.nodes))
+		for _, name := range names {
 			c.stop(name)
 		}
-		disks = clones
-		for name := range disks {
+		disk = after
+		for _, name := range names {
 			c.start(name)
 		}
 		check := c.connect(c.leader())

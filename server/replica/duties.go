@@ -23,9 +23,12 @@ const (
 )
 
 // tokenFloor is the first token of a cluster, or of one that may have lost history, that begins at the wall time
-// given: later than any that an earlier life of it can have issued. It stays below 2^53 until 2093.
+// given: later than any that an earlier life of it can have issued. The seconds are in the high bits. The microseconds of the
+// second are added, so that two lives that begin within one second have floors 1,000 apart for each millisecond between
+// them, which is more than a life can grant. It stays below 2^53 until 2093.
 func tokenFloor(wall machine.WallMillis) machine.Token {
-	return machine.Token((uint64(wall)/1000 - tokenEpoch + tokenAhead) << tokenShift)
+	seconds, millis := uint64(wall)/1000, uint64(wall)%1000
+	return machine.Token((seconds-tokenEpoch+tokenAhead)<<tokenShift + millis*1000)
 }
 
 // hasDuties reports whether the leader has commands of its own to propose.

@@ -36,6 +36,13 @@ func TestTheFirstTokenFloorIsLateEnoughAndNeedsAClockThatCanBeRight(t *testing.T
 	if got, want := tokenFloor(1_735_689_600_000), machine.Token(3_600<<22); got != want {
 		t.Errorf("floor at the epoch is %d, want %d", got, want)
 	}
+	// A cluster that is wiped and started anew within the second, after a thousand grants.
+	if early, late := tokenFloor(wall0+100), tokenFloor(wall0+900); late <= early+1000 {
+		t.Errorf("a floor of %d, 800 ms after one of %d", late, early)
+	}
+	if before, next := tokenFloor(wall0+999), tokenFloor(wall0+1000); next <= before {
+		t.Errorf("a floor of %d in the next second, after %d", next, before)
+	}
 	year2093 := machine.WallMillis(time.Date(2092, 12, 31, 0, 0, 0, 0, time.UTC).UnixMilli())
 	if got := tokenFloor(year2093); got > machine.MaxToken {
 		t.Errorf("floor at the end of 2092 is %d", got)
