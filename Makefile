@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN      := $(CURDIR)/.bin
-MODULES  := . api client server cmd
+MODULES  := . adapter/etcd adapter/postgres adapter/redis adapter/zookeeper api client server cmd
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILT    := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 LDFLAGS  := -X github.com/lockstep-dev/lockstep/cmd/internal/cli.version=$(VERSION) \
@@ -79,7 +79,7 @@ generate-check: ## fail when the generated code is not what the sources give
 .PHONY: vet
 vet: ## go vet, for the other systems too where a client or the tool may run
 	go vet work
-	for os in darwin windows; do GOOS=$$os go vet ./... ./client/... ./cmd/internal/... ; done
+	for os in darwin windows; do GOOS=$$os go vet ./... ./adapter/etcd/... ./adapter/postgres/... ./adapter/redis/... ./adapter/zookeeper/... ./client/... ./cmd/internal/... ; done
 
 .PHONY: staticcheck
 staticcheck: tools ## staticcheck on every module

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 	"github.com/lockstep-dev/lockstep/server"
-	"github.com/lockstep-dev/lockstep/server/freeport"
 )
 
 func TestTheAuditLogGoesOnAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")
-	free, err := freeport.Addresses(1)
+	free, err := testbed.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

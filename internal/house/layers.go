@@ -14,11 +14,11 @@ const modulePath = "github.com/lockstep-dev/lockstep"
 // lower rows only, and those of its own row that are written behind it in mayImport.
 var layers = [][]string{
 	{".", "api", "api/lockstep/v1", "internal/house"},
-	{"lease", "fence"},
-	{"memlock"},
+	{"lease", "fence", "locktest/testbed"},
+	{"memlock", "lease/locker"},
 	{"locktest", "fencetest", "election", "client/session", "client/internal/wirefake"},
-	{"client"},
-	{"server/machine", "server/expiry", "server/storage", "server/freeport"},
+	{"client", "adapter/redis/redislock", "adapter/redis/redlock", "adapter/zookeeper/zklock", "adapter/etcd/etcdlock", "adapter/postgres/pglock"},
+	{"server/machine", "server/expiry", "server/storage"},
 	{"server/transport", "server/backup", "server/audit"},
 	{"server/replica"},
 	{"server/node", "server/protocol"},

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/lockstep-dev/lockstep/client"
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 	"github.com/lockstep-dev/lockstep/server"
-	"github.com/lockstep-dev/lockstep/server/freeport"
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
@@ -49,7 +49,7 @@ func startCluster(t *testing.T, n int) *cluster {
 		ports:   make(map[string]string),
 		running: make(map[string]*running),
 	}
-	free, err := freeport.Addresses(2 * n) // a node has to come back at its own
+	free, err := testbed.Addresses(2 * n) // a node has to come back at its own
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/server/freeport"
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
 // A Cluster is a set of server processes on this machine. It is used by the
@@ -32,7 +32,7 @@ type node struct {
 func Start(t *testing.T, size int) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, binary: build(t), dir: t.TempDir()}
-	free, err := freeport.Addresses(3 * size)
+	free, err := testbed.Addresses(3 * size)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 	"github.com/lockstep-dev/lockstep/server/faulttest"
 )
 
@@ -26,7 +27,7 @@ func (r *renewals) Observe(e client.Event) {
 // keepalive that is confirmed after that.
 func TestARevocationWhileTheStreamIsBroken(t *testing.T) {
 	cluster := faulttest.Start(t, 3)
-	var proxies []*faulttest.Proxy
+	var proxies []*testbed.Proxy
 	var behind []string
 	for _, endpoint := range cluster.Endpoints() {
 		p := faulttest.NewProxy(t, endpoint)

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/freeport"
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
 // newService is a world whose programs talk to a real service: one node of
@@ -260,7 +260,7 @@ func TestEndpointsOfTwoClustersAreRefused(t *testing.T) {
 // freePorts are addresses on which nobody listens.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
-	addresses, err := freeport.Addresses(n)
+	addresses, err := testbed.Addresses(n)
 	if err != nil {
 		t.Fatal(err)
 	}

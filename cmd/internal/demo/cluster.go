@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/freeport"
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
 const nodeCount = 5
@@ -48,7 +48,7 @@ func (c *cluster) peers() string {
 
 // claimAddresses finds ports that stay free while a node is down.
 func (c *cluster) claimAddresses() error {
-	free, err := freeport.Addresses(3 * nodeCount)
+	free, err := testbed.Addresses(3 * nodeCount)
 	if err != nil {
 		return err
 	}

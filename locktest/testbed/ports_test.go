@@ -1,4 +1,4 @@
-package freeport_test
+package testbed_test
 
 import (
 	"fmt"
@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/server/freeport"
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
 func TestAddressesDifferAndAreBelowThoseOfOutgoingConnections(t *testing.T) {
-	found, err := freeport.Addresses(30)
+	found, err := testbed.Addresses(30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestAddressesDifferAndAreBelowThoseOfOutgoingConnections(t *testing.T) {
 }
 
 func ExampleAddresses() {
-	found, err := freeport.Addresses(3)
+	found, err := testbed.Addresses(3)
 	if err != nil {
 		panic(err)
 	}

@@ -1,10 +1,4 @@
-// Package freeport finds addresses on this machine for servers that will be stopped and
-// started again, as in tests and demonstrations.
-//
-// A server that lets the kernel choose gets a port of the range from which the kernel also draws
-// the ports of outgoing connections. While it is down, any program's connection may take that port. So
-// these ports are below that range, which begins at 32768 on Linux.
-package freeport
+package testbed
 
 import (
 	"fmt"
@@ -20,7 +14,13 @@ const (
 	maxTries = 1_000
 )
 
-// Addresses finds so many different addresses of the form 127.0.0.1:port on which nobody listens. They are free
+// Addresses finds addresses for servers that will be stopped and started again.
+//
+// A server that lets the kernel choose gets a port of the range from which the kernel also draws the ports of outgoing
+// connections. While it is down, any program's connection may take that port. So these ports are below that range, which begins at
+// 32768 on Linux.
+//
+// It gives so many different addresses of the form 127.0.0.1:port on which nobody listens. They are free
 // when it returns, and likely to stay so: no two calls draw the same ports but by chance.
 func Addresses(count int) ([]string, error) {
 	var held []net.Listener

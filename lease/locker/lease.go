@@ -1,0 +1,57 @@
+package locker
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// A Lease is a lease that is being kept alive: that of one record, or that of a session with all its locks. It ends once. It is
+// safe for concurrent use.
+type Lease struct {
+	clock  lease.Clock
+	state  *lease.State
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	ended  chan struct{} // closed when nothing runs any more
+}
+
+// KeepLease keeps a lease alive by [lease.KeepAlive] in a goroutine of its own, until End or the end of the lease. The state must be
+// confirmed once.
+func KeepLease(clock lease.Clock, state *lease.State, renew func(context.Context) error) *Lease {
+	l := &Lease{clock: clock, state: state, ended: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	go func() {
+		defer close(l.ended)
+		l.cancel(lease.KeepAlive(l.ctx, clock, state, renew))
+	}()
+	return l
+}
+
+// Context is done when the lease is over. Its cause is a [*lockstep.LossError] or what End was given.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Check reads the clock: nil while the lease lives, else the cause of Context.
+func (l *Lease) Check() error {
+	if l.ctx.Err() == nil && !l.state.Valid(l.clock.Now()) {
+		l.cancel(&lockstep.LossError{Reason: lockstep.LeaseEnded})
+	}
+	return context.Cause(l.ctx)
+}
+
+// Remaining is the time until the lease ends unless it is renewed; zero when it is over.
+func (l *Lease) Remaining() time.Duration {
+	if l.Check() != nil {
+		return 0
+	}
+	return l.state.Remaining(l.clock.Now())
+}
+
+// End stops the renewals and waits until none will be sent any more. The first cause stays.
+func (l *Lease) End(cause error) {
+	l.cancel(cause)
+	<-l.ended
+	l.state.End()
+}

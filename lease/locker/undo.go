@@ -1,0 +1,48 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// undo ends a claim in the background whose outcome is unknown or that nobody waits for any more.
+func (l *Locker) undo(c *Claim) {
+	l.do(func() { l.drop(c) })
+}
+
+// drop ends a claim in the store, however often it takes. On a backend of records it gives up when the record has certainly run out: it was
+// renewed for the last time before. It returns the loss when the first call already found that the claim was not there: a later one cannot
+// tell whether an earlier one, whose answer was lost, has ended it.
+func (l *Locker) drop(c *Claim) error {
+	backoff := lease.Backoff{Base: 25 * time.Millisecond, Max: 500 * time.Millisecond}
+	caps := l.cfg.Capabilities
+	end := l.cfg.Clock.Now() + caps.TTL + caps.Grace
+	for first := true; ; first = false {
+		err := l.dropOnce(c)
+		switch {
+		case err == nil, errors.Is(err, lockstep.ErrLost) && !first:
+			return nil
+		case errors.Is(err, lockstep.ErrLost):
+			return err
+		}
+		if l.renewer != nil && l.cfg.Clock.Now() >= end {
+			return nil
+		}
+		l.cfg.Logger.Debug("a claim is not ended yet", "lock", c.Names[0], "err", err)
+		select {
+		case <-time.After(backoff.Next()):
+		case <-l.work.Done():
+			return lockstep.ErrUncertain
+		}
+	}
+}
+
+func (l *Locker) dropOnce(c *Claim) error {
+	ctx, cancel := context.WithTimeout(l.work, lease.Interval(l.cfg.Capabilities.TTL))
+	defer cancel()
+	return l.backend.Drop(ctx, c)
+}

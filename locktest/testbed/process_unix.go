@@ -1,0 +1,38 @@
+//go:build unix
+
+package testbed
+
+import (
+	"fmt"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// isolate gives the server a process group of its own, so that all of it can be ended, and the user that it runs as.
+func isolate(cmd *exec.Cmd, name string) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if name == "" {
+		return nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return fmt.Errorf("the user that it runs as: %w", err)
+	}
+	uid, errUID := strconv.ParseUint(u.Uid, 10, 32)
+	gid, errGID := strconv.ParseUint(u.Gid, 10, 32)
+	if errUID != nil || errGID != nil {
+		return fmt.Errorf("user %s has ids %s and %s", name, u.Uid, u.Gid)
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return nil
+}
+
+func terminate(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+
+func kill(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+func freeze(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGSTOP) }
+
+func thaw(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT) }
