@@ -79,6 +79,9 @@ func (b *backend) Wait(ctx context.Context, c *locker.Claim, d time.Duration) {
 // twenty would. It stays well below the time without an answer after which an Acquire gives up.
 func crowded(d time.Duration, others int) time.Duration {
 	const few, longest = 20, 2 * time.Second
+	if others < few {
+		return d
+	}
 	if d *= time.Duration(1 + others/few); d <= longest {
 		return d
 	}
