@@ -62,12 +62,20 @@ done
 "$lockstep" bench --prefix "$prefix" --workers 64 --duration "${SECONDS_OF_LOAD}s" -o json >bench-back.json & load=$!
 sleep 1
 node_start "$away"
+deadline=$((SECONDS + 60))
+until before=$(metric "$away" lockstep_audit_fetched_events_total) && [ "${before:-0}" -gt 0 ]; do
+  [ $SECONDS -lt $deadline ] || fail "n$away asks nobody for events"
+  sleep 0.05
+done
+wanted=$(metric "$away" lockstep_audit_wanted_events)
+node_kill "$away"
+say "n$away killed again after it had fetched $before events, and wanted $wanted more"
+node_start "$away"
 wait_members
 wait $load || fail "bench: $(cat bench-back.json)"
 applied_alike
 grep -q 'snapshot received' "n$away.log" || fail "n$away needed no snapshot"
-fetched=$(metric "$away" lockstep_audit_fetched_events_total)
-[ "${fetched:-0}" -gt 0 ] || fail "n$away asked nobody for events"
+fetched=$((before + $(metric "$away" lockstep_audit_fetched_events_total)))
 for i in 1 2 3 4 5; do
   for what in missing_events_total wanted_events errors_total; do
     [ "$(metric "$i" lockstep_audit_$what)" = 0 ] || fail "n$i: lockstep_audit_$what is $(metric "$i" lockstep_audit_$what)"

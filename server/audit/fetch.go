@@ -126,7 +126,9 @@ func (l *Log) copyLine(line []byte, want uint64) error {
 	if err := w.writer.Copy(line); err != nil {
 		return err
 	}
-	l.fetched.Add(w.writer.Last() - before)
+	got := w.writer.Last() - before
+	l.fetched.Add(got)
+	l.wanted.Store(l.wanted.Load() - min(got, l.wanted.Load()))
 	if w.writer.pending.Len() < writeBytes {
 		return nil
 	}

@@ -98,6 +98,7 @@ func New(cfg Config) (*Log, error) {
 		return nil, errors.New("audit: Peers and Ask must be given both or not at all")
 	}
 	l := &Log{cfg: cfg, log: cfg.Logger, wake: make(chan struct{}, 1)}
+	l.queue.limit = maxQueued
 	l.writing.file = file{path: cfg.Path, keep: cfg.Files}
 	return l, nil
 }

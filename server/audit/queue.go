@@ -6,10 +6,10 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A queue holds events that wait for the file, in the order of their numbers, maxQueued at most. The zero value is
-// empty. It is safe for concurrent use.
+// A queue holds events that wait for the file, in the order of their numbers. It is safe for concurrent use.
 type queue struct {
-	mu struct {
+	limit int // events; never changes
+	mu    struct {
 		sync.Mutex
 		events []machine.Event
 		seen   uint64 // number of the last event that was added or found no room
@@ -23,7 +23,7 @@ func (q *queue) add(events []machine.Event) {
 	if len(events) > 0 {
 		q.mu.seen = max(q.mu.seen, events[len(events)-1].Number)
 	}
-	if len(q.mu.events)+len(events) <= maxQueued {
+	if len(q.mu.events)+len(events) <= q.limit {
 		q.mu.events = append(q.mu.events, events...)
 	}
 }
