@@ -164,7 +164,7 @@ type Handle string
 type State struct {
 	Name    string
 	Holders []Claim
-	Waiters []Claim // first in the queue first
+	Waiters []Claim // first in the queue first; empty on a backend without a queue, where waiters ask again and again
 	// NextToken is a lower bound of the next exclusive holder's token; zero if the
 	// backend cannot tell.
 	NextToken Token

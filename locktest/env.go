@@ -128,12 +128,12 @@ func (e *env) start(l lockstep.Locker, name string, opts ...lockstep.AcquireOpti
 	return p
 }
 
-// queue begins an Acquire and returns when it is the n-th waiter of the name.
+// queue begins an Acquire and returns when it is the n-th waiter of the name. A backend without a queue shows no waiters.
 func (e *env) queue(l lockstep.Locker, name string, n int, opts ...lockstep.AcquireOption) *pending {
 	e.Helper()
 	p := e.start(l, name, opts...)
 	inspector, ok := l.(lockstep.Inspector)
-	if !ok {
+	if !ok || !e.caps.FIFO {
 		e.sleep(e.backend.Settle)
 		return p
 	}
