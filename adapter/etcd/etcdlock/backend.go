@@ -20,9 +20,10 @@ type backend struct {
 	cli *clientv3.Client
 	cfg Config
 
-	ttl   atomic.Int64   // time.Duration: as etcd granted it last; zero before the first session
-	turn  chan struct{}  // held by who opens a session
-	group sync.WaitGroup // goroutines: one per session, one per lock that is held
+	ttl    atomic.Int64   // time.Duration: as etcd granted it last; zero before the first session
+	stream atomic.Int64   // the number of the stream for new watches
+	turn   chan struct{}  // held by who opens a session
+	group  sync.WaitGroup // goroutines: one per session, one per lock that is held
 
 	work    context.Context // of the group; done when Close gives up
 	endWork context.CancelFunc
@@ -96,13 +97,11 @@ func (b *backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long one request may take before it counts as lost: the client sends the next one to another member. It is
-// no shorter than an etcd that is busy may need, as asking again would make it busier.
-func (b *backend) patience() time.Duration { return max(lease.Interval(b.cfg.TTL), minPatience) }
+// requestTimeout is how long one request may take before it counts as lost: the client sends the next one to another member. An
+// etcd that is busy answers in that time, as asking again would make it busier; one whose connection is dead costs no more.
+const requestTimeout = 2 * time.Second
 
-const minPatience = 2 * time.Second
-
-// persist calls f, each time with [backend.patience], until it works, what it says is final, or ctx is done. The error is that of the
+// persist calls f, each time with [requestTimeout], until it works, what it says is final, or ctx is done. The error is that of the
 // last call in the words of the contract, or the cause of ctx.
 func (b *backend) persist(ctx context.Context, f func(context.Context) error) error {
 	backoff := lease.Backoff{Base: 25 * time.Millisecond, Max: 500 * time.Millisecond}
@@ -122,7 +121,7 @@ func (b *backend) persist(ctx context.Context, f func(context.Context) error) er
 }
 
 func (b *backend) once(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, b.patience())
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return f(ctx)
 }

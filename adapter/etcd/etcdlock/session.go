@@ -54,7 +54,7 @@ func (b *backend) current(ctx context.Context) (*session, error) {
 	if s := b.living(); s != nil {
 		return s, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.patience())
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	select {
 	case b.turn <- struct{}{}:
