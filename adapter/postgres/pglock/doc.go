@@ -12,7 +12,7 @@
 //
 //   - Take: INSERT the row, or UPDATE it where nobody owns it or the lease has ended. The same statement raises the token.
 //   - Renew: UPDATE the end of the lease where the row is ours and has not ended.
-//   - Release: UPDATE the owner away where the row is ours, and NOTIFY those who wait.
+//   - Release: UPDATE the owner away where the row is ours, and NOTIFY if somebody waits who listens.
 //
 // Each statement returns the row that it changed; no row means that the condition did not hold. The row stays when the lock is
 // free, for the sake of its token. The statements are in statements.go, the table is in schema.sql.
