@@ -2,6 +2,7 @@ package pgserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -66,8 +67,12 @@ func (s *Server) awaitStandby(ctx context.Context) error {
 func (s *Server) Promote() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if promoted, err := s.run(ctx, "SELECT 1 WHERE pg_promote(true, 30)"); err != nil || !promoted {
-		return fmt.Errorf("promote the standby: done %v: %w", promoted, err)
+	promoted, err := s.run(ctx, "SELECT 1 WHERE pg_promote(true, 30)")
+	if err == nil && !promoted {
+		err = errors.New("it has not become a primary within 30 s")
+	}
+	if err != nil {
+		return fmt.Errorf("promote the standby: %w", err)
 	}
 	return nil
 }
