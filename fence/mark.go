@@ -124,7 +124,7 @@ func (m *Mark) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if err := Mark(read).check(); err != nil {
-		return err
+		return fmt.Errorf("fence: no guard has stored this mark: %v", err) // not wrapped: it is no verdict about a writer
 	}
 	*m = Mark(read)
 	return nil

@@ -7,7 +7,7 @@ import (
 )
 
 // An Observer is told what a guard decides, for counts and logs. It is called
-// in the middle of a step, by many goroutines at once, and must not block.
+// before the step returns, by many goroutines at once, and must not block.
 type Observer interface {
 	// Accepted is called after a step was admitted, and for a guard with data, written.
 	Accepted(resource string, g Grant, s Step)
