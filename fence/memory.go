@@ -9,7 +9,7 @@ import (
 )
 
 // DefaultResources is how many resources a [Memory] has room for unless told
-// otherwise. At about 200 bytes each they are 200 MB.
+// otherwise. With names of 20 bytes each takes up to 200 bytes, all of them 200 MB.
 const DefaultResources = 1_000_000
 
 // A Memory is a [Guard] whose marks live in one process, until it ends. After a restart

@@ -134,6 +134,7 @@ func TestConformanceOfDir(t *testing.T) {
 			return &beside{dir: d, resource: resource, file: file, turn: newTurn(file+".lock", patience)}
 		},
 		Restart: func(*testing.T) {},
+		Rounds:  10,
 	})
 }
 

@@ -252,6 +252,26 @@ func TestPermissionsAreKept(t *testing.T) {
 	}
 }
 
+func TestTheObserverIsToldOfVerdictsAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report")
+	var counts fence.Counts
+	f, err := Open(path, Config{Observer: &counts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Enter(t.Context(), grant(7))
+	f.WriteOnce(t.Context(), grant(7), nil)
+	f.WriteOnce(t.Context(), grant(7), nil)
+	f.Delete(t.Context(), grant(6))
+	f.Read(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.Write(ctx, grant(7), nil) // a failure
+	if got, want := counts.Tally(), (fence.Tally{Accepted: 2, Already: 1, Stale: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func TestReset(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	f := open(t, path)

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,7 +68,7 @@ func whole(content []byte) (version, error) {
 	return v, nil
 }
 
-// writeForEver writes version after version, deletes now and then, and says so after each.
+// writeForEver writes version after version, and says so after each.
 func writeForEver(path, token string) error {
 	n, err := strconv.ParseUint(token, 10, 64)
 	if err != nil {
@@ -120,32 +121,71 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
+// A writer is a process that runs writeForEver.
+type writer struct {
+	cmd       *exec.Cmd
+	lines     *bufio.Scanner
+	complaint strings.Builder
+	stuck     *time.Timer
+}
+
+func startWriter(t *testing.T, path string, token lockstep.Token) *writer {
+	t.Helper()
+	w := &writer{cmd: exec.Command(os.Args[0])}
+	w.cmd.Env = append(os.Environ(), writerPath+"="+path, fmt.Sprintf("%s=%d", writerToken, token))
+	w.cmd.Stderr = &w.complaint
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.lines = bufio.NewScanner(out)
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.stuck = time.AfterFunc(time.Minute, w.kill)
+	t.Cleanup(w.kill) // does nothing to one that has ended
+	return w
+}
+
+func (w *writer) kill() { w.cmd.Process.Kill() }
+
+func (w *writer) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := w.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitFor waits until n writes are confirmed.
+func (w *writer) waitFor(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		if !w.lines.Scan() {
+			t.Fatalf("the writer ended: %s", w.end())
+		}
+	}
+}
+
+// end waits until the process has ended and returns its last words.
+func (w *writer) end() string {
+	for w.lines.Scan() {
+	}
+	w.cmd.Wait()
+	w.stuck.Stop()
+	return w.complaint.String()
+}
+
 // killWriter starts a writer and kills it at a random moment after its first write. It
 // returns how many writes were confirmed.
 func killWriter(t *testing.T, path string, token lockstep.Token) (confirmed int) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), writerPath+"="+path, fmt.Sprintf("%s=%d", writerToken, token))
-	var complaint strings.Builder
-	cmd.Stderr = &complaint
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	w := startWriter(t, path, token)
+	w.waitFor(t, 1)
+	time.AfterFunc(rand.N(20*time.Millisecond), w.kill)
+	for confirmed = 1; w.lines.Scan(); confirmed++ {
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stuck := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
-	defer stuck.Stop()
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if confirmed++; confirmed == 1 {
-			time.AfterFunc(rand.N(20*time.Millisecond), func() { cmd.Process.Kill() })
-		}
-	}
-	cmd.Wait()
-	if confirmed == 0 || complaint.Len() > 0 {
-		t.Fatalf("writer with token %d: %d writes, %s", token, confirmed, complaint.String())
+	if complaint := w.end(); complaint != "" {
+		t.Fatalf("writer with token %d: %s", token, complaint)
 	}
 	return confirmed
 }
@@ -204,6 +244,51 @@ func watchPlainly(t *testing.T, path string) (stop func()) {
 		done.Store(true)
 		reader.Wait()
 	}
+}
+
+// TestAFrozenWriterIsRefusedWhenItWakes stops a process at random moments of its writes, lets the next
+// holder take over, and wakes it. Where it was stopped in the middle of a step, the next holder is
+// told to come back; nothing that the woken writer does then gets in.
+func TestAFrozenWriterIsRefusedWhenItWakes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report")
+	inStep := 0
+	for round := range 12 {
+		token := lockstep.Token(2*round + 1)
+		w := startWriter(t, path, token)
+		w.waitFor(t, 1)
+		time.Sleep(rand.N(10 * time.Millisecond))
+		w.signal(t, syscall.SIGSTOP)
+		next := version{token + 1, 1}
+		hasty, err := Open(path, Config{Wait: 50 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch err := hasty.Write(t.Context(), grant(next.token), next.content()); {
+		case errors.Is(err, fence.ErrBusy):
+			inStep++
+		case err != nil:
+			t.Fatal(err)
+		}
+		w.signal(t, syscall.SIGCONT)
+		if err := open(t, path).Write(t.Context(), grant(next.token), next.content()); err != nil {
+			t.Fatal(err)
+		}
+		if complaint := w.end(); !strings.Contains(complaint, fence.ErrStale.Error()) {
+			t.Errorf("the woken writer ended with %q, want a refusal", complaint)
+		}
+		if v, err := readPlainly(path); err != nil || v != next {
+			t.Errorf("the file is of %v (%v), want %v", v, err, next)
+		}
+	}
+	t.Logf("%d of 12 writers were stopped in the middle of a step", inStep)
+}
+
+func readPlainly(path string) (version, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return version{}, err
+	}
+	return whole(content)
 }
 
 // TestAKilledProcessLetsGoOfTheFile kills one that holds the file lock.
