@@ -160,7 +160,7 @@ func TestOneFileHasOneMark(t *testing.T) {
 func TestADamagedMarkAdmitsNobody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	for _, text := range []string{
-		"", "{", "null and void",
+		"", "{", "null", "null and void", `{"format":1}`,
 		`{"format":2,"mark":{"backend":"memory:test","lock":"reports","token":"8","written":"7"},"version":1}`,
 		`{"format":1,"mark":{"backend":"memory:test","lock":"reports","token":"8","written":"9"},"version":1}`,
 		`{"format":1,"mark":{"backend":"memory:test","lock":"reports","token":"8","written":"7"},"version":1,"resource":"other"}`,

@@ -72,7 +72,7 @@ func (s *slot) inTurn(ctx context.Context, f func(record) error) error {
 	if err != nil {
 		return err
 	}
-	if err := s.finish(now); err != nil {
+	if err := s.repair(now); err != nil {
 		return fmt.Errorf("finish an earlier write: %w", err)
 	}
 	return f(now)
@@ -90,9 +90,9 @@ func (s *slot) load() (record, error) {
 	if err := json.Unmarshal(text, &now); err != nil {
 		return record{}, fmt.Errorf("mark %s is damaged, so nobody is admitted: %w", s.mark, err)
 	}
-	if now.Format != format || now.Resource != s.resource {
-		return record{}, fmt.Errorf("mark %s has format %d and is of resource %q, want format %d and %q: nobody is admitted",
-			s.mark, now.Format, now.Resource, format, s.resource)
+	if now.Format != format || now.Resource != s.resource || !now.Mark.Bound() {
+		return record{}, fmt.Errorf("mark %s has format %d and is of resource %q and lock %q, want format %d, resource %q and a lock: nobody is admitted",
+			s.mark, now.Format, now.Resource, now.Mark.Lock, format, s.resource)
 	}
 	return now, nil
 }
@@ -177,17 +177,28 @@ func (s *slot) commit(next record) error {
 	return nil
 }
 
-// finish carries out what the mark has decided, if that is still to be done.
-func (s *slot) finish(now record) error {
+// repair does for a writer that died what its mark has decided. The mark goes first here
+// too: the writer may have died before its name was on the disk.
+func (s *slot) repair(now record) error {
 	if s.data == "" || now.Version == 0 {
 		return nil
 	}
-	stage := s.stage(now.Version)
-	if _, err := os.Lstat(stage); errors.Is(err, fs.ErrNotExist) {
+	_, err := os.Lstat(s.stage(now.Version))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	} else if err != nil {
+	}
+	if err == nil {
+		err = s.syncNames()
+	}
+	if err != nil {
 		return err
 	}
+	return s.finish(now)
+}
+
+// finish carries out what the mark has decided, from what waits under its number.
+func (s *slot) finish(now record) error {
+	stage := s.stage(now.Version)
 	if now.Deleted {
 		return s.finishRemove(stage)
 	}
