@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -58,7 +59,8 @@ func (c *Candidate) Identity() string { return c.cfg.Identity }
 
 // Run stands for election until lead has finished, and calls lead for each term, with
 // a context that ends with the term and the fencing token of the term. Terms are
-// paired and never overlap; the package says what else holds.
+// paired and never overlap; the package says what else holds. The Err of the context asks the
+// lock by the suspend-proof clock, as that of [lockstep.Do] does: ask it before each write.
 //
 // What lead returns ends Run when the term was not over by then: nil makes Run return nil,
 // an error that error. So does what it returns after the ctx of Run is done. If the
@@ -162,7 +164,7 @@ func (c *Candidate) lead(ctx context.Context, lock lockstep.Lock, body func(cont
 func (c *Candidate) release(ctx context.Context, lock lockstep.Lock) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
-	if err := lock.Release(ctx); err != nil {
+	if err := lock.Release(ctx); err != nil && !errors.Is(err, lockstep.ErrLost) {
 		c.cfg.Logger.Warn("lock not confirmed to be free", "err", err)
 	}
 }

@@ -70,14 +70,13 @@ func TestObserveYieldsANewTermOfTheSameLeader(t *testing.T) {
 		var tokens []lockstep.Token
 		go func() {
 			for leader := range s.Observe(ctx) {
-				if !leader.Nobody() {
-					tokens = append(tokens, leader.Token)
-				}
+				tokens = append(tokens, leader.Token)
+				time.Sleep(2 * time.Minute) // it does not see that nobody leads for a moment
 			}
 		}()
 		time.Sleep(time.Minute)
 		l.Expire()
-		synctest.Wait()
+		time.Sleep(5 * time.Minute)
 		stop()
 		s.cancel()
 		synctest.Wait()
@@ -187,6 +186,8 @@ func TestOnNewLeaderHearsOfEachLeaderOnce(t *testing.T) {
 				time.Sleep(time.Minute)
 				a.cancel() // b
 				time.Sleep(time.Minute)
+				b.StepDown(time.Minute) // nobody, and b again
+				time.Sleep(2 * time.Minute)
 				b.cancel()
 				<-b.ended
 				if want := []string{"a", "b", "a", "b"}; !slices.Equal(heard, want) {
@@ -195,4 +196,21 @@ func TestOnNewLeaderHearsOfEachLeaderOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestRunWaitsForOnNewLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returned := false
+		c := candidate(t, memlock.New(), election.Config{OnNewLeader: func(string) {
+			time.Sleep(time.Minute)
+			returned = true
+		}})
+		err := c.Run(t.Context(), func(context.Context, lockstep.Token) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		if err != nil || !returned {
+			t.Errorf("Run = %v, OnNewLeader has returned: %v", err, returned)
+		}
+	})
 }

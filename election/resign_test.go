@@ -50,6 +50,9 @@ func TestTheBodyMayResign(t *testing.T) {
 			if err := c.Resign(); err != nil || ctx.Err() == nil {
 				t.Errorf("Resign = %v, context %v", err, ctx.Err())
 			}
+			if err := c.Resign(); !errors.Is(err, election.ErrNotLeader) {
+				t.Errorf("Resign while the body drains = %v, want ErrNotLeader", err)
+			}
 			return ctx.Err()
 		})
 		if err != nil || terms != 3 {

@@ -38,7 +38,7 @@ func (resignation) Is(target error) bool { return target == ErrResigned }
 // echo of the loss: a connection that broke, a write that was refused. A nil cause is a term that was not
 // over when the body returned; another one is that of Run's own context.
 func standsAgain(cause error) bool {
-	for _, own := range []error{ErrNotRenewed, ErrResigned, lockstep.ErrLost, lockstep.ErrReleased, lockstep.ErrDetached} {
+	for _, own := range []error{ErrNotRenewed, ErrResigned, lockstep.ErrLost, lockstep.ErrReleased} {
 		if errors.Is(cause, own) {
 			return true
 		}

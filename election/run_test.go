@@ -3,7 +3,9 @@ package election_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,6 +202,64 @@ func TestAPanicGivesTheLockBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheClaimCarriesIdentityAndLabels(t *testing.T) {
+	l := memlock.New()
+	labels := map[string]string{"purpose": "billing"}
+	c := candidate(t, l, election.Config{Identity: "host-1", Metadata: labels})
+	labels["purpose"] = "changed by its owner later"
+	err := c.Run(t.Context(), func(ctx context.Context, _ lockstep.Token) error {
+		s, err := l.Inspect(ctx, "leader")
+		if got := s.Holders[0].Metadata; err != nil || len(got) != 2 || got["identity"] != "host-1" || got["purpose"] != "billing" {
+			t.Errorf("metadata %v, error %v", got, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines counts the log's lines by message.
+type lines struct {
+	slog.Handler
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of[r.Message]++
+	return nil
+}
+
+func TestWhatRunDoesNotReturnIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lines{of: map[string]int{}}
+		memory := memlock.New(memlock.WithTTL(30 * time.Second))
+		l := inspecting{&refusing{Locker: memory, times: 2, err: lockstep.ErrUnavailable}, memory}
+		s := run(t, l, election.Config{Logger: slog.New(log), OnNewLeader: func(string) {}})
+		<-s.begun
+		memory.Cut() // it steps down, cannot release, and cannot inspect
+		time.Sleep(time.Minute)
+		s.cancel()
+		<-s.ended
+		for message, want := range map[string]int{
+			"campaign failed, standing again":     2,
+			"term begins":                         1,
+			"term over":                           1,
+			"lock not confirmed to be free":       1,
+			"cannot tell who leads, asking again": 10, // at least
+		} {
+			if got := log.of[message]; got < want || got > want && want < 10 {
+				t.Errorf("%d lines %q, want %d", got, message, want)
+			}
+		}
+	})
 }
 
 // refusing is a Locker whose Acquire fails a number of times.
