@@ -223,3 +223,54 @@ func TestABodyThatHangsKeepsTheLockAndItsTerm(t *testing.T) {
 		}
 	})
 }
+
+// A leader that is frozen beyond its lease wakes up beside its successor. Its token tells
+// the resource; it leads again only after its body has returned.
+func TestALeaderThatWasFrozenIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		space := memlock.NewSpace()
+		l := space.Locker()
+		guard := &ledger{}
+		var late error
+		frozen := runWith(t, l, election.Config{Drain: time.Second}, func(ctx context.Context, token lockstep.Token) error {
+			if token > 1 {
+				<-ctx.Done()
+				return nil
+			}
+			invoice, err := guard.next(token)
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(3 * ttl) // frozen: it does not see its context
+			late = guard.finish(token, invoice)
+			return late
+		})
+		other := runWith(t, space.Locker(), election.Config{}, func(ctx context.Context, token lockstep.Token) error {
+			invoice, err := guard.next(token)
+			if err == nil {
+				err = guard.finish(token, invoice)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			return nil
+		})
+		<-frozen.begun
+		l.Cut()
+		time.Sleep(2 * ttl)
+		l.Heal()
+		if !other.IsLeader() || frozen.IsLeader() || frozen.Healthy() == nil {
+			t.Errorf("leads: %v, frozen leads: %v and its health is %v", other.IsLeader(), frozen.IsLeader(), frozen.Healthy())
+		}
+		time.Sleep(2 * ttl)
+		if !errors.Is(late, errStale) || guard.done != 1 {
+			t.Errorf("the late write: %v, done %d", late, guard.done)
+		}
+		other.Resign()
+		synctest.Wait()
+		if !frozen.IsLeader() || frozen.Healthy() != nil {
+			t.Errorf("leads again: %v, health %v", frozen.IsLeader(), frozen.Healthy())
+		}
+	})
+}
