@@ -79,8 +79,9 @@ func TestAFailoverBeforeTheReplicaKnewGrantsTwiceAsDocumented(t *testing.T) {
 	replica := startServer(t, redisserver.Config{ReplicaOf: link.Address()})
 	onMaster, onReplica := connect(t, master.Address()), connect(t, replica.Address())
 	awaitReplica(t, onMaster, onReplica)
-	link.Cut()                                     // the replica hears nothing from now on
-	cfg := redislock.Config{TTL: 20 * time.Second} // the first lease outlasts the failover
+	link.Cut()
+	// The lease of the first holder outlasts the failover.
+	cfg := redislock.Config{TTL: 20 * time.Second}
 	first := open(t, onMaster, cfg)
 	held := acquire(t, first, "job")
 	master.Kill()

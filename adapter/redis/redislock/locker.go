@@ -45,7 +45,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Locker, error) {
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
 	b := &backend{
-		store: newStore(rdb), hub: newHub(rdb),
+		store: newStore(rdb), hub: newHub(rdb), flights: flights{under: map[string]*flight{}},
 		cfg: cfg, owner: "redis-" + strings.ToLower(rand.Text()[:12]),
 	}
 	kit := locker.New(b, locker.Config{Capabilities: cfg.capabilities(), RetryMax: retryMax, Logger: cfg.Logger})
