@@ -39,10 +39,19 @@ func (a *acquisition) run(ctx context.Context) (*lock, error) {
 		if err == nil {
 			return k, nil
 		}
-		if a.last = err; a.isFinal(err) {
+		a.remember(ctx, err)
+		if a.isFinal(err) {
 			return nil, err
 		}
 		a.pause(ctx)
+	}
+}
+
+// remember keeps what the last try said. One that the end of the waiting broke off before anything was sent says less than the one
+// before it, such as who has the lock.
+func (a *acquisition) remember(ctx context.Context, err error) {
+	if ctx.Err() == nil || a.last == nil || !errors.Is(err, lockstep.ErrUnavailable) {
+		a.last = err
 	}
 }
 

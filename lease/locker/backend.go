@@ -64,7 +64,8 @@ type Renewer interface {
 
 // A Waker is a backend of records that hears of releases.
 type Waker interface {
-	// Wait returns when the lock of the claim may be free, after d, or when ctx is done, whichever comes first.
+	// Wait returns when the lock of the claim may be free, after d, or when ctx is done, whichever comes first. Where several claims wait for
+	// one lock, it may keep some of them longer than d, as long as one looks.
 	Wait(ctx context.Context, c *Claim, d time.Duration)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,6 +201,33 @@ func TestALongestHoldFreesTheLock(t *testing.T) {
 		}
 		if s.size() != 0 {
 			t.Error("the record is still there")
+		}
+	})
+}
+
+// A stuck is a wire on which only the first try gets through: the others wait for a connection until their context ends.
+type stuck struct {
+	*wire
+	tries atomic.Int64
+}
+
+func (s *stuck) Take(ctx context.Context, c *locker.Claim) (locker.Grant, error) {
+	if s.tries.Add(1) == 1 {
+		return s.wire.Take(ctx, c)
+	}
+	<-ctx.Done()
+	return locker.Grant{}, fmt.Errorf("%w: %w", lockstep.ErrUnavailable, ctx.Err())
+}
+
+func TestAWaitThatEndsInTheMiddleOfATryIsBusy(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *store) {
+		acquire(t, opened(t, s))
+		caps := lockstep.Capabilities{Backend: "records", TTL: ttl, Fenced: true}
+		l := locker.New(&stuck{wire: &wire{store: s, ttl: ttl, owner: "stuck"}}, locker.Config{Capabilities: caps, Clock: bubbleClock{time.Now()}})
+		defer l.Close(t.Context())
+		_, err := l.Acquire(t.Context(), "job", lockstep.WithWait(500*time.Millisecond))
+		if busy, ok := errors.AsType[*lockstep.BusyError](err); !ok || len(busy.Holders) != 1 {
+			t.Errorf("acquire: %v, want who has the lock", err)
 		}
 	})
 }

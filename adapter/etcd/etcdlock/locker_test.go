@@ -1,0 +1,39 @@
+package etcdlock_test
+
+import (
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
+	"github.com/lockstep-dev/lockstep/locktest"
+)
+
+func TestTheEtcdLockerKeepsTheContract(t *testing.T) {
+	c := startCluster(t, 3)
+	admin := connect(t, c.Endpoints())
+	locktest.Run(t, locktest.Backend{
+		New: func(t *testing.T) lockstep.Locker {
+			return sit(t, c, etcdlock.Config{TTL: suiteTTL})
+		},
+		Server: locktest.Server{
+			Cut:  func(_ *testing.T, l lockstep.Locker) { l.(*seat).cut() },
+			Heal: func(_ *testing.T, l lockstep.Locker) { l.(*seat).heal() },
+			Restart: func(t *testing.T) {
+				if err := c.Restart(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			Delete: func(t *testing.T, name string) {
+				if _, err := admin.Delete(t.Context(), root(name), clientv3.WithPrefix()); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+	})
+}
+
+// suiteTTL is long enough for a busy machine, where three servers and a thousand goroutines share two processors.
+const suiteTTL = 3 * time.Second
