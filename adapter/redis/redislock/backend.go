@@ -79,7 +79,7 @@ func (b *backend) holding(c *locker.Claim, g locker.Grant) lockstep.Claim {
 
 // Renew implements [locker.Renewer].
 func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
-	return b.own(ctx, extendScript, c, b.cfg.TTL.Milliseconds())
+	return b.own(ctx, extendScript, c, c.TTL.Milliseconds())
 }
 
 // Drop implements [locker.Backend].
