@@ -47,10 +47,11 @@ func (a *acquisition) run(ctx context.Context) (*lock, error) {
 	}
 }
 
-// remember keeps what the last try said. One that the end of the waiting broke off before anything was sent says less than the one
+// remember keeps what the last try said. One that the end of the waiting broke off, and that is undone, says less than the one
 // before it, such as who has the lock.
 func (a *acquisition) remember(ctx context.Context, err error) {
-	if ctx.Err() == nil || a.last == nil || !errors.Is(err, lockstep.ErrUnavailable) {
+	cutShort := errors.Is(err, lockstep.ErrUnavailable) || errors.Is(err, lockstep.ErrUncertain)
+	if ctx.Err() == nil || a.last == nil || !cutShort {
 		a.last = err
 	}
 }

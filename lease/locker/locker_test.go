@@ -78,6 +78,19 @@ func TestAGrantWhoseAnswerIsLostIsUndone(t *testing.T) {
 	})
 }
 
+func TestAWaitThatEndsDuringATryIsBusy(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *store) {
+		a, b := opened(t, s), opened(t, s)
+		acquire(t, a)
+		time.AfterFunc(time.Second, func() { b.wire.setCut(true) }) // the next try gets no answer before the wait is over
+		_, err := b.Acquire(t.Context(), "job", lockstep.WithWait(1700*time.Millisecond))
+		if busy, ok := errors.AsType[*lockstep.BusyError](err); !ok || len(busy.Holders) != 1 {
+			t.Errorf("%v, want who has the lock", err)
+		}
+		b.wire.setCut(false)
+	})
+}
+
 func TestAnAcquireGoesOnAfterALostAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *store) {
 		c := opened(t, s)
