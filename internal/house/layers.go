@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"server/sim", "server/console", "server/gateway"},
 	{"server"},
 	{"server/faulttest", "server/conformance"},
-	{"cmd/internal/bench", "cmd/internal/demo", "cmd/internal/term"},
+	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/demo", "cmd/internal/term"},
 	{"cmd/internal/cli"},
 	{"cmd/lockstep"},
 }

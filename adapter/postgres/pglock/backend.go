@@ -165,7 +165,7 @@ func (b *backend) awaits(c *locker.Claim) time.Duration {
 
 // Renew implements [locker.Renewer].
 func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
-	return b.change(ctx, b.statements.renew, b.patience, c.Names[0], ownerOf(c), b.cfg.TTL.Microseconds())
+	return b.change(ctx, b.statements.renew, b.patience, c.Names[0], ownerOf(c), c.TTL.Microseconds())
 }
 
 // Drop implements [locker.Backend].
