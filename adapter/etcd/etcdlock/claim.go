@@ -63,8 +63,10 @@ func (k *claim) take(ctx context.Context) (locker.Grant, error) {
 // failed gives the error of Take. That of a claim that may have left a key says that it must be dropped.
 func (k *claim) failed(ctx context.Context, err error) error {
 	switch {
-	case k.absent() || errors.Is(err, lockstep.ErrLost):
+	case errors.Is(err, lockstep.ErrLost), k.absent() && isCertain(err):
 		return err
+	case k.absent(): // it has not got so far
+		return unavailable(err)
 	case k.Try() && ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", lockstep.ErrUncertain, err)
 	default:
@@ -95,6 +97,13 @@ func (k *claim) drop(ctx context.Context) error {
 	if k.unwatch != nil {
 		k.unwatch()
 	}
+	if k.absent() {
+		return &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: "its key was never made"}
+	}
+	return k.backend.leaving.do(ctx, func() error { return k.delete(ctx) })
+}
+
+func (k *claim) delete(ctx context.Context) error {
 	var always []clientv3.Op
 	if k.doubtful {
 		always = append(always, clientv3.OpPut(k.session.key, "", clientv3.WithLease(k.session.id)))
