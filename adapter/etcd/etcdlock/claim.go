@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -69,9 +70,30 @@ func (k *claim) failed(ctx context.Context, err error) error {
 		return unavailable(err)
 	case k.Try() && ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", lockstep.ErrUncertain, err)
+	case k.created != 0 && waitRanOut(ctx):
+		return fmt.Errorf("%w: %w", locker.ErrQueued, k.busy(err))
 	default:
 		return fmt.Errorf("%w: %w", locker.ErrQueued, err)
 	}
+}
+
+// waitRanOut reports whether ctx has ended because the wait of the claim was over. The Locker has a cause of its own for that.
+func waitRanOut(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) &&
+		!errors.Is(cause, lockstep.ErrClosed)
+}
+
+// busy says who is ahead of a claim that has waited in vain, if etcd answers soon.
+func (k *claim) busy(err error) error {
+	ctx, cancel := context.WithTimeout(k.backend.work, 500*time.Millisecond)
+	defer cancel()
+	q, _, listErr := k.backend.list(ctx, k.Names[0])
+	own := slices.IndexFunc(q, func(e entry) bool { return e.key == k.key })
+	if listErr != nil || own < 0 {
+		return err
+	}
+	return q[:own].busy(own)
 }
 
 // absent reports whether certainly no key of this claim is in etcd, or will be.

@@ -21,6 +21,7 @@ func TestTheEtcdLockerKeepsTheContract(t *testing.T) {
 			release(t, acquire(t, l, "warm/"+rand.Text())) // some checks are shorter than the beginning of a session on a busy machine
 			return l
 		},
+		Slack: 10 * time.Second, // a thousand hand-overs are three thousand requests to three servers
 		Server: locktest.Server{
 			Cut:  func(_ *testing.T, l lockstep.Locker) { l.(*seat).cut() },
 			Heal: func(_ *testing.T, l lockstep.Locker) { l.(*seat).heal() },

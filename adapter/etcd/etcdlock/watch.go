@@ -47,10 +47,10 @@ func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
 	}
 }
 
-// rereadEvery is how often a waiter reads the key that it waits for, when so many wait: at least 2 s, and at most 50 small reads a
+// rereadEvery is how often a waiter reads the key that it waits for, when so many wait: at least 2 s, and at most 10 small reads a
 // second of all waiters of a Locker.
 func (b *backend) rereadEvery(waiting int64) time.Duration {
-	return max(b.cfg.TTL/2, 2*time.Second, time.Duration(waiting)*20*time.Millisecond)
+	return max(b.cfg.TTL/2, 2*time.Second, time.Duration(waiting)*100*time.Millisecond)
 }
 
 // isGone reads whether the key is gone.
