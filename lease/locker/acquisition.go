@@ -142,8 +142,8 @@ func (a *acquisition) pause(ctx context.Context) {
 // try makes one claim. A grant that came together with the end of ctx is given back.
 func (a *acquisition) try(ctx context.Context) (*lock, error) {
 	l := a.locker
-	c := &Claim{AcquireConfig: a.cfg, ID: newID()}
-	state := lease.New(l.cfg.Capabilities.TTL)
+	c := &Claim{AcquireConfig: a.cfg, ID: newID(), TTL: l.cfg.Capabilities.TTL}
+	state := lease.New(c.TTL)
 	attempt := state.Sending(l.cfg.Clock.Now())
 	own, cancel := a.tryContext(ctx)
 	defer cancel()

@@ -36,7 +36,9 @@ func inBubble(t *testing.T, f func(t *testing.T, s *store)) {
 }
 
 // opened is a Locker on the bubble's clock, closed at the end.
-func opened(t *testing.T, s *store) client {
+func opened(t *testing.T, s *store) client { return openedFor(t, s, ttl) }
+
+func openedFor(t *testing.T, s *store, ttl time.Duration) client {
 	w := &wire{store: s, ttl: ttl, owner: fmt.Sprintf("client-%d", clients.next())}
 	caps := lockstep.Capabilities{Backend: "records", TTL: ttl, Grace: 100 * time.Millisecond, Fenced: true}
 	c := client{locker.Detacher{Locker: locker.New(w, locker.Config{Capabilities: caps, Clock: bubbleClock{time.Now()}})}, w}
@@ -153,7 +155,7 @@ func TestAStoreThatDoesNotAnswerIsUnavailableAfterAWhile(t *testing.T) {
 
 func TestALockDetachedByOneIsReleasedByAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *store) {
-		a, b := opened(t, s), opened(t, s)
+		a, b := openedFor(t, s, 2*ttl), opened(t, s)
 		k := acquire(t, a)
 		h, err := a.Detach(t.Context(), k)
 		if err != nil {
@@ -162,10 +164,13 @@ func TestALockDetachedByOneIsReleasedByAnother(t *testing.T) {
 		if err := k.Check(); !errors.Is(err, lockstep.ErrDetached) {
 			t.Errorf("check: %v", err)
 		}
-		time.Sleep(ttl / 2)
+		time.Sleep(3 * ttl / 2)
 		again, err := b.Attach(t.Context(), h)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if left := again.Remaining(); left < 3*ttl/2 {
+			t.Errorf("%v remain of a lease that was taken for %v", left, 2*ttl)
 		}
 		time.Sleep(3 * ttl) // it is renewed
 		if again.Check() != nil || again.Token() != k.Token() || again.Name() != "job" {

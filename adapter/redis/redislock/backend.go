@@ -67,7 +67,7 @@ func (b *backend) granted(reply any) (locker.Grant, error) {
 
 // Renew implements [locker.Renewer].
 func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
-	return b.own(ctx, extendScript, c, b.cfg.TTL.Milliseconds())
+	return b.own(ctx, extendScript, c, c.TTL.Milliseconds())
 }
 
 // Drop implements [locker.Backend].

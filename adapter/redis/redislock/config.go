@@ -35,6 +35,9 @@ type Config struct {
 	KeyPrefix string
 	// Eviction says whether a server that evicts keys is used. Default: [RefuseEviction].
 	Eviction Eviction
+	// UnavailableAfter is how long Acquire tries to reach a server that does not answer before it returns
+	// [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	UnavailableAfter time.Duration
 	// Logger receives the log. Default: [slog.DiscardHandler].
 	Logger *slog.Logger
 }

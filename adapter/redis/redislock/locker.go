@@ -48,7 +48,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Locker, error) {
 		store: newStore(rdb), hub: newHub(rdb),
 		cfg: cfg, owner: "redis-" + strings.ToLower(rand.Text()[:12]),
 	}
-	kit := locker.New(b, locker.Config{Capabilities: cfg.capabilities(), RetryMax: retryMax, Logger: cfg.Logger})
+	kit := locker.New(b, locker.Config{Capabilities: cfg.capabilities(), RetryMax: retryMax, Logger: cfg.Logger, UnavailableAfter: cfg.UnavailableAfter})
 	return &Locker{Detacher: locker.Detacher{Locker: kit}, backend: b}, nil
 }
 

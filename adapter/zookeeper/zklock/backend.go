@@ -82,37 +82,42 @@ func (b *backend) presentOrOpening() (*session, *openingSession, error) {
 
 // open opens a session and serves it until it is over.
 func (b *backend) open(o *openingSession) {
-	ctx, cancel := context.WithTimeout(b.life, openWithin(b.cfg.TTL))
-	defer cancel()
-	o.session, o.err = openSession(ctx, b.cfg, b.clock)
-	b.mu.Lock()
-	b.mu.opening = nil
-	if o.err == nil {
-		b.mu.session = o.session
-		b.granted.Store(int64(o.session.timing.timeout))
-	}
-	isClosed := b.mu.isClosed
-	b.mu.Unlock()
-	close(o.done)
-	if o.err != nil {
+	s, err := connect(b.cfg, b.clock)
+	if err != nil {
+		b.opened(o, nil, err)
 		return
 	}
-	if isClosed {
-		o.session.lease.End(lockstep.ErrClosed)
+	ctx, cancel := context.WithTimeout(b.life, openWithin(b.cfg.TTL))
+	defer cancel()
+	if err := s.begin(ctx); err != nil {
+		b.opened(o, nil, err)
+		s.abandon(err)
+		return
 	}
-	o.session.run()
+	b.opened(o, s, nil)
+	s.run()
+}
+
+// opened tells those who wait what came of an opening.
+func (b *backend) opened(o *openingSession, s *session, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.opening = nil
+	o.session, o.err = s, err
+	if err == nil {
+		b.mu.session = s
+		b.granted.Store(int64(s.timing.timeout))
+		context.AfterFunc(b.life, func() { s.lease.End(lockstep.ErrClosed) })
+	}
+	close(o.done)
 }
 
 // Close implements [locker.Backend]: it ends the session.
 func (b *backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.mu.isClosed = true
-	s := b.mu.session
 	b.mu.Unlock()
-	b.end()
-	if s != nil {
-		s.lease.End(lockstep.ErrClosed)
-	}
+	b.end() // which ends the session
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

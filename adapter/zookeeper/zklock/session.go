@@ -39,8 +39,8 @@ type session struct {
 	}
 }
 
-// openSession opens a session, or gives up when ctx is done.
-func openSession(ctx context.Context, cfg Config, clock lease.Clock) (*session, error) {
+// connect starts the client of a session that is not open yet: begin opens it. In any case run or abandon must end it.
+func connect(cfg Config, clock lease.Clock) (*session, error) {
 	w := newWire(cfg, clock)
 	conn, events, err := zk.Connect(cfg.Servers, cfg.TTL, zk.WithDialer(w.dial), zk.WithHostProvider(w),
 		zk.WithLogger(libraryLog{cfg.Logger}), zk.WithLogInfo(false))
@@ -49,17 +49,10 @@ func openSession(ctx context.Context, cfg Config, clock lease.Clock) (*session, 
 	}
 	s := &session{cfg: cfg, clock: clock, wire: w, conn: conn, events: events, done: make(chan struct{})}
 	s.watches.changed = map[string]chan struct{}{}
-	if err := s.begin(ctx); err != nil {
-		if s.lease != nil {
-			s.lease.End(err)
-		}
-		s.shut()
-		return nil, err
-	}
 	return s, nil
 }
 
-// begin waits for the session and makes what all its claims need.
+// begin waits for the session and makes what all its claims need, or gives up when ctx is done.
 func (s *session) begin(ctx context.Context) error {
 	select {
 	case o := <-s.wire.opened:
@@ -148,6 +141,15 @@ func (s *session) run() {
 			s.beat()
 		}
 	}
+}
+
+// abandon ends a session that begin could not open.
+func (s *session) abandon(cause error) {
+	defer close(s.done)
+	if s.lease != nil {
+		s.lease.End(cause)
+	}
+	s.shut()
 }
 
 // over is done when the session is.
