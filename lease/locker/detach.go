@@ -32,6 +32,23 @@ func (l *Locker) Surrender(held lockstep.Lock) (*Claim, Grant, error) {
 	return k.claim, k.grant, nil
 }
 
+// Hold makes a lock of what find found in the store: it is the half of an Attach that backends of sessions share. The grant has a
+// Lease. Close waits for find, and after Close it is [lockstep.ErrClosed].
+func (l *Locker) Hold(find func() (*Claim, Grant, error)) (lockstep.Lock, error) {
+	if !l.enter() {
+		return nil, lockstep.ErrClosed
+	}
+	defer l.calls.Done()
+	c, g, err := find()
+	if err != nil {
+		return nil, err
+	}
+	return l.hold(c, g, nil), nil
+}
+
+// Undo ends a claim in the background that Surrender gave and that could not be handed over.
+func (l *Locker) Undo(c *Claim) { l.undo(c) }
+
 // A Detacher is the Locker of a backend of records whose locks can be handed to another process. It implements [lockstep.Detacher].
 type Detacher struct{ *Locker }
 

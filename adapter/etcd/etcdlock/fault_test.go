@@ -127,6 +127,7 @@ func TestLeadersMayDieAndFreezeUnderLoad(t *testing.T) {
 
 // Without a majority nothing is granted and nothing is renewed.
 func TestWithoutAMajorityLocksEndInTimeAndNoneIsGranted(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3)
 	cfg := etcdlock.Config{TTL: 2 * time.Second, UnavailableAfter: 3 * time.Second}
 	a, b := sit(t, c, cfg), sit(t, c, cfg)

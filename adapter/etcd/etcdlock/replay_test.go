@@ -213,6 +213,22 @@ func TestSharedHoldersHaveOneTokenBetweenThoseOfTheirNeighbours(t *testing.T) {
 	}
 }
 
+func TestAWaitInVainTellsWhoIsAhead(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 1)
+	cfg := etcdlock.Config{TTL: 10 * time.Second}
+	a, b := sit(t, c, cfg), sit(t, c, cfg)
+	held := acquire(t, a, "x", lockstep.WithMetadata(map[string]string{"host": "h1"}))
+	queue(t, a, "x", 1)
+	release(t, acquire(t, b, "warm"))
+	_, err := b.Acquire(t.Context(), "x", lockstep.WithWait(time.Second))
+	busy, ok := errors.AsType[*lockstep.BusyError](err)
+	if !ok || busy.Position != 2 || len(busy.Holders) != 1 || busy.Holders[0].Token != held.Token() || busy.Holders[0].Metadata["host"] != "h1" {
+		t.Errorf("error %v: %+v", err, busy)
+	}
+	until(t, "it leaves the queue", func() bool { return waiters(t, a, "x") == 1 })
+}
+
 // Compaction takes away the revisions that a watch has to go on with after an outage.
 func TestACompactionLosesNoGrantAndNoLoss(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,9 @@ func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
 	defer cancel()
 	watched := make(chan error, 1)
 	go func() { watched <- b.deletion(ctx, key, after) }()
-	reread := time.NewTicker(max(b.cfg.TTL/2, minReread))
+	reread := time.NewTicker(b.rereadEvery(b.waiting.Add(1)))
 	defer reread.Stop()
+	defer b.waiting.Add(-1)
 	for {
 		select {
 		case err := <-watched:
@@ -46,8 +47,11 @@ func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
 	}
 }
 
-// minReread bounds how often a waiter reads the key that it waits for: with a thousand waiters, 500 small reads a second.
-const minReread = 2 * time.Second
+// rereadEvery is how often a waiter reads the key that it waits for, when so many wait: at least 2 s, and at most 10 small reads a
+// second of all waiters of a Locker.
+func (b *backend) rereadEvery(waiting int64) time.Duration {
+	return max(b.cfg.TTL/2, 2*time.Second, time.Duration(waiting)*100*time.Millisecond)
+}
 
 // isGone reads whether the key is gone.
 func (b *backend) isGone(ctx context.Context, key string) (gone bool, err error) {
