@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -12,6 +13,11 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/redis/redislock"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redlock"
 )
+
+// silent keeps the library from printing to the standard error what the commands return as errors.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 var redisKey = kind{
 	scheme:  "redis",
@@ -29,7 +35,7 @@ var redisKey = kind{
 		if len(options) > 1 {
 			return nil, fmt.Errorf("redis:// is one server: use redlock:// for several masters")
 		}
-		l, err := redislock.New(redis.NewClient(options[0]), redislock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
+		l, err := redislock.New(redisClient(options[0]), redislock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +58,7 @@ var redlockKind = kind{
 		}
 		var masters []*redis.Client
 		for _, each := range options {
-			masters = append(masters, redis.NewClient(each))
+			masters = append(masters, redisClient(each))
 		}
 		l, err := redlock.New(masters, redlock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
 		if err != nil {
@@ -60,6 +66,12 @@ var redlockKind = kind{
 		}
 		return l, nil
 	},
+}
+
+// redisClient makes a client; it connects when it is used.
+func redisClient(o *redis.Options) *redis.Client {
+	redis.SetLogger(silent{})
+	return redis.NewClient(o)
 }
 
 // redisOptions are those of each host. A scheme that ends with an additional s wants TLS, as redis-cli has it.

@@ -142,10 +142,13 @@ func (c *cluster) index(name string) (int, error) {
 	return 0, fmt.Errorf("%q is no node of this cluster", name)
 }
 
-// lockstep makes a command that talks to this cluster.
+// lockstep makes a command that talks to this cluster, or to the backend.
 func (s *stage) lockstep(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.binary, args...)
-	cmd.Env = append(environment(), "LOCKSTEP_ENDPOINTS="+s.cluster.endpoints())
+	cmd.Env = append(environment(), s.backend...)
+	if s.backend == nil {
+		cmd.Env = append(cmd.Env, "LOCKSTEP_ENDPOINTS="+s.cluster.endpoints())
+	}
 	cmd.Dir = s.dir
 	return cmd
 }

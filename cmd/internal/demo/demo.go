@@ -6,10 +6,13 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -23,7 +26,19 @@ type Config struct {
 
 // Run shows everything in about half a minute. It returns an error that names the
 // first step that did not hold. It stops what it started and removes its files.
-func Run(ctx context.Context, cfg Config) error {
+func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, nil, serviceSteps) }
+
+// RunOn shows what a running backend does for the jobs of its clients, in less than half a minute. It uses
+// names that nobody else does, and breaks nothing.
+func RunOn(ctx context.Context, cfg Config, url string) error {
+	return run(ctx, cfg, []string{"LOCKSTEP_BACKEND=" + url}, clientSteps)
+}
+
+// RunRedlock shows on five real Redis servers what breaks the exclusion of Redlock, and what then keeps the data
+// whole. It takes about half a minute, and needs redis-server and gcc.
+func RunRedlock(ctx context.Context, cfg Config) error { return run(ctx, cfg, nil, redlockSteps) }
+
+func run(ctx context.Context, cfg Config, environment []string, steps []step) error {
 	dir, err := os.MkdirTemp("", "lockstep-demo-")
 	if err != nil {
 		return fmt.Errorf("demo: make a folder: %w", err)
@@ -32,7 +47,7 @@ func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 
-	s := &stage{binary: cfg.Binary, dir: dir, out: cfg.Out, begin: time.Now()}
+	s := &stage{binary: cfg.Binary, dir: dir, out: cfg.Out, begin: time.Now(), backend: environment, space: "demo-" + strings.ToLower(rand.Text()[:6])}
 	defer s.close()
 	for i, step := range steps {
 		s.title(i+1, step.title)
@@ -46,11 +61,14 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// steps are shown in this order; later ones use the cluster that the first started.
-var steps = []struct {
+// A step is one thing that is shown.
+type step struct {
 	title string
 	show  func(context.Context, *stage) error
-}{
+}
+
+// serviceSteps are shown in this order; later ones use the cluster that the first started.
+var serviceSteps = []step{
 	{"Five nodes agree on a leader", startCluster},
 	{"Competing jobs, and the leader is killed in the middle", competingJobs},
 	{"Waiters are served in the order they came", orderlyQueue},
@@ -59,14 +77,27 @@ var steps = []struct {
 	{"Three of five nodes are gone: nothing is granted", lostQuorum},
 }
 
+// clientSteps need nothing of the backend but locks.
+var clientSteps = []step{
+	{"Competing jobs", undisturbedJobs},
+	{"A holder freezes beyond its lease", frozenHolder},
+}
+
 // A stage is what the steps share. It is used by one goroutine.
 type stage struct {
 	binary  string
 	dir     string
 	out     io.Writer
 	begin   time.Time
+	space   string // what the names of this demo's locks begin with
 	cluster cluster
+	// backend are the variables that say where the locks are; nil: in the cluster.
+	backend []string
+	closers []func() // of what else was started
 }
+
+// name is that of a lock of this demo.
+func (s *stage) name(last string) string { return s.space + "/" + last }
 
 func (s *stage) title(number int, text string) {
 	fmt.Fprintf(s.out, "\n[%4.1fs] %d. %s\n", time.Since(s.begin).Seconds(), number, text)
@@ -78,4 +109,9 @@ func (s *stage) say(format string, args ...any) {
 
 func (s *stage) path(name string) string { return filepath.Join(s.dir, name) }
 
-func (s *stage) close() { s.cluster.killAll() }
+func (s *stage) close() {
+	s.cluster.killAll()
+	for _, f := range slices.Backward(s.closers) {
+		f()
+	}
+}

@@ -59,7 +59,7 @@ func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 	if tokens["B"] <= tokens["A"] {
 		return fmt.Errorf("the token of B, %d, is not larger than that of A, %d", tokens["B"], tokens["A"])
 	}
-	if err := s.showOutput(ctx, "show", "demo/frozen"); err != nil {
+	if err := s.showOutput(ctx, "show", s.name("frozen")); err != nil {
 		return err
 	}
 	for _, pid := range frozen {
@@ -115,7 +115,7 @@ func (s *stage) startJob(ctx context.Context, args ...string) (*job, error) {
 }
 
 func (s *stage) startWriter(ctx context.Context, who string, script ...string) (*job, error) {
-	args := append([]string{"run", "--ttl", frozenTTL.String(), "--purpose", who, "demo/frozen", "--", "sh"}, script...)
+	args := append([]string{"run", "--ttl", frozenTTL.String(), "--purpose", who, s.name("frozen"), "--", "sh"}, script...)
 	j, err := s.startJob(ctx, args...)
 	if err != nil {
 		return nil, err
@@ -128,11 +128,11 @@ func (s *stage) startWriter(ctx context.Context, who string, script ...string) (
 }
 
 func (s *stage) startWaiter(ctx context.Context) (*job, error) {
-	j, err := s.startJob(ctx, "run", "--ttl", frozenTTL.String(), "--purpose", "B", "demo/frozen", "--", "sh", "-c", writer, "B")
+	j, err := s.startJob(ctx, "run", "--ttl", frozenTTL.String(), "--purpose", "B", s.name("frozen"), "--", "sh", "-c", writer, "B")
 	if err != nil {
 		return nil, err
 	}
-	return j, s.waitClaims(ctx, "demo/frozen", 2)
+	return j, s.waitClaims(ctx, s.name("frozen"), 2)
 }
 
 // waitToken waits until the job of who runs.

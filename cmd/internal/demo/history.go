@@ -13,10 +13,10 @@ type event struct {
 }
 
 func history(ctx context.Context, s *stage) error {
-	if err := s.showOutput(ctx, "history", "demo/frozen"); err != nil {
+	if err := s.showOutput(ctx, "history", s.name("frozen")); err != nil {
 		return err
 	}
-	out, err := s.output(ctx, "history", "demo/frozen", "-o", "json")
+	out, err := s.output(ctx, "history", s.name("frozen"), "-o", "json")
 	if err != nil {
 		return err
 	}
