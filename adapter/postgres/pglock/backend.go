@@ -139,16 +139,32 @@ func (b *backend) take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	var granted bool
 	var r record
 	args := []any{b.patience, c.Names[0], ownerOf(c), b.cfg.TTL.Microseconds(), encode(c.Metadata), b.awaits(c).Microseconds()}
-	err := b.ask(ctx, b.statements.take, args, append([]any{&granted}, r.results()...)...)
+	err := b.askAgain(ctx, b.statements.take, args, append([]any{&granted}, r.results()...)...)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return locker.Grant{}, &lockstep.BusyError{}
 	case err != nil:
 		return locker.Grant{}, err
-	case !granted:
+	case !granted && r.owner != ownerOf(c): // else an earlier sending of the statement has taken it
 		return locker.Grant{}, &lockstep.BusyError{Holders: []lockstep.Claim{r.claim()}}
 	}
 	return locker.Grant{Token: lockstep.Token(r.token), Owner: r.owner}, nil
+}
+
+// maxSendings bounds how often a statement is sent whose answer was lost. When a server was restarted each idle connection of the pool
+// costs one.
+const maxSendings = 5
+
+// askAgain asks like ask, and once more on another connection when the answer was lost. For take that is safe: if it took effect before, it
+// finds its own owner in the row.
+func (b *backend) askAgain(ctx context.Context, statement string, args []any, results ...any) (err error) {
+	for range maxSendings {
+		err = b.ask(ctx, statement, args, results...)
+		if !errors.Is(err, lockstep.ErrUncertain) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // awaited is how long a release is notified after somebody has waited. It is longer than any wait between two looks

@@ -30,7 +30,8 @@
 //     or a backup was restored, unless the server's clock was set back meanwhile.
 //  3. What was granted or renewed is on disk, and on the synchronous standbys where there are some: the statements raise synchronous_commit to on
 //     for themselves, whatever the database's default is.
-//  4. A request that certainly had no effect is told apart from one with an unknown outcome; the latter is undone in the background. A
+//  4. A request that certainly had no effect is told apart from one with an unknown outcome. A take whose answer was lost is sent again, as it finds
+//     its own owner if it took effect; what stays unknown is undone in the background. A
 //     statement that the server runs after that, because it was stuck on the way, holds the lock for one TTL at most.
 //
 // # What it does not promise
