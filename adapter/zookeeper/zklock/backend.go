@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/lease"
@@ -46,9 +45,6 @@ type openingSession struct {
 	session *session
 	err     error
 }
-
-// openWithin is how long one try to open a session takes, with all servers.
-func openWithin(ttl time.Duration) time.Duration { return min(max(ttl, 2*time.Second), 10*time.Second) }
 
 // present returns the session, and opens one when there is none. All who wait for it share it.
 func (b *backend) present(ctx context.Context) (*session, error) {
