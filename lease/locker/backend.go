@@ -14,6 +14,9 @@ type Claim struct {
 	lockstep.AcquireConfig
 	// ID is 32 hexadecimal digits: 128 random bits. Whoever knows it can end the claim.
 	ID string
+	// TTL is how long a record of the claim lasts without a renewal. It is that of the Locker which took it: a lock that was attached
+	// may come from one with another TTL. Zero on a backend of sessions.
+	TTL time.Duration
 }
 
 // A Grant is what a claim got.

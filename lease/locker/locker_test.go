@@ -36,7 +36,9 @@ func inBubble(t *testing.T, f func(t *testing.T, s *store)) {
 }
 
 // opened is a Locker on the bubble's clock, closed at the end.
-func opened(t *testing.T, s *store) client {
+func opened(t *testing.T, s *store) client { return openedFor(t, s, ttl) }
+
+func openedFor(t *testing.T, s *store, ttl time.Duration) client {
 	w := &wire{store: s, ttl: ttl, owner: fmt.Sprintf("client-%d", clients.next())}
 	caps := lockstep.Capabilities{Backend: "records", TTL: ttl, Grace: 100 * time.Millisecond, Fenced: true}
 	c := client{locker.Detacher{Locker: locker.New(w, locker.Config{Capabilities: caps, Clock: bubbleClock{time.Now()}})}, w}
@@ -73,6 +75,19 @@ func TestAGrantWhoseAnswerIsLostIsUndone(t *testing.T) {
 		if n := s.size(); n != 0 {
 			t.Errorf("%d records are left", n)
 		}
+	})
+}
+
+func TestAWaitThatEndsDuringATryIsBusy(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *store) {
+		a, b := opened(t, s), opened(t, s)
+		acquire(t, a)
+		time.AfterFunc(time.Second, func() { b.wire.setCut(true) }) // the next try gets no answer before the wait is over
+		_, err := b.Acquire(t.Context(), "job", lockstep.WithWait(1700*time.Millisecond))
+		if busy, ok := errors.AsType[*lockstep.BusyError](err); !ok || len(busy.Holders) != 1 {
+			t.Errorf("%v, want who has the lock", err)
+		}
+		b.wire.setCut(false)
 	})
 }
 
@@ -153,7 +168,7 @@ func TestAStoreThatDoesNotAnswerIsUnavailableAfterAWhile(t *testing.T) {
 
 func TestALockDetachedByOneIsReleasedByAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *store) {
-		a, b := opened(t, s), opened(t, s)
+		a, b := openedFor(t, s, 2*ttl), opened(t, s)
 		k := acquire(t, a)
 		h, err := a.Detach(t.Context(), k)
 		if err != nil {
@@ -162,10 +177,13 @@ func TestALockDetachedByOneIsReleasedByAnother(t *testing.T) {
 		if err := k.Check(); !errors.Is(err, lockstep.ErrDetached) {
 			t.Errorf("check: %v", err)
 		}
-		time.Sleep(ttl / 2)
+		time.Sleep(3 * ttl / 2)
 		again, err := b.Attach(t.Context(), h)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if left := again.Remaining(); left < 3*ttl/2 {
+			t.Errorf("%v remain of a lease that was taken for %v", left, 2*ttl)
 		}
 		time.Sleep(3 * ttl) // it is renewed
 		if again.Check() != nil || again.Token() != k.Token() || again.Name() != "job" {

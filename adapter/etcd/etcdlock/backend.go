@@ -20,9 +20,15 @@ type backend struct {
 	cli *clientv3.Client
 	cfg Config
 
-	ttl   atomic.Int64   // time.Duration: as etcd granted it last; zero before the first session
-	turn  chan struct{}  // held by who opens a session
-	group sync.WaitGroup // goroutines: one per session, one per lock that is held
+	ttl    atomic.Int64   // time.Duration: as etcd granted it last; zero before the first session
+	stream atomic.Int64   // the number of the stream for new watches
+	turn   chan struct{}  // held by who opens a session
+	group  sync.WaitGroup // goroutines: one per session, one per lock that is held
+
+	// entering and leaving are held by those who create and who delete a key. A thousand goroutines that ask at once, or whose
+	// session has ended, must not keep etcd from renewing the lease in time.
+	entering, leaving gate
+	waiting           atomic.Int64 // claims that watch another's key
 
 	work    context.Context // of the group; done when Close gives up
 	endWork context.CancelFunc
@@ -35,7 +41,7 @@ type backend struct {
 }
 
 func newBackend(cli *clientv3.Client, cfg Config) *backend {
-	b := &backend{cli: cli, cfg: cfg, turn: make(chan struct{}, 1)}
+	b := &backend{cli: cli, cfg: cfg, turn: make(chan struct{}, 1), entering: make(gate, gateWidth), leaving: make(gate, gateWidth)}
 	b.work, b.endWork = context.WithCancel(context.Background())
 	b.mu.claims = map[string]*claim{}
 	return b
@@ -63,6 +69,13 @@ func (b *backend) begin(c *locker.Claim, s *session) *claim {
 	return k
 }
 
+// claim is the claim of an id, or nil when it is certainly not in etcd.
+func (b *backend) claim(id string) *claim {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.claims[id]
+}
+
 func (b *backend) forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,22 +84,23 @@ func (b *backend) forget(id string) {
 
 // Drop implements [locker.Backend].
 func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
-	b.mu.Lock()
-	k := b.mu.claims[c.ID]
-	b.mu.Unlock()
+	k := b.claim(c.ID)
 	if k == nil {
 		return &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: "it was ended before"}
 	}
 	err := k.drop(ctx)
 	if err == nil || errors.Is(err, lockstep.ErrLost) {
 		b.forget(c.ID)
+		if k.session.isGuest {
+			k.session.lease.End(lockstep.ErrReleased)
+		}
 	}
 	return err
 }
 
-// Close implements [locker.Backend]: it ends the session. What cannot be done until ctx is done is left to the lease.
+// Close implements [locker.Backend]: it ends the sessions. What cannot be done until ctx is done is left to the lease.
 func (b *backend) Close(ctx context.Context) error {
-	if s := b.living(); s != nil {
+	for _, s := range b.sessions() {
 		s.lease.End(lockstep.ErrReleased)
 	}
 	stop := context.AfterFunc(ctx, b.endWork)
@@ -96,13 +110,26 @@ func (b *backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long one request may take before it counts as lost: the client sends the next one to another member. It is
-// no shorter than an etcd that is busy may need, as asking again would make it busier.
-func (b *backend) patience() time.Duration { return max(lease.Interval(b.cfg.TTL), minPatience) }
+// sessions are those that may be alive: that of the Locker and those of attached locks.
+func (b *backend) sessions() (all []*session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.session != nil {
+		all = append(all, b.mu.session)
+	}
+	for _, k := range b.mu.claims {
+		if k.session.isGuest {
+			all = append(all, k.session)
+		}
+	}
+	return all
+}
 
-const minPatience = 2 * time.Second
+// requestTimeout is how long one request may take before it counts as lost: the client sends the next one to another member. An
+// etcd that is busy answers in that time, as asking again would make it busier; one whose connection is dead costs no more.
+const requestTimeout = 2 * time.Second
 
-// persist calls f, each time with [backend.patience], until it works, what it says is final, or ctx is done. The error is that of the
+// persist calls f, each time with [requestTimeout], until it works, what it says is final, or ctx is done. The error is that of the
 // last call in the words of the contract, or the cause of ctx.
 func (b *backend) persist(ctx context.Context, f func(context.Context) error) error {
 	backoff := lease.Backoff{Base: 25 * time.Millisecond, Max: 500 * time.Millisecond}
@@ -122,7 +149,7 @@ func (b *backend) persist(ctx context.Context, f func(context.Context) error) er
 }
 
 func (b *backend) once(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, b.patience())
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return f(ctx)
 }
@@ -130,6 +157,23 @@ func (b *backend) once(ctx context.Context, f func(context.Context) error) error
 // isOurs reports whether an error is an answer of this package, which asking again would not change.
 func isOurs(err error) bool {
 	return errors.Is(err, lockstep.ErrBusy) || errors.Is(err, lockstep.ErrLost)
+}
+
+// A gate lets so many through at a time as it has room for.
+type gate chan struct{}
+
+// gateWidth is how many creations, and how many deletions, one Locker has under way.
+const gateWidth = 16
+
+// do calls f when there is room, or returns the cause of ctx.
+func (g gate) do(ctx context.Context, f func() error) error {
+	select {
+	case g <- struct{}{}:
+		defer func() { <-g }()
+		return f()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // pause waits for d or until ctx is done.

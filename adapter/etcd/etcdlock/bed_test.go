@@ -42,8 +42,9 @@ func connect(t testing.TB, endpoints []string) *clientv3.Client {
 	t.Helper()
 	quick := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 	cli, err := clientv3.New(clientv3.Config{
-		Endpoints:   endpoints,
-		Logger:      zap.NewNop(),
+		Endpoints:         endpoints,
+		Logger:            zap.NewNop(),
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second, // 10 s is the least that gRPC allows
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: time.Second})},
 	})
 	if err != nil {

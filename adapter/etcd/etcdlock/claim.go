@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -63,13 +64,36 @@ func (k *claim) take(ctx context.Context) (locker.Grant, error) {
 // failed gives the error of Take. That of a claim that may have left a key says that it must be dropped.
 func (k *claim) failed(ctx context.Context, err error) error {
 	switch {
-	case k.absent() || errors.Is(err, lockstep.ErrLost):
+	case errors.Is(err, lockstep.ErrLost), k.absent() && isCertain(err):
 		return err
+	case k.absent(): // it has not got so far
+		return unavailable(err)
 	case k.Try() && ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", lockstep.ErrUncertain, err)
+	case k.created != 0 && waitRanOut(ctx):
+		return fmt.Errorf("%w: %w", locker.ErrQueued, k.busy(err))
 	default:
 		return fmt.Errorf("%w: %w", locker.ErrQueued, err)
 	}
+}
+
+// waitRanOut reports whether ctx has ended because the wait of the claim was over. The Locker has a cause of its own for that.
+func waitRanOut(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) &&
+		!errors.Is(cause, lockstep.ErrClosed)
+}
+
+// busy says who is ahead of a claim that has waited in vain, if etcd answers soon.
+func (k *claim) busy(err error) error {
+	ctx, cancel := context.WithTimeout(k.backend.work, 500*time.Millisecond)
+	defer cancel()
+	q, _, listErr := k.backend.list(ctx, k.Names[0])
+	own := slices.IndexFunc(q, func(e entry) bool { return e.key == k.key })
+	if listErr != nil || own < 0 {
+		return err
+	}
+	return q[:own].busy(own)
 }
 
 // absent reports whether certainly no key of this claim is in etcd, or will be.
@@ -95,6 +119,13 @@ func (k *claim) drop(ctx context.Context) error {
 	if k.unwatch != nil {
 		k.unwatch()
 	}
+	if k.absent() {
+		return &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: "its key was never made"}
+	}
+	return k.backend.leaving.do(ctx, func() error { return k.delete(ctx) })
+}
+
+func (k *claim) delete(ctx context.Context) error {
 	var always []clientv3.Op
 	if k.doubtful {
 		always = append(always, clientv3.OpPut(k.session.key, "", clientv3.WithLease(k.session.id)))

@@ -35,6 +35,11 @@ func translate(err error) (translated error, final bool) {
 	return err, false
 }
 
+// isCertain reports whether an error already says, in the words of the contract, that nothing was done.
+func isCertain(err error) bool {
+	return errors.Is(err, lockstep.ErrBusy) || errors.Is(err, lockstep.ErrQuota) || errors.Is(err, lockstep.ErrInvalid)
+}
+
 // unavailable is the error of a request that has no effect and got no answer that helps.
 func unavailable(err error) error {
 	if translated, final := translate(err); final {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A Locker hands out locks that etcd keeps. It implements [lockstep.Locker], [lockstep.Inspector] and [lockstep.Watcher], and is
-// safe for concurrent use. It has one session, which begins with the first Acquire; one that is lost is followed by another.
+// A Locker hands out locks that etcd keeps. It implements [lockstep.Locker], [lockstep.Inspector], [lockstep.Watcher] and
+// [lockstep.Detacher], and is safe for concurrent use. It has one session, which begins with the first Acquire; one that is lost is followed by another.
 type Locker struct {
 	*locker.Locker
 	backend *backend
@@ -63,7 +63,8 @@ func capabilities(ttl time.Duration) lockstep.Capabilities {
 			"Tokens are revisions of etcd. They go on rising until etcd is restored from a backup, which may bring revisions back that were given out: " +
 				"restore with --bump-revision and --mark-compacted, and by more than was written since.",
 			"After a change of etcd's leader every lease lasts its full TTL and an election timeout anew, so a dead holder blocks others for longer then.",
-			"Releases before etcd 3.6 renewed a lease at a leader that others had replaced already. Use etcd 3.6 or later.",
+			"Use etcd 3.5.13, 3.4.31 or later: before, a leader that had been replaced while it stood still renewed and revoked leases (etcd#15247).",
+			"Give the client keepalives: see the package documentation.",
 			"Whoever may write below the prefix can take any lock away: limit it with the users and roles of etcd.",
 		},
 	}

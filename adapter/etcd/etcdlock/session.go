@@ -21,6 +21,9 @@ type session struct {
 	key   string // exists as long as the lease
 	lease *locker.Lease
 
+	// isGuest is set for the lease of an attached lock: it has no key of its own, no claim is made under it, and it ends with the lock.
+	isGuest bool
+
 	// generation is the mod revision of key. A claim's key is created only while that stands, so whoever writes to key makes
 	// sure that no creation sent before, of which no answer came, takes effect any more.
 	generation atomic.Int64
@@ -54,7 +57,7 @@ func (b *backend) current(ctx context.Context) (*session, error) {
 	if s := b.living(); s != nil {
 		return s, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.patience())
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	select {
 	case b.turn <- struct{}{}:
@@ -104,9 +107,14 @@ func (b *backend) open(ctx context.Context) (*session, error) {
 		return nil, errors.New("the answer took longer than the lease lasts")
 	}
 	b.ttl.Store(int64(ttl))
+	b.keep(s, state, ttl)
+	return s, nil
+}
+
+// keep renews the lease of a session from now on, and revokes it at the end.
+func (b *backend) keep(s *session, state *lease.State, ttl time.Duration) {
 	s.lease = locker.KeepLease(b.cfg.Clock, state, func(ctx context.Context) error { return b.renew(ctx, s.id, ttl) })
 	b.group.Go(func() { b.retire(s, ttl) })
-	return s, nil
 }
 
 // renew makes the lease last its full TTL. It asks twice when the first try takes long: the client sends each to
@@ -114,37 +122,41 @@ func (b *backend) open(ctx context.Context) (*session, error) {
 func (b *backend) renew(ctx context.Context, id clientv3.LeaseID, ttl time.Duration) error {
 	first, cancel := context.WithTimeout(ctx, lease.Interval(ttl)/3)
 	defer cancel()
-	if err := b.renewOnce(first, id); err == nil || errors.Is(err, lockstep.ErrLost) {
+	if _, err := b.renewOnce(first, id); err == nil || errors.Is(err, lockstep.ErrLost) {
 		return err
 	}
-	return b.renewOnce(ctx, id)
+	_, err := b.renewOnce(ctx, id)
+	return err
 }
 
-// renewOnce sends one renewal. The client's own KeepAliveOnce would repeat it without a pause for as long as no member can be reached.
-func (b *backend) renewOnce(ctx context.Context, id clientv3.LeaseID) error {
+// renewOnce sends one renewal and returns the TTL of the lease. The client's own KeepAliveOnce would repeat it without a pause for as long as no member can be reached.
+func (b *backend) renewOnce(ctx context.Context, id clientv3.LeaseID) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream
 	defer cancel()
 	stream, err := pb.NewLeaseClient(b.cli.ActiveConnection()).LeaseKeepAlive(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
-		return err
+		return 0, err
 	}
 	answer, err := stream.Recv()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if answer.TTL <= 0 { // this is how etcd says that it does not know the lease
-		return &lockstep.LossError{Reason: lockstep.SessionExpired, Detail: "etcd has no such lease"}
+		return 0, &lockstep.LossError{Reason: lockstep.SessionExpired, Detail: "etcd has no such lease"}
 	}
-	return nil
+	return time.Duration(answer.TTL) * time.Second, nil
 }
 
 // retire revokes the lease of a session that is over here, so that what is attached to it is free before the lease runs out
-// in etcd too. It gives up when that has certainly happened.
+// in etcd too. It gives up when that has certainly happened. A lease that goes on without this Locker is left alone.
 func (b *backend) retire(s *session, ttl time.Duration) {
 	<-s.lease.Context().Done()
+	if errors.Is(context.Cause(s.lease.Context()), lockstep.ErrDetached) {
+		return
+	}
 	ctx, cancel := context.WithTimeout(b.work, ttl+grace)
 	defer cancel()
 	err := b.persist(ctx, func(ctx context.Context) error {

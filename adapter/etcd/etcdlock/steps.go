@@ -24,9 +24,11 @@ type view struct {
 //
 // A try makes the key only if nothing is ahead. So nobody ever waits for a claim that does not wait itself.
 func (k *claim) create(ctx context.Context) (v view, err error) {
-	err = k.backend.persist(ctx, func(ctx context.Context) error {
-		v, err = k.createOnce(ctx)
-		return err
+	err = k.backend.entering.do(ctx, func() error {
+		return k.backend.persist(ctx, func(ctx context.Context) error {
+			v, err = k.createOnce(ctx)
+			return err
+		})
 	})
 	return v, err
 }

@@ -36,7 +36,7 @@ type backend struct {
 
 func newBackend(pool *pgxpool.Pool, c Config, quotedTable string) *backend {
 	b := &backend{
-		pool: pool, cfg: c, statements: newStatements(quotedTable, c.Wake), mode: pgx.QueryExecModeExec,
+		pool: pool, cfg: c, statements: newStatements(quotedTable), mode: pgx.QueryExecModeExec,
 		patience: strconv.FormatInt((c.TTL/4).Milliseconds(), 10) + "ms",
 		// Many who wait must not keep all connections from those who renew and release.
 		slots: make(chan struct{}, max(1, pool.Config().MaxConns/2)),
@@ -112,16 +112,20 @@ func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	}
 }
 
-// join asks, or learns from the claim that does. Whether to do it again depends on releases alone, so that does not go on for ever.
+// join asks, or learns from the claim that does. It is to be done again after a release or the end of the claim that asked, so that does
+// not go on for ever.
 func (b *backend) join(ctx context.Context, c *locker.Claim) (g locker.Grant, again bool, err error) {
 	key := keyOf(c.Names[0])
 	flight, first := b.flights.join(key)
-	if first {
-		g, err = b.take(ctx, c)
-		b.flights.land(key, flight, err)
-	} else {
-		err = flight.follow(ctx)
+	if !first {
+		again, err = flight.follow(ctx)
+		return g, again, err
 	}
+	g, err = b.take(ctx, c)
+	if ctx.Err() != nil {
+		b.flights.age(key)
+	}
+	b.flights.land(key, flight, err)
 	return g, flight.isOutdated(err), err
 }
 
@@ -134,7 +138,7 @@ func (b *backend) take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	}
 	var granted bool
 	var r record
-	args := []any{b.patience, c.Names[0], ownerOf(c), b.cfg.TTL.Microseconds(), encode(c.Metadata)}
+	args := []any{b.patience, c.Names[0], ownerOf(c), b.cfg.TTL.Microseconds(), encode(c.Metadata), b.awaits(c).Microseconds()}
 	err := b.ask(ctx, b.statements.take, args, append([]any{&granted}, r.results()...)...)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -147,19 +151,27 @@ func (b *backend) take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	return locker.Grant{Token: lockstep.Token(r.token), Owner: r.owner}, nil
 }
 
+// awaited is how long a release is notified after somebody has waited. It is longer than any wait between two looks
+// by enough for a waiter to say so again in its second half.
+const awaited = 3 * maxPollEvery
+
+// awaits is for how long the claim wants to hear of the release if it is not granted now.
+func (b *backend) awaits(c *locker.Claim) time.Duration {
+	if c.Try() || b.cfg.Wake == WakeByPolling || b.listener.isTurnedOff() {
+		return 0
+	}
+	return awaited
+}
+
 // Renew implements [locker.Renewer].
 func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
-	return b.change(ctx, b.statements.renew, b.patience, c.Names[0], ownerOf(c), b.cfg.TTL.Microseconds())
+	return b.change(ctx, b.statements.renew, b.patience, c.Names[0], ownerOf(c), c.TTL.Microseconds())
 }
 
 // Drop implements [locker.Backend].
 func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
 	key := keyOf(c.Names[0])
-	args := []any{b.patience, c.Names[0], ownerOf(c)}
-	if b.cfg.Wake != WakeByPolling {
-		args = append(args, b.listener.channel, key+" "+b.id)
-	}
-	err := b.change(ctx, b.statements.drop, args...)
+	err := b.change(ctx, b.statements.drop, b.patience, c.Names[0], ownerOf(c), b.listener.channel, key+" "+b.id)
 	if err == nil {
 		b.wake(key)
 	}

@@ -34,9 +34,9 @@ const (
 	WakeAuto Wake = iota
 	// WakeByNotify listens. It is for a pooler in session mode, which WakeAuto takes for one in transaction mode.
 	WakeByNotify
-	// WakeByPolling neither listens nor notifies. PostgreSQL commits transactions that notify one after the other, in all databases of a
-	// server: this is for programs that release more locks a second than that bears. Those that share a
-	// table should all set it, or the others hear less.
+	// WakeByPolling does not listen. PostgreSQL commits transactions that notify one after the other, in all databases of a
+	// server. They are sent only while somebody listens for the lock, but that can be too many where many locks
+	// are waited for all the time.
 	WakeByPolling
 )
 

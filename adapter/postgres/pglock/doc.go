@@ -12,13 +12,15 @@
 //
 //   - Take: INSERT the row, or UPDATE it where nobody owns it or the lease has ended. The same statement raises the token.
 //   - Renew: UPDATE the end of the lease where the row is ours and has not ended.
-//   - Release: UPDATE the owner away where the row is ours, and NOTIFY those who wait.
+//   - Release: UPDATE the owner away where the row is ours, and NOTIFY if somebody waits who listens.
 //
 // Each statement returns the row that it changed; no row means that the condition did not hold. The row stays when the lock is
 // free, for the sake of its token. The statements are in statements.go, the table is in schema.sql.
 //
-// A waiter looks again after a jittered wait, 500 ms at most by default. Where the connections are not pooled, one more connection LISTENs
-// while anybody waits, so that a release is heard of at once. The end of a dead holder's lease is found by looking.
+// A waiter that finds the lock held changes nothing but the column that says that somebody listens, four times a minute at most. It looks
+// again after a jittered wait, 500 ms at most by default; of many waiters of one Locker one looks for all. Where the connections are not
+// pooled, one more connection LISTENs while anybody waits, so that a release is heard of at once. The end of a dead holder's lease
+// is found by looking.
 //
 // # What it promises
 //
@@ -39,6 +41,15 @@
 //   - Exclusion when the server's clock jumps ahead: leases end early by as much as it jumps. Let it be slewed, not stepped.
 //   - That an administrator's pg_cancel_backend of a statement that waits for a standby is harmless: PostgreSQL then reports
 //     success although no standby has the grant.
+//
+// # The table
+//
+// [Migrate] or the statements of [Schema] create it; [New] does not. It keeps a row of about 150 bytes for each name that was ever
+// locked. Rows of free locks may be deleted where names are made up all the time:
+//
+//	DELETE FROM lockstep_locks WHERE owner IS NULL OR expires_at < now() - interval '1 day'
+//
+// Tokens go on rising after that, but then they rest on the server's clock alone.
 //
 // # The pool
 //

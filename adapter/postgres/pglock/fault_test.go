@@ -24,42 +24,49 @@ func terminate(t *testing.T, pool *pgxpool.Pool) int {
 func TestALockOutlivesItsConnections(t *testing.T) {
 	s, _ := sharedServers(t)
 	admin := openPool(t, s.Address())
-	for name, hurt := range map[string]func(*client){
-		"terminated by an administrator": func(*client) { terminate(t, admin) },
-		"reset on the way":               func(k *client) { k.proxy.Break() },
-		"ended because they were idle":   func(*client) {}, // the server does it
-	} {
-		t.Run(name, func(t *testing.T) {
-			if name == "ended because they were idle" {
-				configure(t, admin, "idle_session_timeout", "200ms")
-			}
-			a, b := dial(t, s.Address(), pglock.Config{}), dial(t, s.Address(), pglock.Config{})
-			lock := hold(t, a, name)
-			for end := time.Now().Add(3 * ttl / 2); time.Now().Before(end); time.Sleep(ttl / 6) {
-				hurt(a)
-				if err := lock.Check(); err != nil {
-					t.Fatalf("the lock is lost: %v", err)
-				}
-			}
-			until(t, ttl, "the other sees the lock held", func() bool {
-				state, err := b.Inspect(t.Context(), name)
-				return err == nil && len(state.Holders) == 1 && state.Holders[0].Token == lock.Token()
-			})
-			release(t, lock)
-			release(t, hold(t, b, name))
-		})
-	}
+	t.Run("terminated by an administrator", func(t *testing.T) {
+		outlive(t, s, func(*client) { terminate(t, admin) })
+	})
+	t.Run("reset on the way", func(t *testing.T) {
+		outlive(t, s, func(k *client) { k.proxy.Break() })
+	})
+	t.Run("ended because they were idle", func(t *testing.T) {
+		configure(t, admin, "idle_session_timeout", "200ms")
+		outlive(t, s, func(*client) {}) // the server does it
+	})
 }
 
-// configure changes a setting of the server for new sessions until the end of the test.
+// outlive holds a lock for more than a TTL, hurting its connections again and again.
+func outlive(t *testing.T, s *pgserver.Server, hurt func(*client)) {
+	t.Helper()
+	a, b := dial(t, s.Address(), pglock.Config{}), dial(t, s.Address(), pglock.Config{})
+	name := t.Name()
+	lock := hold(t, a, name)
+	for end := time.Now().Add(3 * ttl / 2); time.Now().Before(end); time.Sleep(ttl / 6) {
+		hurt(a)
+		if err := lock.Check(); err != nil {
+			t.Fatalf("the lock is lost: %v", err)
+		}
+	}
+	until(t, ttl, "the other sees the lock held", func() bool {
+		state, err := b.Inspect(t.Context(), name)
+		return err == nil && len(state.Holders) == 1 && state.Holders[0].Token == lock.Token()
+	})
+	release(t, lock)
+	release(t, hold(t, b, name))
+}
+
+// configure changes a setting of the server until the end of the test.
 func configure(t *testing.T, admin *pgxpool.Pool, setting, value string) {
 	t.Helper()
 	change := func(sql string) {
-		for _, statement := range []string{sql, "SELECT pg_reload_conf()"} {
-			if _, err := admin.Exec(context.Background(), statement); err != nil {
-				t.Fatal(err)
-			}
-		}
+		// The setting may hurt these connections too.
+		until(t, 10*time.Second, sql, func() bool {
+			_, first := admin.Exec(context.Background(), sql)
+			_, second := admin.Exec(context.Background(), "SELECT pg_reload_conf()")
+			return first == nil && second == nil
+		})
+		admin.Reset()
 	}
 	change("ALTER SYSTEM SET " + setting + " = '" + value + "'")
 	t.Cleanup(func() { change("ALTER SYSTEM RESET " + setting) })
@@ -155,7 +162,7 @@ func TestAServerThatStaysAwayEndsTheLockAtItsHolderFirst(t *testing.T) {
 func TestACrashLosesNoGrantWhateverTheDatabasesDefault(t *testing.T) {
 	s := startServer(t, map[string]string{"synchronous_commit": "off", "wal_writer_delay": "10s"})
 	admin := openPool(t, s.Address())
-	if _, err := admin.Exec(t.Context(), "CREATE TABLE others AS SELECT 0 AS n"); err != nil {
+	if _, err := admin.Exec(t.Context(), "BEGIN; SET LOCAL synchronous_commit = on; CREATE TABLE others AS SELECT 0 AS n; COMMIT"); err != nil {
 		t.Fatal(err)
 	}
 	l := dial(t, s.Address(), pglock.Config{TTL: lockstep.MaxTTL})

@@ -20,7 +20,7 @@ type flights struct {
 type flight struct {
 	done    chan struct{}
 	err     error // set before done is closed
-	isStale bool  // the lock was released meanwhile; read it when done is closed
+	isStale bool  // the lock was released meanwhile, or who asked gave up; read it when done is closed
 }
 
 // join begins a flight, or finds the one that is under way.
@@ -38,7 +38,8 @@ func (f *flights) join(key string) (one *flight, first bool) {
 	return one, true
 }
 
-// age says that the lock has just become free: the server may have looked at it before.
+// age says that the answer to the flight under way will not hold: the lock has just become free, and the server may have looked at
+// it before, or who asked has given up.
 func (f *flights) age(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,24 +57,30 @@ func (f *flights) land(key string, one *flight, err error) {
 	close(one.done)
 }
 
-// isOutdated reports whether the answer was busy, and may be no more.
+// isOutdated reports whether to ask once more, as the answer err may no longer hold. done must be closed, or be the caller's to close.
 func (one *flight) isOutdated(err error) bool {
-	return errors.Is(err, lockstep.ErrBusy) && one.isStale
+	return one.isStale && (errors.Is(err, lockstep.ErrBusy) || errors.Is(err, lockstep.ErrUnavailable))
 }
 
-// follow waits for the answer and returns what it means for another claim, of which nothing was sent.
-func (one *flight) follow(ctx context.Context) error {
+// follow waits for the answer and returns what it means for another claim, of which nothing was sent, and whether to ask once more.
+func (one *flight) follow(ctx context.Context) (again bool, err error) {
 	select {
 	case <-one.done:
+		err = forOthers(one.err)
+		return one.isOutdated(err), err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", lockstep.ErrUnavailable, ctx.Err())
+		return false, fmt.Errorf("%w: %w", lockstep.ErrUnavailable, ctx.Err())
 	}
+}
+
+// forOthers is what the answer to one claim means for the others.
+func forOthers(err error) error {
 	switch {
-	case one.err == nil:
+	case err == nil:
 		return &lockstep.BusyError{} // the claim that asked has the lock
-	case errors.Is(one.err, lockstep.ErrUncertain):
-		return fmt.Errorf("%w: %v", lockstep.ErrUnavailable, one.err)
+	case errors.Is(err, lockstep.ErrUncertain):
+		return fmt.Errorf("%w: %v", lockstep.ErrUnavailable, err)
 	default:
-		return one.err
+		return err
 	}
 }

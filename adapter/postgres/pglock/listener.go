@@ -97,6 +97,12 @@ func (l *listener) turnOff() {
 	l.mu.isOff = true
 }
 
+func (l *listener) isTurnedOff() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.isOff
+}
+
 // close ends the listener and waits for its end.
 func (l *listener) close() {
 	l.turnOff()

@@ -15,6 +15,8 @@ CREATE TABLE IF NOT EXISTS {table} (
     granted_at timestamptz,
     -- What the holder tells about itself: an object of strings.
     metadata   jsonb NOT NULL DEFAULT '{}',
+    -- Until when somebody may wait who wants to be notified of the release.
+    awaited_until timestamptz,
     CHECK ((owner IS NULL) = (expires_at IS NULL))
 ) WITH (
     -- Rows are updated all the time and never in a column with an index: room on the page keeps updates there.

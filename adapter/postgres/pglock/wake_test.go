@@ -146,3 +146,29 @@ func TestManyWaitersOfOneLockerAskLikeOne(t *testing.T) {
 	release(t, lock)
 	group.Wait()
 }
+
+// The smallest pool there is: the connection that listens is not counted, and no statement needs two.
+func TestOneConnectionIsEnough(t *testing.T) {
+	s, _ := sharedServers(t)
+	pool, err := pgxpool.New(t.Context(), s.URL()+"&pool_max_conns=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	l, err := pglock.New(pool, pglock.Config{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	lock := hold(t, l, "one")
+	var group sync.WaitGroup
+	for range 10 {
+		group.Go(func() { release(t, hold(t, l, "one")) })
+	}
+	time.Sleep(3 * ttl / 2)
+	if err := lock.Check(); err != nil {
+		t.Errorf("the lock is lost: %v", err)
+	}
+	release(t, lock)
+	group.Wait()
+}

@@ -53,7 +53,10 @@ func StartBouncer(s *Server) (*Bouncer, error) {
 		Path: program, Args: []string{file}, Dir: s.dir, User: s.owner,
 		Log: file + ".log", Ready: func() error { return ping(b.URL()) },
 	})
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // configure writes the configuration and returns its file.

@@ -69,10 +69,6 @@ func (s *Server) launch(c Config) error {
 	if err != nil {
 		return err
 	}
-	postgres, err := find("postgres", "postgresql")
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	err = testbed.Run(ctx, testbed.Command{
@@ -83,9 +79,18 @@ func (s *Server) launch(c Config) error {
 	if err != nil {
 		return err
 	}
+	return s.serve(c)
+}
+
+// serve starts the server on its data.
+func (s *Server) serve(c Config) error {
+	program, err := find("postgres", "postgresql")
+	if err != nil {
+		return err
+	}
 	s.process, err = testbed.Start(testbed.Command{
-		Path: postgres, Args: s.arguments(c), Dir: s.dir, User: s.owner,
-		Log: filepath.Join(s.dir, "log"), Ready: func() error { return ping(s.URL()) },
+		Path: program, Args: s.arguments(c), Dir: s.dir, User: s.owner,
+		Log: s.log(), Ready: func() error { return ping(s.URL()) },
 	})
 	return err
 }
@@ -103,6 +108,9 @@ func (s *Server) arguments(c Config) []string {
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// log is the file of what the server prints.
+func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
 // Address is where the server listens, host:port. It stays the same for the life of the Server.
 func (s *Server) Address() string { return s.address }

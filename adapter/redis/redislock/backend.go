@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +19,11 @@ import (
 // A backend speaks the protocol for one Locker.
 type backend struct {
 	*store
-	hub    *hub
-	cfg    Config
-	owner  string // public
-	closed atomic.Bool
+	flights flights
+	hub     *hub
+	cfg     Config
+	owner   string // public
+	closed  atomic.Bool
 
 	// probed are the buckets whose server was looked at. Without a Cluster one stands for all.
 	probed [buckets]atomic.Bool
@@ -41,6 +43,11 @@ func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	if err := b.probe(ctx, bucketOf(c.Names[0]), k); err != nil {
 		return locker.Grant{}, err
 	}
+	return b.takeInTurn(ctx, c, k)
+}
+
+// takeNow asks the server.
+func (b *backend) takeNow(ctx context.Context, c *locker.Claim, k keys) (locker.Grant, error) {
 	reply, err := b.take(ctx, c.ID, k, b.cfg.TTL.Milliseconds(), b.owner, labelsText(c.Metadata))
 	if err != nil {
 		return locker.Grant{}, err
@@ -65,9 +72,14 @@ func (b *backend) granted(reply any) (locker.Grant, error) {
 	return locker.Grant{}, &lockstep.BusyError{Holders: []lockstep.Claim{*holder}}
 }
 
+// holding is what the record of a claim that was granted just now says.
+func (b *backend) holding(c *locker.Claim, g locker.Grant) lockstep.Claim {
+	return lockstep.Claim{Owner: b.owner, Token: g.Token, Since: time.Now(), Metadata: maps.Clone(c.Metadata)}
+}
+
 // Renew implements [locker.Renewer].
 func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
-	return b.own(ctx, extendScript, c, b.cfg.TTL.Milliseconds())
+	return b.own(ctx, extendScript, c, c.TTL.Milliseconds())
 }
 
 // Drop implements [locker.Backend].

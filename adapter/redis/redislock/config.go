@@ -13,8 +13,12 @@ import (
 // DefaultKeyPrefix begins all keys unless [Config] says otherwise.
 const DefaultKeyPrefix = "lockstep"
 
-// maxKeyPrefix bounds the prefix, in bytes. Every key repeats it.
-const maxKeyPrefix = 64
+const (
+	minUnavailableAfter = 100 * time.Millisecond
+	maxUnavailableAfter = 10 * time.Minute
+	// maxKeyPrefix bounds the prefix, in bytes. Every key repeats it.
+	maxKeyPrefix = 64
+)
 
 // Eviction says what to do with a server that may throw keys away when its memory is full.
 type Eviction int
@@ -30,6 +34,9 @@ const (
 type Config struct {
 	// TTL is how long a lock outlives its holder's last renewal, 1 s to 300 s. Default: 10 s.
 	TTL time.Duration
+	// UnavailableAfter is how long Acquire tries to reach a server that does not answer, 100 ms to 10 min, before it returns
+	// [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	UnavailableAfter time.Duration
 	// KeyPrefix begins all keys and channels. All programs that contend for the same locks have the same one, and the same logical
 	// database. 1 to 64 printable ASCII characters, no spaces or braces. Default: [DefaultKeyPrefix].
 	KeyPrefix string
@@ -42,12 +49,18 @@ type Config struct {
 // withDefaults fills the fields that are empty and checks all.
 func (c Config) withDefaults() (Config, error) {
 	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
+	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, min(max(c.TTL, 5*time.Second), 15*time.Second))
 	c.KeyPrefix = cmp.Or(c.KeyPrefix, DefaultKeyPrefix)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if err := lockstep.CheckTTL(c.TTL); err != nil {
 		return c, err
+	}
+	if d := c.UnavailableAfter; d < minUnavailableAfter || d > maxUnavailableAfter {
+		return c, &lockstep.InvalidError{
+			Field: "UnavailableAfter", Value: d.String(), Rule: fmt.Sprintf("must be %v to %v", minUnavailableAfter, maxUnavailableAfter),
+		}
 	}
 	if c.Eviction != RefuseEviction && c.Eviction != AcceptEviction {
 		return c, &lockstep.InvalidError{Field: "eviction", Value: fmt.Sprint(int(c.Eviction)), Rule: "must be RefuseEviction or AcceptEviction"}

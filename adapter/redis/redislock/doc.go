@@ -42,7 +42,8 @@
 // The clock floor is (seconds since 2025-01-01 << 22) + microseconds of the server's clock. It is what keeps tokens rising when the counter
 // was lost: a counter never overtakes it, as no server grants four million locks in a second.
 //
-// A waiter asks again after a jittered wait of 25 ms to 500 ms. A release also wakes one waiter of each Locker, through one
+// A waiter asks again after a jittered wait of up to 500 ms, or 2 s in a crowd. Goroutines of one Locker that want the same lock at the
+// same time share one question. A release also wakes one waiter of each Locker, through one
 // subscription that exists while there are waiters.
 //
 // # Invariants

@@ -45,10 +45,12 @@ func New(rdb redis.UniversalClient, cfg Config) (*Locker, error) {
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
 	b := &backend{
-		store: newStore(rdb), hub: newHub(rdb),
+		store: newStore(rdb), hub: newHub(rdb), flights: flights{under: map[string]*flight{}},
 		cfg: cfg, owner: "redis-" + strings.ToLower(rand.Text()[:12]),
 	}
-	kit := locker.New(b, locker.Config{Capabilities: cfg.capabilities(), RetryMax: retryMax, Logger: cfg.Logger})
+	kit := locker.New(b, locker.Config{
+		Capabilities: cfg.capabilities(), UnavailableAfter: cfg.UnavailableAfter, RetryMax: retryMax, Logger: cfg.Logger,
+	})
 	return &Locker{Detacher: locker.Detacher{Locker: kit}, backend: b}, nil
 }
 
@@ -105,7 +107,7 @@ func (l *Locker) inspect(ctx context.Context, name string) (lockstep.State, erro
 }
 
 // Watch implements [lockstep.Watcher]. It asks every 500 ms, so that it may miss a holder between two others. A server that does not answer
-// is asked again for one TTL, 5 s at least, before its error ends the sequence.
+// is asked again for Config.UnavailableAfter before its error ends the sequence.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
 		var last *lockstep.State
@@ -121,7 +123,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.Stat
 					return
 				}
 				last = &state
-			case !errors.Is(err, lockstep.ErrUnavailable) || time.Since(heard) > max(l.backend.cfg.TTL, 5*time.Second):
+			case !errors.Is(err, lockstep.ErrUnavailable) || time.Since(heard) > l.backend.cfg.UnavailableAfter:
 				yield(lockstep.State{}, err)
 				return
 			}

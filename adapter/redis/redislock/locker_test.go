@@ -28,6 +28,7 @@ func TestBadConfigIsRefusedWithTheFieldThatIsWrong(t *testing.T) {
 		{endless, redislock.Config{}, "ReadTimeout"},
 		{rdb, redislock.Config{TTL: time.Millisecond}, "ttl"},
 		{rdb, redislock.Config{TTL: time.Hour}, "ttl"},
+		{rdb, redislock.Config{UnavailableAfter: time.Millisecond}, "UnavailableAfter"},
 		{rdb, redislock.Config{KeyPrefix: "a{b}"}, "key prefix"},
 		{rdb, redislock.Config{KeyPrefix: "a b"}, "key prefix"},
 		{rdb, redislock.Config{KeyPrefix: strings.Repeat("x", 65)}, "key prefix"},

@@ -36,6 +36,9 @@ type Config struct {
 	User, Password string
 	// ACL is who may use the nodes that this Locker makes. Default: the user alone when there is one, else the world.
 	ACL []zk.ACL
+	// UnavailableAfter is how long Acquire tries to reach servers that do not answer before it returns
+	// [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	UnavailableAfter time.Duration
 	// Logger receives the log. Default: [slog.DiscardHandler].
 	Logger *slog.Logger
 }

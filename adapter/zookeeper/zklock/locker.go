@@ -30,7 +30,7 @@ func New(cfg Config) (*Locker, error) {
 	}
 	clock := lease.SystemClock()
 	b := newBackend(cfg, clock)
-	kit := locker.New(b, locker.Config{Capabilities: capabilities(newTiming(cfg.TTL, cfg.TickTime)), Clock: clock, Logger: cfg.Logger})
+	kit := locker.New(b, locker.Config{Capabilities: capabilities(newTiming(cfg.TTL, cfg.TickTime)), Clock: clock, Logger: cfg.Logger, UnavailableAfter: cfg.UnavailableAfter})
 	return &Locker{kit, b}, nil
 }
 

@@ -6,10 +6,18 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
 )
+
+// reconnect finds a server that is back sooner than the library's pauses of up to two minutes.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
+	MinConnectTimeout: time.Second,
+}
 
 var etcd = kind{
 	scheme:  "etcd",
@@ -28,7 +36,8 @@ var etcd = kind{
 		// Without a keepalive of the connection the client would stay with a server that is cut off.
 		cfg := clientv3.Config{
 			Endpoints: endpoints, Username: u.user.Username(), Password: password,
-			DialTimeout: o.Connect, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+			DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
+			DialTimeout: o.Connect, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		}
 		if u.scheme != u.kind.scheme {
 			cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -39,6 +48,7 @@ var etcd = kind{
 		}
 		l, err := etcdlock.New(cli, etcdlock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
 		if err != nil {
+			cli.Close()
 			return nil, err
 		}
 		return l, nil

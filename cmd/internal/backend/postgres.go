@@ -45,4 +45,4 @@ func (u URL) poolConfig() (*pgxpool.Config, error) {
 }
 
 // PostgresSchema is what makes the table that the Postgres backend needs.
-func PostgresSchema() string { return pglock.Schema }
+func PostgresSchema() (string, error) { return pglock.Schema("") }

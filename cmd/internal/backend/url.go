@@ -16,10 +16,10 @@ type URL struct {
 	kind   *kind
 	scheme string // as given
 	text   string
-	Hosts []string // host:port each; empty where the URL is handed on as it is
-	path  string   // behind the hosts, without the slash
-	user  *url.Userinfo
-	query url.Values
+	Hosts  []string // host:port each; empty where the URL is handed on as it is
+	path   string   // behind the hosts, without the slash
+	user   *url.Userinfo
+	query  url.Values
 }
 
 // Scheme is what the URL begins with, such as "redis".

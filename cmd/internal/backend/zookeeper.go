@@ -33,4 +33,3 @@ var zookeeper = kind{
 		return l, nil
 	},
 }
-

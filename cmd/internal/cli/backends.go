@@ -117,7 +117,11 @@ then run them once as a user who may create tables; running them again does no h
 		Example: "  lockstep backends schema | psql postgres://admin@127.0.0.1/app",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := io.WriteString(a.Out, backend.PostgresSchema())
+			statements, err := backend.PostgresSchema()
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(a.Out, statements)
 			return err
 		},
 	}

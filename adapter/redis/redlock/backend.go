@@ -1,0 +1,113 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease/locker"
+)
+
+// A backend is the nodes. It implements [locker.Backend] and [locker.Renewer].
+type backend struct {
+	cfg     Config
+	scripts scripts
+	nodes   []*node
+	all     []int // the indexes of nodes
+
+	life     context.Context // ends with Close
+	endLife  context.CancelFunc
+	calls    sync.WaitGroup // requests and sweeps under way
+	sweeping chan struct{}  // one place for each sweep under way
+
+	// allHeard is set once every node had its time to say what it is. Until then no outcome is decided early: a
+	// server that must be refused is to be found at the first use.
+	allHeard atomic.Bool
+}
+
+var (
+	_ locker.Backend = (*backend)(nil)
+	_ locker.Renewer = (*backend)(nil)
+)
+
+func (b *backend) lockKey(name string) string { return b.cfg.KeyPrefix + lockKey + name }
+func (b *backend) counterKey() string         { return b.cfg.KeyPrefix + counterKey }
+
+// Renew implements [locker.Renewer]: compare-and-extend on all nodes, confirmed by a majority.
+func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
+	t := tally{count: len(b.nodes)}
+	var last error
+	poll(ctx, b, question[vote]{
+		nodes: b.all,
+		ask: func(ctx context.Context, n *node) vote {
+			return newVote(n.yes(ctx, b.scripts.extend, []string{b.lockKey(c.Names[0])}, c.ID, c.TTL.Milliseconds()))
+		},
+		hear: func(a answer[vote]) bool {
+			if last = errors.Join(last, a.value.err); a.value.err == nil {
+				t.hear(a.value.yes)
+			}
+			return t.carried() || t.rejected()
+		},
+	})
+	switch {
+	case t.carried():
+		return nil
+	case t.rejected():
+		return &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: fmt.Sprintf("%d of %d nodes do not have it", t.no, t.count)}
+	default:
+		return fmt.Errorf("%w: %d of %d nodes renewed: %w", lockstep.ErrUnavailable, t.yes, t.count, orSilent(last))
+	}
+}
+
+// Drop implements [locker.Backend]. A majority that certainly does not have the claim is enough: no two winners depend on what the others have.
+// They are swept in the background.
+func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
+	t := tally{count: len(b.nodes)}
+	left, err := b.undo(ctx, c, b.all, &t)
+	switch {
+	case !t.answered():
+		return fmt.Errorf("%w: %d of %d nodes answered: %w", lockstep.ErrUncertain, t.yes+t.no, t.count, orSilent(err))
+	case t.rejected():
+		b.sweep(c, left)
+		return &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: fmt.Sprintf("%d of %d nodes did not have it", t.no, t.count)}
+	}
+	b.sweep(c, left)
+	return nil
+}
+
+// Close implements [locker.Backend]. It waits for requests under way, which end within the node timeout.
+func (b *backend) Close(ctx context.Context) error {
+	b.endLife()
+	done := make(chan struct{})
+	go func() {
+		b.calls.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A vote is a node's yes or no, or why there is none.
+type vote struct {
+	yes bool
+	err error
+}
+
+func newVote(yes bool, err error) vote { return vote{yes, err} }
+
+// errSilent stands for the errors of nodes that did not answer in time.
+var errSilent = errors.New("no answer in time")
+
+func orSilent(err error) error {
+	if err == nil {
+		return errSilent
+	}
+	return err
+}
