@@ -83,7 +83,7 @@ func (b *backend) open(o *openingSession) {
 		b.opened(o, nil, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.life, openWithin(b.cfg.TTL))
+	ctx, cancel := context.WithTimeout(b.life, b.cfg.openWithin())
 	defer cancel()
 	if err := s.begin(ctx); err != nil {
 		b.opened(o, nil, err)

@@ -32,17 +32,15 @@ func (t timing) grace() time.Duration { return t.tick * 3 / 2 }
 // client library alone would wait for 2/3 of the timeout, when all locks are lost.
 func quietFor(timeout time.Duration) time.Duration { return max(timeout/5, 250*time.Millisecond) }
 
-// answerFor is how long a server has to answer the request for a session, by how many did not answer in a row. A new session may take long,
-// since nothing is at stake yet, and servers that are slow must not get even more requests. Of one that has locks there is little time at first.
-func answerFor(timeout time.Duration, isOpen bool, failures int) time.Duration {
-	if !isOpen {
-		return openWithin(timeout) / 2
-	}
+// answerFor is how long a server has to answer a request to take over a session that has locks, by how many did not answer in a row. There
+// is little time at first, and then servers that are slow must not get ever more requests.
+func answerFor(timeout time.Duration, failures int) time.Duration {
 	return min(quietFor(timeout)*time.Duration(failures+1), timeout)
 }
 
-// openWithin is how long one try to open a session takes, with all servers.
-func openWithin(ttl time.Duration) time.Duration { return min(max(ttl, 5*time.Second), 10*time.Second) }
+// openWithin is how long one try to open a session takes, with all servers. Each has half of that: nothing is at stake yet, and a server
+// that has just started is slow.
+func (c Config) openWithin() time.Duration { return min(c.UnavailableAfter, 10*time.Second) }
 
 // recheckEvery is how often a waiter looks again although no watch has fired. Watches are reliable on one connection,
 // and all are looked at after a reconnection; this bounds what a fault in that would cost.

@@ -20,18 +20,18 @@ import (
 //
 // It is the library's dialer and its host provider. The library calls Next and dial in turn from one goroutine.
 type wire struct {
-	clock    lease.Clock
-	asked    time.Duration
-	evidence *evidence
-	life     context.Context // done when no connection is to be made any more
-	end      context.CancelFunc
-	tick     time.Duration // as configured
-	opened   chan opening  // gets the first answer
-	resumed  chan struct{} // is filled when a later connection has taken the session over
-	expired  chan struct{} // closed when a server has said that the session is over
-	backoff  lease.Backoff
-	servers  []string
-	next     int // of servers
+	clock      lease.Clock
+	forOpening time.Duration // that a server has to answer when there is no session yet
+	evidence   *evidence
+	life       context.Context // done when no connection is to be made any more
+	end        context.CancelFunc
+	tick       time.Duration // as configured
+	opened     chan opening  // gets the first answer
+	resumed    chan struct{} // is filled when a later connection has taken the session over
+	expired    chan struct{} // closed when a server has said that the session is over
+	backoff    lease.Backoff
+	servers    []string
+	next       int // of servers
 
 	mu      sync.Mutex
 	id      int64 // of the session; 0 before it was opened
@@ -50,7 +50,7 @@ type opening struct {
 
 func newWire(cfg Config, clock lease.Clock) *wire {
 	w := &wire{
-		clock: clock, asked: cfg.TTL, timeout: cfg.TTL, evidence: &evidence{},
+		clock: clock, forOpening: cfg.openWithin() / 2, timeout: cfg.TTL, evidence: &evidence{},
 		tick: cfg.TickTime, opened: make(chan opening, 1), resumed: make(chan struct{}, 1), expired: make(chan struct{}),
 		backoff: lease.Backoff{Base: 20 * time.Millisecond, Max: max(cfg.TTL/12, 50*time.Millisecond)},
 		servers: slices.Clone(cfg.Servers),
@@ -134,7 +134,10 @@ func (w *wire) patience(l *link) time.Duration {
 	if l == nil || l == w.link && w.unheard == 0 {
 		return quietFor(w.timeout)
 	}
-	return answerFor(w.timeout, w.id != 0, w.unheard-1)
+	if w.id == 0 {
+		return w.forOpening
+	}
+	return answerFor(w.timeout, w.unheard-1)
 }
 
 // answered handles the answer to a request for the session. An error makes the library give up the connection.
