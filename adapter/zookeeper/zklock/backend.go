@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/lease"
@@ -47,9 +46,6 @@ type openingSession struct {
 	err     error
 }
 
-// openWithin is how long one try to open a session takes, with all servers.
-func openWithin(ttl time.Duration) time.Duration { return min(max(ttl, 2*time.Second), 10*time.Second) }
-
 // present returns the session, and opens one when there is none. All who wait for it share it.
 func (b *backend) present(ctx context.Context) (*session, error) {
 	s, o, err := b.presentOrOpening()
@@ -87,7 +83,7 @@ func (b *backend) open(o *openingSession) {
 		b.opened(o, nil, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.life, openWithin(b.cfg.TTL))
+	ctx, cancel := context.WithTimeout(b.life, b.cfg.openWithin())
 	defer cancel()
 	if err := s.begin(ctx); err != nil {
 		b.opened(o, nil, err)

@@ -46,6 +46,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
 	c.Root = cmp.Or(c.Root, "/lockstep")
+	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, min(max(c.TTL, 5*time.Second), 15*time.Second))
 	c.Servers = zk.FormatServers(c.Servers)
 	c.ACL = slices.Clone(c.ACL)
 	if c.ACL == nil && c.User != "" {
@@ -106,6 +107,8 @@ func (c Config) checkRest() error {
 		return &lockstep.InvalidError{Field: "user", Rule: "must not be empty when there is a password"}
 	case c.TickTime < 0:
 		return &lockstep.InvalidError{Field: "tick time", Value: c.TickTime.String(), Rule: "must not be negative"}
+	case c.UnavailableAfter < 0:
+		return &lockstep.InvalidError{Field: "unavailable after", Value: c.UnavailableAfter.String(), Rule: "must not be negative"}
 	case strings.Contains(c.User, ":"):
 		return &lockstep.InvalidError{Field: "user", Value: lockstep.Excerpt(c.User), Rule: `must not contain ":"`}
 	}

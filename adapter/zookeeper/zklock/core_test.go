@@ -144,6 +144,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		"password alone":    func(c *Config) { c.User = "" },
 		"colon in user":     func(c *Config) { c.User = "a:b" },
 		"negative tick":     func(c *Config) { c.TickTime = -1 },
+		"no patience":       func(c *Config) { c.UnavailableAfter = -1 },
 	} {
 		cfg := good
 		spoil(&cfg)

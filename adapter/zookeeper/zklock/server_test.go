@@ -329,6 +329,11 @@ func testUnreachable(t *testing.T, servers []string) {
 	if _, err := l.Inspect(ctx, "server/nowhere"); !errors.Is(err, lockstep.ErrUnavailable) {
 		t.Errorf("inspect: %v, want ErrUnavailable", err)
 	}
+	hasty := open(t, zklock.Config{Servers: nowhere, UnavailableAfter: 200 * time.Millisecond})
+	begin := time.Now()
+	if _, err := hasty.Acquire(t.Context(), "server/nowhere"); !errors.Is(err, lockstep.ErrUnavailable) || time.Since(begin) > 4*time.Second {
+		t.Errorf("acquire: %v after %v, want ErrUnavailable after 200ms", err, time.Since(begin))
+	}
 	if err := l.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

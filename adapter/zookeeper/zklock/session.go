@@ -48,7 +48,7 @@ func connect(cfg Config, clock lease.Clock) (*session, error) {
 		return nil, fmt.Errorf("%w: %w", lockstep.ErrUnavailable, err)
 	}
 	s := &session{cfg: cfg, clock: clock, wire: w, conn: conn, events: events, done: make(chan struct{})}
-	s.watches.changed = map[string]chan struct{}{}
+	s.watches.changed = map[string]*watch{}
 	return s, nil
 }
 
@@ -137,6 +137,7 @@ func (s *session) run() {
 			s.lease.End(explain(zk.ErrSessionExpired))
 		case <-s.wire.resumed:
 			s.renewNow()
+			s.recheck()
 		case <-beats.C:
 			s.beat()
 		}

@@ -30,7 +30,18 @@ func (t timing) grace() time.Duration { return t.tick * 3 / 2 }
 
 // quietFor is how long a connection may be silent before another server is tried. Beats are answered much more often. The
 // client library alone would wait for 2/3 of the timeout, when all locks are lost.
-func quietFor(timeout time.Duration) time.Duration { return max(timeout/6, 200*time.Millisecond) }
+func quietFor(timeout time.Duration) time.Duration { return max(timeout/5, 250*time.Millisecond) }
 
-// recheckEvery is how often a waiter looks again although no watch has fired. Watches are reliable; this bounds what a fault in that would cost.
+// answerFor is how long a server has to answer a request to take over a session that has locks, by how many did not answer in a row. There
+// is little time at first, and then servers that are slow must not get ever more requests.
+func answerFor(timeout time.Duration, failures int) time.Duration {
+	return min(quietFor(timeout)*time.Duration(failures+1), timeout)
+}
+
+// openWithin is how long one try to open a session takes, with all servers. Each has half of that: nothing is at stake yet, and a server
+// that has just started is slow.
+func (c Config) openWithin() time.Duration { return min(c.UnavailableAfter, 10*time.Second) }
+
+// recheckEvery is how often a waiter looks again although no watch has fired. Watches are reliable on one connection,
+// and all are looked at after a reconnection; this bounds what a fault in that would cost.
 const recheckEvery = 5 * time.Minute

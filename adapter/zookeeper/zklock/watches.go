@@ -14,46 +14,69 @@ import (
 // not pile them up.
 type watches struct {
 	sync.Mutex
-	changed map[string]chan struct{} // by path; closed when the watch fires
+	changed map[string]*watch // by path
 	group   sync.WaitGroup
 	isShut  bool // none is added after it is set
 }
+
+// A watch is closed when it has fired, or to make all who wait for it look again.
+type watch struct {
+	changed chan struct{}
+	closing sync.Once
+}
+
+func (w *watch) close() { w.closing.Do(func() { close(w.changed) }) }
 
 // armed is the watch of a path that has not fired, or nil.
 func (s *session) armed(path string) <-chan struct{} {
 	s.watches.Lock()
 	defer s.watches.Unlock()
-	return s.watches.changed[path]
+	if w := s.watches.changed[path]; w != nil {
+		return w.changed
+	}
+	return nil
 }
 
 // arm keeps a watch. Its channel is closed when it fires or the session is over.
 func (s *session) arm(path string, events <-chan zk.Event) <-chan struct{} {
-	changed := make(chan struct{})
+	w := &watch{changed: make(chan struct{})}
 	s.watches.Lock()
 	defer s.watches.Unlock()
 	if s.watches.isShut {
-		close(changed)
-		return changed
+		w.close()
+		return w.changed
 	}
-	s.watches.changed[path] = changed
+	s.watches.changed[path] = w
 	s.watches.group.Go(func() {
 		select {
 		case <-events:
+		case <-w.changed:
 		case <-s.over().Done():
 		}
-		s.disarm(path, changed)
+		s.disarm(path, w)
 	})
-	return changed
+	return w.changed
 }
 
-// disarm ends a watch, unless another has taken its place in the table already: then only the watch itself.
-func (s *session) disarm(path string, changed chan struct{}) {
+// disarm ends a watch. Another may have taken its place in the table already.
+func (s *session) disarm(path string, w *watch) {
 	s.watches.Lock()
 	defer s.watches.Unlock()
-	if s.watches.changed[path] == changed {
+	if s.watches.changed[path] == w {
 		delete(s.watches.changed, path)
 	}
-	close(changed)
+	w.close()
+}
+
+// recheck makes all who wait for a watch look again. After a reconnection the library asks for its watches again, but it can
+// name a transaction that is too late, so that a change of a node's data in between is not told.
+func (s *session) recheck() {
+	s.watches.Lock()
+	defer s.watches.Unlock()
+	for path, w := range s.watches.changed {
+		delete(s.watches.changed, path)
+		w.close()
+	}
 }
 
 // closeWatches waits for all watches of a session that is over.

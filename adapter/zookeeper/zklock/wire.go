@@ -20,22 +20,23 @@ import (
 //
 // It is the library's dialer and its host provider. The library calls Next and dial in turn from one goroutine.
 type wire struct {
-	clock    lease.Clock
-	asked    time.Duration
-	evidence *evidence
-	life     context.Context // done when no connection is to be made any more
-	end      context.CancelFunc
-	tick     time.Duration // as configured
-	opened   chan opening  // gets the first answer
-	resumed  chan struct{} // is filled when a later connection has taken the session over
-	expired  chan struct{} // closed when a server has said that the session is over
-	backoff  lease.Backoff
-	servers  []string
-	next     int // of servers
+	clock      lease.Clock
+	forOpening time.Duration // that a server has to answer when there is no session yet
+	evidence   *evidence
+	life       context.Context // done when no connection is to be made any more
+	end        context.CancelFunc
+	tick       time.Duration // as configured
+	opened     chan opening  // gets the first answer
+	resumed    chan struct{} // is filled when a later connection has taken the session over
+	expired    chan struct{} // closed when a server has said that the session is over
+	backoff    lease.Backoff
+	servers    []string
+	next       int // of servers
 
 	mu      sync.Mutex
 	id      int64 // of the session; 0 before it was opened
 	timeout time.Duration
+	unheard int // connections in a row that gave no answer
 	isOver  bool
 	link    *link // the present connection
 }
@@ -49,7 +50,7 @@ type opening struct {
 
 func newWire(cfg Config, clock lease.Clock) *wire {
 	w := &wire{
-		clock: clock, asked: cfg.TTL, timeout: cfg.TTL, evidence: &evidence{},
+		clock: clock, forOpening: cfg.openWithin() / 2, timeout: cfg.TTL, evidence: &evidence{},
 		tick: cfg.TickTime, opened: make(chan opening, 1), resumed: make(chan struct{}, 1), expired: make(chan struct{}),
 		backoff: lease.Backoff{Base: 20 * time.Millisecond, Max: max(cfg.TTL/12, 50*time.Millisecond)},
 		servers: slices.Clone(cfg.Servers),
@@ -93,7 +94,7 @@ func (w *wire) dial(network, address string, _ time.Duration) (net.Conn, error) 
 	if err := w.pause(); err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{Timeout: w.quiet()}
+	dialer := net.Dialer{Timeout: w.patience(nil)}
 	conn, err := dialer.DialContext(w.life, network, address)
 	if err != nil {
 		return nil, err
@@ -120,14 +121,23 @@ func (w *wire) adopt(conn net.Conn) (net.Conn, error) {
 		conn.Close()
 		return nil, errSessionOver
 	}
-	w.link = &link{Conn: conn, wire: w}
+	w.link = &link{Conn: conn, wire: w, rewatched: make(chan struct{}), isSettled: w.id == 0}
+	w.unheard++
 	return w.link, nil
 }
 
-func (w *wire) quiet() time.Duration {
+// patience is how long a connection may be silent: longer before the answer to its first request. Without a connection it is
+// the time for making one.
+func (w *wire) patience(l *link) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return quietFor(w.timeout)
+	if l == nil || l == w.link && w.unheard == 0 {
+		return quietFor(w.timeout)
+	}
+	if w.id == 0 {
+		return w.forOpening
+	}
+	return answerFor(w.timeout, w.unheard-1)
 }
 
 // answered handles the answer to a request for the session. An error makes the library give up the connection.
@@ -152,6 +162,7 @@ func (w *wire) answered(o opening) error {
 		default:
 		}
 	}
+	w.unheard = 0
 	w.evidence.connected(o.sent, newTiming(w.timeout, w.tick))
 	return nil
 }
@@ -164,14 +175,46 @@ type link struct {
 	sent  time.Duration // of the first write, which asks for the session
 	wrote bool
 	head  []byte // what was read of the answer to that
+
+	rewatched chan struct{} // closed when the library has asked for its watches again
+	isSettled bool          // nothing has to wait for that
 }
 
 // Write notes when the session was asked for.
 func (l *link) Write(p []byte) (int, error) {
-	if !l.wrote {
+	switch {
+	case !l.wrote:
 		l.wrote, l.sent = true, l.wire.clock.Now()
+	case len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) == setWatches:
+		defer l.closeRewatched()
 	}
 	return l.Conn.Write(p)
+}
+
+// setWatches is the kind of the library's request for the watches of an earlier connection.
+const setWatches = 101
+
+func (l *link) closeRewatched() {
+	select {
+	case <-l.rewatched: // a long list takes more than one request
+	default:
+		close(l.rewatched)
+	}
+}
+
+// settleWithin bounds the wait for that request; there is none without watches.
+const settleWithin = 25 * time.Millisecond
+
+// settle keeps the first answer on a resumed connection back until the library has asked for its watches. It asks for what has happened since
+// the last transaction that it has seen, which it reads while answers already move that on: a data race, which could lose an event.
+func (l *link) settle() {
+	l.isSettled = true
+	timer := time.NewTimer(settleWithin)
+	defer timer.Stop()
+	select {
+	case <-l.rewatched:
+	case <-timer.C:
+	}
 }
 
 // headBytes are the length of the answer, the version of the protocol, the timeout in milliseconds and the session's id.
@@ -179,6 +222,9 @@ const headBytes = 4 + 4 + 4 + 8
 
 // Read looks at the answer to the request for the session.
 func (l *link) Read(p []byte) (int, error) {
+	if !l.isSettled && len(l.head) == headBytes {
+		l.settle()
+	}
 	n, err := l.Conn.Read(p)
 	if len(l.head) < headBytes && n > 0 {
 		l.head = append(l.head, p[:min(n, headBytes-len(l.head))]...)
@@ -208,7 +254,7 @@ func (l *link) SetReadDeadline(t time.Time) error { return l.Conn.SetReadDeadlin
 func (l *link) SetWriteDeadline(t time.Time) error { return l.Conn.SetWriteDeadline(l.earlier(t)) }
 
 func (l *link) earlier(t time.Time) time.Time {
-	if limit := time.Now().Add(l.wire.quiet()); t.IsZero() || t.After(limit) {
+	if limit := time.Now().Add(l.wire.patience(l)); t.IsZero() || t.After(limit) {
 		return limit
 	}
 	return t

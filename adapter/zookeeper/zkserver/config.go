@@ -68,8 +68,8 @@ func (c Config) zooCfg(dir string, all []ports, i int) string {
 	_, clientPort, _ := strings.Cut(all[i].client, ":")
 	lines := []string{
 		fmt.Sprintf("tickTime=%d", c.TickTime.Milliseconds()),
-		"initLimit=20", // ticks that a server may take to load what it missed
-		"syncLimit=6",  // ticks without a word after which a server and its leader give each other up
+		"initLimit=60", // ticks that a server may take to load what it missed
+		"syncLimit=10", // ticks without a word after which a server and its leader give each other up
 		"dataDir=" + dir,
 		"clientPort=" + clientPort,
 		"clientPortAddress=127.0.0.1",

@@ -27,10 +27,6 @@ func TestAnotherServerLeadsWhenTheLeaderIsKilled(t *testing.T) {
 	if err := e.Start(first); err != nil {
 		t.Error(err)
 	}
-	if err := e.Restart(t.Context()); err != nil {
-		t.Error(err)
-	}
-	awaitLeader(t, e)
 }
 
 func awaitLeader(t *testing.T, e *zkserver.Ensemble) int {
