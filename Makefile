@@ -4,7 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN      := $(CURDIR)/.bin
-MODULES  := . adapter/etcd adapter/postgres adapter/redis adapter/zookeeper api client server cmd
+ADAPTERS := adapter/etcd adapter/postgres adapter/redis adapter/zookeeper
+MODULES  := . $(ADAPTERS) api client server cmd
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILT    := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 LDFLAGS  := -X github.com/lockstep-dev/lockstep/cmd/internal/cli.version=$(VERSION) \
@@ -33,7 +34,8 @@ test: ## install what the tests need, then run everything that a change must pas
 	@$(STEP) 'generated code' $(MAKE) --no-print-directory generate-check
 	@$(STEP) 'vet' $(MAKE) --no-print-directory vet
 	@$(STEP) 'staticcheck' $(MAKE) --no-print-directory staticcheck
-	@$(STEP) 'tests with the race detector' go test -race -timeout 20m work
+	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./... ./api/... ./client/... ./server/... ./cmd/...
+	@$(STEP) 'backends on their real servers' go test -race -timeout 20m $(ADAPTERS:%=./%/...)
 	@$(STEP) 'build' $(MAKE) --no-print-directory build
 	@$(STEP) 'simulator' $(MAKE) --no-print-directory sim
 	@$(STEP) 'fault tour' scripts/fault-tour
@@ -79,7 +81,7 @@ generate-check: ## fail when the generated code is not what the sources give
 .PHONY: vet
 vet: ## go vet, for the other systems too where a client or the tool may run
 	go vet work
-	for os in darwin windows; do GOOS=$$os go vet ./... ./adapter/etcd/... ./adapter/postgres/... ./adapter/redis/... ./adapter/zookeeper/... ./client/... ./cmd/internal/... ; done
+	for os in darwin windows; do GOOS=$$os go vet ./... $(ADAPTERS:%=./%/...) ./client/... ./cmd/internal/... ; done
 
 .PHONY: staticcheck
 staticcheck: tools ## staticcheck on every module
@@ -91,8 +93,9 @@ lint: ## golangci-lint, by hand: the first run takes minutes
 	for m in $(MODULES); do (cd $$m && golangci-lint run ./...); done
 
 .PHONY: tools
-tools: ## install the pinned tools into .bin
+tools: ## install the pinned tools, and the etcd that the tests need, into .bin
 	@scripts/install-tools
+	@scripts/install-etcd
 
 .PHONY: clean
 clean: ## remove what was built

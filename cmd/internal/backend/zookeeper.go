@@ -2,6 +2,8 @@ package backend
 
 import (
 	"cmp"
+	"fmt"
+	"time"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zklock"
@@ -11,11 +13,16 @@ var zookeeper = kind{
 	scheme:  "zk",
 	example: "zk://127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183/lockstep",
 	check: func(u URL) error {
-		_, err := u.withPorts("2181")
-		return cmp.Or(err, u.only(true))
+		_, errHosts := u.withPorts("2181")
+		_, errTick := u.tick()
+		return cmp.Or(errHosts, u.only(true, "tick"), errTick)
 	},
 	open: func(u URL, o Options) (lockstep.Locker, error) {
 		servers, err := u.withPorts("2181")
+		if err != nil {
+			return nil, err
+		}
+		tick, err := u.tick()
 		if err != nil {
 			return nil, err
 		}
@@ -25,11 +32,24 @@ var zookeeper = kind{
 		}
 		password, _ := u.user.Password()
 		l, err := zklock.New(zklock.Config{
-			Servers: servers, TTL: o.TTL, Root: root, User: u.user.Username(), Password: password, UnavailableAfter: o.Connect, Logger: o.Logger,
+			Servers: servers, TTL: o.TTL, Root: root, TickTime: tick, User: u.user.Username(), Password: password, UnavailableAfter: o.Connect, Logger: o.Logger,
 		})
 		if err != nil {
 			return nil, err
 		}
 		return l, nil
 	},
+}
+
+// tick is the servers' unit of time, or zero when the URL does not say.
+func (u URL) tick() (time.Duration, error) {
+	text := u.query.Get("tick")
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("tick=%s: must be the tickTime of the servers, such as 2s", lockstep.Excerpt(text))
+	}
+	return d, nil
 }
