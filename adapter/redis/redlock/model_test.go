@@ -200,7 +200,17 @@ func (m *moving) renewal(c int, k *modelClient) {
 		need = 1
 	}
 	if t := (tally{count: modelNodes, yes: count(k.extended)}); k.valid() && !k.renewed && (t.carried() || t.yes >= need) {
-		m.do("renewal confirmed", c, -1, func(s *modelState) string { s.clients[c].renewed = true; return "" })
+		m.do("renewal confirmed", c, -1, func(s *modelState) string { s.clients[c].confirmRenewal(); return "" })
+	}
+}
+
+// confirmRenewal has the record set again on the nodes that may lack it.
+func (c *modelClient) confirmRenewal() {
+	c.renewed = true
+	for n := range modelNodes {
+		if !c.extended[n] {
+			c.take[n] = 1
+		}
 	}
 }
 

@@ -21,15 +21,22 @@ type taking struct {
 	misfit  error   // a server that must not be a node
 }
 
+func newTaking(b *backend, c *locker.Claim) (*taking, error) {
+	tail, err := recordTail(c.ID, c.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", lockstep.ErrInvalid, err)
+	}
+	return &taking{backend: b, claim: c, tail: tail, attempt: newAttempt(len(b.nodes))}, nil
+}
+
 // Take implements [locker.Backend]. It is bounded by three node timeouts: two steps and the undoing. The Locker counts the lease
 // from before this call, and gives back a grant that comes when it is over: that is Redlock's
 // validity = TTL - elapsed - margin, for both steps.
 func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, error) {
-	tail, err := recordTail(c.ID, c.Metadata)
+	t, err := newTaking(b, c)
 	if err != nil {
-		return locker.Grant{}, fmt.Errorf("%w: %w", lockstep.ErrInvalid, err)
+		return locker.Grant{}, err
 	}
-	t := &taking{backend: b, claim: c, tail: tail, attempt: newAttempt(len(b.nodes))}
 	t.readAll(ctx)
 	if nodes, token := t.attempt.beginRaise(); token != 0 && t.misfit == nil && ctx.Err() == nil {
 		t.raiseAll(ctx, nodes, token)
@@ -40,7 +47,7 @@ func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	return locker.Grant{}, t.giveUp(ctx)
 }
 
-// A reading is what a node answers to step 1.
+// A reply is what a node answers to step 1.
 type reply struct {
 	granted bool
 	counter lockstep.Token
