@@ -22,6 +22,7 @@ type backend struct {
 	endLife  context.CancelFunc
 	calls    sync.WaitGroup // requests and sweeps under way
 	sweeping chan struct{}  // one place for each sweep under way
+	takes    chan struct{}  // one place for each attempt under way
 
 	// allHeard is set once every node had its time to say what it is. Until then no outcome is decided early: a
 	// server that must be refused is to be found at the first use.
@@ -73,8 +74,8 @@ func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
 // count from the next renewal on.
 func (b *backend) mend(ctx context.Context, c *locker.Claim, nodes []int) {
 	t, err := newTaking(b, c)
-	if err != nil {
-		return // the claim was taken with the same metadata
+	if err != nil || ctx.Err() != nil { // the lock is being released: a record that is set now would outlive it by a TTL
+		return
 	}
 	poll(ctx, b, question[reply]{
 		nodes: nodes, ask: t.askToGrant, abandon: true,

@@ -26,7 +26,8 @@ const (
 	grace             = 500 * time.Millisecond
 )
 
-// Config says how a [Locker] works. Its zero value is good. All Lockers that use the same nodes must agree on TTL and KeyPrefix.
+// Config says how a [Locker] works. Its zero value is good. Lockers exclude each other when they have the same nodes, in whatever order,
+// and the same KeyPrefix.
 type Config struct {
 	// TTL is how long a lock lasts on a node without a renewal, 1 s to 300 s. Default: 10 s.
 	TTL time.Duration

@@ -91,7 +91,7 @@ func (m masters) start(t testing.TB, nodes ...int) {
 // connect makes a client that does without what Redis Enterprise has for its upgrades.
 func connect(address string) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: address, DialerRetries: 1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		Addr: address, DialerRetries: 1, DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
 
