@@ -134,7 +134,8 @@ func (c *Client) await(ctx context.Context, k *claim) {
 		case <-k.answered:
 			return
 		case <-ctx.Done():
-			c.giveUp(k, func() error { return c.endedLocked(ctx) })
+			err := ended(ctx) // asked without the mutex: the caller's context may be that of a lock of this client
+			c.giveUp(k, func() error { return c.endedLocked(err) })
 			return
 		case <-bound:
 			if c.waitIsOver(k) {
@@ -191,10 +192,9 @@ func (c *Client) giveUp(k *claim, why func() error) {
 	})
 }
 
-// endedLocked is the error of a claim whose context is done; it says so when the service could not be
+// endedLocked is the error of a claim whose context is done with err; it says so when the service could not be
 // reached.
-func (c *Client) endedLocked(ctx context.Context) error {
-	err := ended(ctx)
+func (c *Client) endedLocked(err error) error {
 	if c.mu.attached || c.mu.lastErr == nil {
 		return err
 	}

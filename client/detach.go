@@ -172,7 +172,8 @@ func (c *Client) awaitRestored(ctx context.Context, k *claim) {
 	case <-k.answered:
 	case <-bound:
 	case <-ctx.Done():
-		why = func() error { return c.endedLocked(ctx) }
+		err := ended(ctx) // asked without the mutex, as in await
+		why = func() error { return c.endedLocked(err) }
 	}
 	c.do(func(time.Duration) {
 		select {

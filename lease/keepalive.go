@@ -35,6 +35,12 @@ const maxInFlight = 4
 // A renewal that hangs does not keep the next from being sent; at most four are
 // under way at a time.
 func KeepAlive(ctx context.Context, clock Clock, st *State, renew func(context.Context) error) error {
+	return KeepAliveSince(ctx, clock, st, func(ctx context.Context) (time.Duration, error) { return Never, renew(ctx) })
+}
+
+// KeepAliveSince is KeepAlive for a backend whose confirmation vouches for less than the full TTL from the sending: renew also
+// returns the time on clock from which the backend counts. A time after the sending means the sending.
+func KeepAliveSince(ctx context.Context, clock Clock, st *State, renew func(context.Context) (since time.Duration, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k := keeper{
@@ -49,7 +55,7 @@ func KeepAlive(ctx context.Context, clock Clock, st *State, renew func(context.C
 type keeper struct {
 	clock   Clock
 	st      *State
-	renew   func(context.Context) error
+	renew   func(context.Context) (time.Duration, error)
 	answers chan answer // has room for all in flight: no renewal is stuck when run has returned
 	backoff Backoff
 	due     time.Duration // the next renewal
@@ -59,6 +65,7 @@ type keeper struct {
 
 type answer struct {
 	attempt uint64
+	since   time.Duration
 	err     error
 }
 
@@ -97,7 +104,7 @@ func (k *keeper) take(a answer) {
 		k.due = min(k.due, now+k.backoff.Next())
 		return
 	}
-	if k.st.Confirm(now, a.attempt) {
+	if k.st.ConfirmSince(now, a.attempt, a.since) {
 		k.last = nil
 		k.backoff.Reset()
 		k.due = k.st.NextSend(now)
@@ -113,7 +120,8 @@ func (k *keeper) send(ctx context.Context, now time.Duration) {
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		k.answers <- answer{attempt, k.renew(ctx)}
+		since, err := k.renew(ctx)
+		k.answers <- answer{attempt, since, err}
 	}()
 }
 

@@ -224,3 +224,23 @@ func TestOutageThatIsShorterThanTheLeaseLosesNothing(t *testing.T) {
 		}
 	})
 }
+
+// The backend counts each renewal from 4 s before it was sent, so the lease of 10 s ends 4 s sooner after the last one.
+func TestKeepAliveCountsFromWhereTheBackendDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRun(t)
+		const lag = 4 * time.Second
+		calls, last := 0, time.Duration(0)
+		err := lease.KeepAliveSince(t.Context(), r.clock, r.st, func(context.Context) (time.Duration, error) {
+			if calls++; calls > 3 {
+				return 0, errors.New("away")
+			}
+			last = r.clock.Now()
+			return last - lag, nil
+		})
+		wantLoss(t, err)
+		if over := r.clock.Now() - last; over < valid-lag || over > valid-lag+lease.WatchEvery {
+			t.Errorf("lost %v after the last renewal was sent, want %v", over, valid-lag)
+		}
+	})
+}

@@ -96,14 +96,20 @@ func (s *State) Sending(now time.Duration) (attempt uint64) {
 // ValidUntil moved. It does not for an attempt that is unknown, too old or older
 // than the newest confirmed one, nor when the lease is over at now.
 func (s *State) Confirm(now time.Duration, attempt uint64) bool {
+	return s.ConfirmSince(now, attempt, Never)
+}
+
+// ConfirmSince is Confirm for a backend whose answer vouches for a lease that began earlier than the attempt was sent:
+// the lease counts from since, or from the sending if that was earlier.
+func (s *State) ConfirmSince(now time.Duration, attempt uint64, since time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.overLocked(now) || attempt <= s.confirmed || attempt > s.attempts || s.attempts-attempt >= maxOpenAttempts {
 		return false
 	}
-	from := s.sentAt[attempt%maxOpenAttempts]
+	from := min(s.sentAt[attempt%maxOpenAttempts], since)
 	until := s.endLocked(from)
-	if s.confirmed != 0 && until <= s.until { // only after Adopt of a shorter TTL
+	if s.confirmed != 0 && until <= s.until { // after Adopt of a shorter TTL, or because of since
 		return false
 	}
 	s.confirmed, s.from, s.until = attempt, from, until

@@ -256,3 +256,19 @@ func (g *game) judge() (broken string) {
 	g.until = g.st.ValidUntil()
 	return ""
 }
+
+func TestALeaseThatBeganBeforeTheSendingCountsFromThere(t *testing.T) {
+	st := lease.New(10 * time.Second)
+	st.Confirm(0, st.Sending(0))
+	attempt := st.Sending(3 * time.Second)
+	if !st.ConfirmSince(3*time.Second, attempt, 2*time.Second) || st.ValidUntil() != 11800*time.Millisecond {
+		t.Errorf("valid until %v, want 11.8s", st.ValidUntil())
+	}
+	attempt = st.Sending(4 * time.Second)
+	if st.ConfirmSince(4*time.Second, attempt, time.Second) || st.ValidUntil() != 11800*time.Millisecond {
+		t.Errorf("valid until %v after an older beginning, want 11.8s", st.ValidUntil())
+	}
+	if !st.ConfirmSince(4*time.Second, attempt, 5*time.Second) || st.ValidUntil() != 13800*time.Millisecond {
+		t.Errorf("valid until %v after a beginning behind the sending, want 13.8s", st.ValidUntil())
+	}
+}

@@ -125,16 +125,17 @@ func (l *Locker) submit(ctx context.Context, cfg lockstep.AcquireConfig, waitOve
 // outcome ends an Acquire. A grant that came together with the end of the wait is
 // handed out; one that came together with the end of ctx is given back.
 func (l *Locker) outcome(ctx context.Context, c *claim, why error) (*lock, error) {
+	ended := ctx.Err() // asked before locking: that of lockstep.Do asks a lock of this space
 	s := l.space
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case c.lock != nil && ctx.Err() == nil && !l.isClosed():
+	case c.lock != nil && ended == nil && !l.isClosed():
 		return c.lock, nil
 	case c.err != nil:
 		return nil, c.err
-	case ctx.Err() != nil:
-		why = ctx.Err()
+	case ended != nil:
+		why = ended
 	}
 	return nil, l.withdrawLocked(c, why)
 }

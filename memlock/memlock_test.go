@@ -342,3 +342,17 @@ func TestMaxHoldEndsTheLock(t *testing.T) {
 		}
 	})
 }
+
+// The context of lockstep.Do asks its lock, and so the space, whenever it is asked.
+func TestTheContextOfOneLockServesTheNext(t *testing.T) {
+	l := memlock.New()
+	err := lockstep.Do(t.Context(), l, "outer", func(ctx context.Context, _ lockstep.Token) error {
+		if s, err := l.Inspect(ctx, "outer"); err != nil || len(s.Holders) != 1 {
+			t.Errorf("inspect = %v, %v", s, err)
+		}
+		return lockstep.Do(ctx, l, "inner", func(context.Context, lockstep.Token) error { return nil })
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

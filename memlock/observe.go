@@ -12,21 +12,22 @@ import (
 
 // Inspect implements [lockstep.Inspector].
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
+	ended := ctx.Err() // asked before locking: that of lockstep.Do asks a lock of this space
 	s := l.space
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := l.canReadLocked(ctx, name); err != nil {
+	if err := l.canReadLocked(ended, name); err != nil {
 		return lockstep.State{}, &lockstep.OpError{Op: "inspect", Lock: name, Err: err}
 	}
 	return s.table.inspect(name), nil
 }
 
-func (l *Locker) canReadLocked(ctx context.Context, name string) error {
+func (l *Locker) canReadLocked(ended error, name string) error {
 	switch {
 	case lockstep.CheckName(name) != nil:
 		return lockstep.CheckName(name)
-	case ctx.Err() != nil:
-		return ctx.Err()
+	case ended != nil:
+		return ended
 	case l.isClosed():
 		return lockstep.ErrClosed
 	case l.cut != nil:

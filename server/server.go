@@ -137,12 +137,12 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	trail, err := newAudit(&cfg)
+	var n *node.Node
+	trail, err := newAudit(&cfg, func() *node.Node { return n })
 	if err != nil {
 		return nil, err
 	}
 	s.tally.audit = trail
-	var n *node.Node
 	feed := service.NewFeed()
 	n, err = node.New(node.Config{
 		Origin:        owner.Origin,
@@ -158,6 +158,7 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		Events:        func(list []machine.Event) { s.tally.count(list); feed.Add(list) },
 		Opened:        opener(trail, func() string { return n.Status().ClusterID }),
 		Loaded:        loader(trail),
+		Audit:         answerer(trail),
 		Applied:       s.tally.applied,
 		Replied:       s.tally.replied,
 		Synced:        s.tally.synced,

@@ -1,22 +1,29 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"io"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lockstep-dev/lockstep/server/audit"
 	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/node"
 )
 
-// newAudit makes the audit log, or nil when none is wanted.
-func newAudit(cfg *Config) (*audit.Log, error) {
+// newAudit makes the audit log, or nil when none is wanted. The node is asked for once it runs.
+func newAudit(cfg *Config, n func() *node.Node) (*audit.Log, error) {
 	if cfg.AuditLog == "" {
 		return nil, nil
 	}
 	l, err := audit.New(audit.Config{
 		Path: cfg.AuditLog, FileBytes: cfg.AuditLogBytes, Files: cfg.AuditLogFiles,
 		Node: cfg.Name, Logger: cfg.Logger,
+		Peers: func() []uint64 { return n().AuditPeers() },
+		Ask: func(ctx context.Context, peer, from, to uint64) (io.ReadCloser, error) {
+			return n().AskAudit(ctx, peer, from, to)
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -38,6 +45,13 @@ func loader(l *audit.Log) func(*machine.Machine) {
 	return l.Loaded
 }
 
+func answerer(l *audit.Log) func(from, to uint64) (io.ReadCloser, error) {
+	if l == nil {
+		return nil
+	}
+	return l.Answer
+}
+
 // auditMetrics are the figures of an audit log; without one they are zero.
 func auditMetrics(l *audit.Log) []prometheus.Collector {
 	status := func() audit.Status {
@@ -51,6 +65,10 @@ func auditMetrics(l *audit.Log) []prometheus.Collector {
 			func() float64 { return float64(status().Last) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockstep_audit_missing_events_total", Help: "Events that the audit log says are missing."},
 			func() float64 { return float64(status().Lost) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockstep_audit_fetched_events_total", Help: "Events that the audit log lacked and that a peer's gave."},
+			func() float64 { return float64(status().Fetched) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lockstep_audit_wanted_events", Help: "Events that the audit log lacks and that peers are asked for."},
+			func() float64 { return float64(status().Wanted) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lockstep_audit_errors_total", Help: "Failed writes of the audit log."},
 			func() float64 { return float64(status().Errors) }),
 	}

@@ -15,7 +15,7 @@ const modulePath = "github.com/lockstep-dev/lockstep"
 var layers = [][]string{
 	{".", "api", "api/lockstep/v1", "internal/house"},
 	{"lease", "fence", "locktest/testbed"},
-	{"memlock", "lease/locker", "adapter/redis/redisserver", "adapter/redis/clockjump"},
+	{"memlock", "lease/locker", "fence/filefence", "fence/httpfence", "adapter/redis/redisserver", "adapter/postgres/pgserver", "adapter/zookeeper/zkserver", "adapter/etcd/etcdserver", "adapter/redis/clockjump"},
 	{"locktest", "fencetest", "election", "client/session", "client/internal/wirefake"},
 	{"client", "adapter/redis/redislock", "adapter/redis/redlock", "adapter/zookeeper/zklock", "adapter/etcd/etcdlock", "adapter/postgres/pglock"},
 	{"server/machine", "server/expiry", "server/storage"},
@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"server/sim", "server/console", "server/gateway"},
 	{"server"},
 	{"server/faulttest", "server/conformance"},
-	{"cmd/internal/bench", "cmd/internal/demo", "cmd/internal/term"},
+	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/demo", "cmd/internal/term"},
 	{"cmd/internal/cli"},
 	{"cmd/lockstep"},
 }

@@ -39,10 +39,20 @@ func (a *acquisition) run(ctx context.Context) (*lock, error) {
 		if err == nil {
 			return k, nil
 		}
-		if a.last = err; a.isFinal(err) {
+		a.remember(ctx, err)
+		if a.isFinal(err) {
 			return nil, err
 		}
 		a.pause(ctx)
+	}
+}
+
+// remember keeps what the last try said. One that the end of the waiting broke off, and that is undone, says less than the one
+// before it, such as who has the lock.
+func (a *acquisition) remember(ctx context.Context, err error) {
+	cutShort := errors.Is(err, lockstep.ErrUnavailable) || errors.Is(err, lockstep.ErrUncertain)
+	if ctx.Err() == nil || a.last == nil || !cutShort {
+		a.last = err
 	}
 }
 
@@ -133,8 +143,8 @@ func (a *acquisition) pause(ctx context.Context) {
 // try makes one claim. A grant that came together with the end of ctx is given back.
 func (a *acquisition) try(ctx context.Context) (*lock, error) {
 	l := a.locker
-	c := &Claim{AcquireConfig: a.cfg, ID: newID()}
-	state := lease.New(l.cfg.Capabilities.TTL)
+	c := &Claim{AcquireConfig: a.cfg, ID: newID(), TTL: l.cfg.Capabilities.TTL}
+	state := lease.New(c.TTL)
 	attempt := state.Sending(l.cfg.Clock.Now())
 	own, cancel := a.tryContext(ctx)
 	defer cancel()

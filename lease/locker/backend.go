@@ -14,6 +14,9 @@ type Claim struct {
 	lockstep.AcquireConfig
 	// ID is 32 hexadecimal digits: 128 random bits. Whoever knows it can end the claim.
 	ID string
+	// TTL is how long a record of the claim lasts without a renewal. It is that of the Locker which took it: a lock that was attached
+	// may come from one with another TTL. Zero on a backend of sessions.
+	TTL time.Duration
 }
 
 // A Grant is what a claim got.
@@ -64,7 +67,8 @@ type Renewer interface {
 
 // A Waker is a backend of records that hears of releases.
 type Waker interface {
-	// Wait returns when the lock of the claim may be free, after d, or when ctx is done, whichever comes first.
+	// Wait returns when the lock of the claim may be free, after d, or when ctx is done, whichever comes first. Where several claims wait for
+	// one lock, it may keep some of them longer than d, as long as one looks.
 	Wait(ctx context.Context, c *Claim, d time.Duration)
 }
 

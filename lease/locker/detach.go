@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/lease"
@@ -31,6 +32,23 @@ func (l *Locker) Surrender(held lockstep.Lock) (*Claim, Grant, error) {
 	return k.claim, k.grant, nil
 }
 
+// Hold makes a lock of what find found in the store: it is the half of an Attach that backends of sessions share. The grant has a
+// Lease. Close waits for find, and after Close it is [lockstep.ErrClosed].
+func (l *Locker) Hold(find func() (*Claim, Grant, error)) (lockstep.Lock, error) {
+	if !l.enter() {
+		return nil, lockstep.ErrClosed
+	}
+	defer l.calls.Done()
+	c, g, err := find()
+	if err != nil {
+		return nil, err
+	}
+	return l.hold(c, g, nil), nil
+}
+
+// Undo ends a claim in the background that Surrender gave and that could not be handed over.
+func (l *Locker) Undo(c *Claim) { l.undo(c) }
+
 // A Detacher is the Locker of a backend of records whose locks can be handed to another process. It implements [lockstep.Detacher].
 type Detacher struct{ *Locker }
 
@@ -43,6 +61,7 @@ type ticket struct {
 	ID      string
 	Token   lockstep.Token
 	Owner   string
+	TTL     time.Duration
 }
 
 // Detach implements [lockstep.Detacher]. It does no I/O: of the lease as much is left as [lockstep.Lock.Remaining] said.
@@ -51,7 +70,7 @@ func (d Detacher) Detach(_ context.Context, held lockstep.Lock) (lockstep.Handle
 	if err != nil {
 		return "", &lockstep.OpError{Op: "detach", Lock: held.Name(), Err: err}
 	}
-	t := ticket{Backend: d.cfg.Capabilities.Backend, Names: c.Names, ID: c.ID, Token: g.Token, Owner: g.Owner}
+	t := ticket{Backend: d.cfg.Capabilities.Backend, Names: c.Names, ID: c.ID, Token: g.Token, Owner: g.Owner, TTL: c.TTL}
 	text, err := json.Marshal(t)
 	if err != nil {
 		panic(fmt.Sprintf("locker: ticket %+v: %v", t, err))
@@ -59,7 +78,7 @@ func (d Detacher) Detach(_ context.Context, held lockstep.Lock) (lockstep.Handle
 	return lockstep.Handle(base64.RawURLEncoding.EncodeToString(text)), nil
 }
 
-// Attach implements [lockstep.Detacher].
+// Attach implements [lockstep.Detacher]. The lock keeps the TTL that it was taken with.
 func (d Detacher) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, error) {
 	t, err := d.parse(h)
 	if err != nil {
@@ -80,7 +99,9 @@ func (d Detacher) parse(h lockstep.Handle) (t ticket, err error) {
 	if own := d.cfg.Capabilities.Backend; t.Backend != own {
 		return t, &lockstep.InvalidError{Field: "handle", Rule: fmt.Sprintf("is of backend %q, and this is %q", t.Backend, own)}
 	}
-	_, err = lockstep.ResolveAcquire(d.cfg.Capabilities, t.Names[0])
+	if _, err = lockstep.ResolveAcquire(d.cfg.Capabilities, t.Names[0]); err == nil {
+		err = lockstep.CheckTTL(t.TTL)
+	}
 	return t, err
 }
 
@@ -89,8 +110,8 @@ func (d Detacher) attach(ctx context.Context, t ticket) (*lock, error) {
 		return nil, lockstep.ErrClosed
 	}
 	defer d.calls.Done()
-	c := &Claim{AcquireConfig: lockstep.AcquireConfig{Names: t.Names}, ID: t.ID}
-	state, clock := lease.New(d.cfg.Capabilities.TTL), d.cfg.Clock
+	c := &Claim{AcquireConfig: lockstep.AcquireConfig{Names: t.Names}, ID: t.ID, TTL: t.TTL}
+	state, clock := lease.New(t.TTL), d.cfg.Clock
 	attempt := state.Sending(clock.Now())
 	ctx, cancel := context.WithTimeout(ctx, lease.Interval(d.cfg.Capabilities.TTL))
 	defer cancel()

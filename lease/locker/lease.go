@@ -21,11 +21,16 @@ type Lease struct {
 // KeepLease keeps a lease alive by [lease.KeepAlive] in a goroutine of its own, until End or the end of the lease. The state must be
 // confirmed once.
 func KeepLease(clock lease.Clock, state *lease.State, renew func(context.Context) error) *Lease {
+	return KeepLeaseSince(clock, state, func(ctx context.Context) (time.Duration, error) { return lease.Never, renew(ctx) })
+}
+
+// KeepLeaseSince is KeepLease by [lease.KeepAliveSince], for a backend whose confirmation vouches for a lease that began before the sending.
+func KeepLeaseSince(clock lease.Clock, state *lease.State, renew func(context.Context) (since time.Duration, err error)) *Lease {
 	l := &Lease{clock: clock, state: state, ended: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	go func() {
 		defer close(l.ended)
-		l.cancel(lease.KeepAlive(l.ctx, clock, state, renew))
+		l.cancel(lease.KeepAliveSince(l.ctx, clock, state, renew))
 	}()
 	return l
 }

@@ -126,12 +126,15 @@ func (l *Locker) do(f func()) {
 	}
 }
 
-// Close implements [lockstep.Locker]. What cannot be released until ctx is done is left to its lease.
+// Close implements [lockstep.Locker]. What cannot be released until ctx is done is left to its lease; so is what is not
+// released after the TTL and the grace, whatever ctx says, as then the leases have run out.
 func (l *Locker) Close(ctx context.Context) error {
 	l.closing.Do(func() {
 		defer close(l.closed)
 		ctx, done := withOwnTime(ctx)
 		defer done()
+		ctx, cancel := context.WithTimeout(ctx, l.cfg.Capabilities.TTL+l.cfg.Capabilities.Grace)
+		defer cancel()
 		l.mu.Lock()
 		l.mu.isClosing = true
 		l.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,9 @@ func inBubble(t *testing.T, f func(t *testing.T, s *store)) {
 }
 
 // opened is a Locker on the bubble's clock, closed at the end.
-func opened(t *testing.T, s *store) client {
+func opened(t *testing.T, s *store) client { return openedFor(t, s, ttl) }
+
+func openedFor(t *testing.T, s *store, ttl time.Duration) client {
 	w := &wire{store: s, ttl: ttl, owner: fmt.Sprintf("client-%d", clients.next())}
 	caps := lockstep.Capabilities{Backend: "records", TTL: ttl, Grace: 100 * time.Millisecond, Fenced: true}
 	c := client{locker.Detacher{Locker: locker.New(w, locker.Config{Capabilities: caps, Clock: bubbleClock{time.Now()}})}, w}
@@ -72,6 +75,19 @@ func TestAGrantWhoseAnswerIsLostIsUndone(t *testing.T) {
 		if n := s.size(); n != 0 {
 			t.Errorf("%d records are left", n)
 		}
+	})
+}
+
+func TestAWaitThatEndsDuringATryIsBusy(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *store) {
+		a, b := opened(t, s), opened(t, s)
+		acquire(t, a)
+		time.AfterFunc(time.Second, func() { b.wire.setCut(true) }) // the next try gets no answer before the wait is over
+		_, err := b.Acquire(t.Context(), "job", lockstep.WithWait(1700*time.Millisecond))
+		if busy, ok := errors.AsType[*lockstep.BusyError](err); !ok || len(busy.Holders) != 1 {
+			t.Errorf("%v, want who has the lock", err)
+		}
+		b.wire.setCut(false)
 	})
 }
 
@@ -152,7 +168,7 @@ func TestAStoreThatDoesNotAnswerIsUnavailableAfterAWhile(t *testing.T) {
 
 func TestALockDetachedByOneIsReleasedByAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *store) {
-		a, b := opened(t, s), opened(t, s)
+		a, b := openedFor(t, s, 2*ttl), opened(t, s)
 		k := acquire(t, a)
 		h, err := a.Detach(t.Context(), k)
 		if err != nil {
@@ -161,10 +177,13 @@ func TestALockDetachedByOneIsReleasedByAnother(t *testing.T) {
 		if err := k.Check(); !errors.Is(err, lockstep.ErrDetached) {
 			t.Errorf("check: %v", err)
 		}
-		time.Sleep(ttl / 2)
+		time.Sleep(3 * ttl / 2)
 		again, err := b.Attach(t.Context(), h)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if left := again.Remaining(); left < 3*ttl/2 {
+			t.Errorf("%v remain of a lease that was taken for %v", left, 2*ttl)
 		}
 		time.Sleep(3 * ttl) // it is renewed
 		if again.Check() != nil || again.Token() != k.Token() || again.Name() != "job" {
@@ -200,6 +219,33 @@ func TestALongestHoldFreesTheLock(t *testing.T) {
 		}
 		if s.size() != 0 {
 			t.Error("the record is still there")
+		}
+	})
+}
+
+// A stuck is a wire on which only the first try gets through: the others wait for a connection until their context ends.
+type stuck struct {
+	*wire
+	tries atomic.Int64
+}
+
+func (s *stuck) Take(ctx context.Context, c *locker.Claim) (locker.Grant, error) {
+	if s.tries.Add(1) == 1 {
+		return s.wire.Take(ctx, c)
+	}
+	<-ctx.Done()
+	return locker.Grant{}, fmt.Errorf("%w: %w", lockstep.ErrUnavailable, ctx.Err())
+}
+
+func TestAWaitThatEndsInTheMiddleOfATryIsBusy(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *store) {
+		acquire(t, opened(t, s))
+		caps := lockstep.Capabilities{Backend: "records", TTL: ttl, Fenced: true}
+		l := locker.New(&stuck{wire: &wire{store: s, ttl: ttl, owner: "stuck"}}, locker.Config{Capabilities: caps, Clock: bubbleClock{time.Now()}})
+		defer l.Close(t.Context())
+		_, err := l.Acquire(t.Context(), "job", lockstep.WithWait(500*time.Millisecond))
+		if busy, ok := errors.AsType[*lockstep.BusyError](err); !ok || len(busy.Holders) != 1 {
+			t.Errorf("acquire: %v, want who has the lock", err)
 		}
 	})
 }

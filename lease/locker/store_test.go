@@ -105,13 +105,13 @@ func (w *wire) take(c *locker.Claim) (lockstep.Token, error) {
 	}
 	s.tokens++
 	public := lockstep.Claim{Owner: w.owner, Token: s.tokens, Since: time.Now(), Metadata: c.Metadata}
-	s.records[c.Names[0]] = record{c.ID, public, time.Now().Add(w.ttl)}
+	s.records[c.Names[0]] = record{c.ID, public, time.Now().Add(c.TTL)}
 	return s.tokens, nil
 }
 
 func (w *wire) Renew(ctx context.Context, c *locker.Claim) error {
 	return w.change(ctx, c, func(r record) {
-		r.expires = time.Now().Add(w.ttl)
+		r.expires = time.Now().Add(c.TTL)
 		w.store.records[c.Names[0]] = r
 	})
 }

@@ -20,7 +20,7 @@ func (l *Locker) undo(c *Claim) {
 func (l *Locker) drop(c *Claim) error {
 	backoff := lease.Backoff{Base: 25 * time.Millisecond, Max: 500 * time.Millisecond}
 	caps := l.cfg.Capabilities
-	end := l.cfg.Clock.Now() + caps.TTL + caps.Grace
+	end := l.cfg.Clock.Now() + max(caps.TTL, c.TTL) + caps.Grace
 	for first := true; ; first = false {
 		err := l.dropOnce(c)
 		switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -23,9 +24,7 @@ const (
 const (
 	// maxQueued bounds the events that wait for the disk, some 100 MB: half a minute at 10,000 a second.
 	maxQueued = 262_144
-	// syncEvery is how long an event may be in the file without being synced.
-	syncEvery = time.Second
-	// feedPage is how many events are read from a snapshot's history at a time.
+	// feedPage is how many events are taken from the queue or a snapshot's history at a time.
 	feedPage = 4096
 	// writeBytes is how much is written at a time at least, if there is as much.
 	writeBytes = 1 << 20
@@ -43,27 +42,33 @@ type Config struct {
 	Files int
 	// Node is the name of the node. A file of another is refused.
 	Node string
+	// Peers gives the ids of the other nodes, in the order in which they are best asked for missing events. Ask
+	// brings a question to one of them: what its Log's Answer gives, or an error, which matches ErrNoLog when that node
+	// has no audit log to ask. Both are called by Run, after Events or Loaded was called first. Default: there
+	// is nobody to ask.
+	Peers func() []uint64
+	Ask   func(ctx context.Context, peer, from, to uint64) (io.ReadCloser, error)
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
 }
 
-// A Log writes the events of one node to its file. Make it with New, Open it, and run Run. Events and Loaded may be
-// called from any goroutine after Open.
+// A Log writes the events of one node to its file. Make it with New, Open it, and run Run. Events, Loaded, Answer and
+// Status may be called from any goroutine after Open.
 type Log struct {
 	cfg  Config
 	log  *slog.Logger
 	wake chan struct{} // holds one
 
-	queue struct {
-		sync.Mutex
-		events []machine.Event
-	}
+	queue  queue
+	search search // used by Run alone
+	giver  uint64 // the peer that gave lines last, or 0; used by Run alone
 
-	last, lost, errors atomic.Uint64
+	last, lost, errors, fetched, wanted atomic.Uint64
 
 	writing struct {
 		sync.Mutex
 		writer   Writer
+		past     machine.Past // of the last snapshot, until the file has all of it
 		file     file
 		header   Header
 		unsynced bool
@@ -89,8 +94,11 @@ func New(cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("audit: FileBytes is %d, must be at least %d", cfg.FileBytes, int64(MinFileBytes))
 	case cfg.Files < 1 || cfg.Files > MaxFiles:
 		return nil, fmt.Errorf("audit: Files is %d, must be 1 to %d", cfg.Files, MaxFiles)
+	case (cfg.Peers == nil) != (cfg.Ask == nil):
+		return nil, errors.New("audit: Peers and Ask must be given both or not at all")
 	}
 	l := &Log{cfg: cfg, log: cfg.Logger, wake: make(chan struct{}, 1)}
+	l.queue.limit = maxQueued
 	l.writing.file = file{path: cfg.Path, keep: cfg.Files}
 	return l, nil
 }
@@ -115,155 +123,44 @@ func (l *Log) Open(cluster, instance string) error {
 	return l.writeLocked()
 }
 
-// Events takes events, in the order of their numbers. It never blocks: when too many wait for the disk, new ones are
-// let go, and the file says that they are missing.
+// Events takes events, in the order of their numbers. It never blocks: when too many wait for the disk or for a gap
+// before them, new ones are let go, and peers are asked for them later.
 func (l *Log) Events(events []machine.Event) {
-	l.queue.Lock()
-	if len(l.queue.events)+len(events) <= maxQueued {
-		l.queue.events = append(l.queue.events, events...)
-	}
-	l.queue.Unlock()
+	l.queue.add(events)
+	l.nudge()
+}
+
+// Loaded takes what the file lacks from the history of a state. What it lacks beside that, Run asks the peers for. A
+// history that waits for such an answer is replaced by a newer one; what only the older had is asked for as well.
+func (l *Log) Loaded(m *machine.Machine) {
+	w := &l.writing
+	w.Lock()
+	defer w.Unlock()
+	l.advanceLocked() // as far as what came before goes
+	w.past = m.Past()
+	l.advanceLocked()
+	l.complain(l.syncLocked())
+	l.nudge()
+}
+
+// nudge makes Run look.
+func (l *Log) nudge() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Loaded takes what the file lacks from the history of a state, before newer events come.
-func (l *Log) Loaded(m *machine.Machine) {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	l.addLocked(l.take()) // what came before may be in that history no longer
-	for {
-		events := m.EventsAfter(l.writing.writer.Last(), feedPage)
-		if len(events) == 0 {
-			break
-		}
-		l.addLocked(events)
-	}
-	l.complain(l.syncLocked())
-}
-
-// Run writes until ctx is done; what has come by then is written and synced. A file that cannot be
-// written is tried again every second.
-func (l *Log) Run(ctx context.Context) error {
-	tick := time.NewTicker(syncEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			l.flush()
-			l.writing.Lock()
-			defer l.writing.Unlock()
-			l.complain(l.syncLocked())
-			if f := l.writing.file.f; f != nil {
-				return f.Close()
-			}
-			return nil
-		case <-l.wake:
-			l.flush()
-		case <-tick.C:
-			l.writing.Lock()
-			err := l.writeLocked()
-			if err == nil {
-				err = l.syncLocked()
-			}
-			l.complain(err)
-			l.writing.Unlock()
-		}
-	}
-}
-
-// flush writes what waits.
-func (l *Log) flush() {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	if l.writing.writer.pending.Len() > writeBytes { // the disk does not take it: leave the rest in its bounded queue
-		return
-	}
-	l.addLocked(l.take())
-}
-
-func (l *Log) take() (events []machine.Event) {
-	l.queue.Lock()
-	defer l.queue.Unlock()
-	events, l.queue.events = l.queue.events, nil
-	return events
-}
-
-func (l *Log) addLocked(events []machine.Event) {
-	w := &l.writing
-	for i := range events {
-		w.writer.Add(&events[i])
-		if w.writer.pending.Len() >= writeBytes {
-			l.complain(l.writeLocked())
-		}
-	}
-	l.complain(l.writeLocked())
-}
-
-// writeLocked writes the lines that wait, and rotates a file that is large enough. l.writing must be held.
-func (l *Log) writeLocked() error {
-	w := &l.writing
-	if w.file.f == nil {
-		return errors.New("not open")
-	}
-	if w.writer.pending.Len() > 0 {
-		if err := w.file.write(w.writer.pending.Bytes()); err != nil {
-			return err
-		}
-		w.writer.pending.Reset()
-		w.unsynced = true
-	}
-	l.last.Store(w.writer.last)
-	l.lost.Store(w.writer.lost)
-	if w.file.size < l.cfg.FileBytes {
-		return nil
-	}
-	if err := w.file.rotate(); err != nil {
-		return err
-	}
-	w.unsynced = true
-	w.writer.begin(w.header)
-	err := w.file.write(w.writer.pending.Bytes())
-	if err == nil {
-		w.writer.pending.Reset()
-	}
-	return err
-}
-
-func (l *Log) syncLocked() error {
-	w := &l.writing
-	if !w.unsynced || w.file.f == nil {
-		return nil
-	}
-	if err := w.file.f.Sync(); err != nil {
-		return err
-	}
-	w.unsynced = false
-	return nil
-}
-
-// complain counts an error and logs it now and then.
-func (l *Log) complain(err error) {
-	if err == nil {
-		return
-	}
-	l.errors.Add(1)
-	if now := time.Now(); now.Sub(l.writing.told) > complainEvery {
-		l.writing.told = now
-		l.log.Error("the audit log cannot be written; events are kept for a while", "file", l.cfg.Path, "err", err)
-	}
-}
-
 // A Status is how a Log is.
 type Status struct {
-	Last   uint64 // number of the last event in the file
-	Lost   uint64 // events that the file says are missing, since Open
-	Errors uint64 // of the file, since Open
+	Last    uint64 // number of the last event in the file
+	Lost    uint64 // events that the file says are missing, since Open
+	Fetched uint64 // events that peers gave, since Open
+	Wanted  uint64 // events that peers are asked for now
+	Errors  uint64 // of the file, since Open
 }
 
 // Status may be called from any goroutine.
 func (l *Log) Status() Status {
-	return Status{l.last.Load(), l.lost.Load(), l.errors.Load()}
+	return Status{l.last.Load(), l.lost.Load(), l.fetched.Load(), l.wanted.Load(), l.errors.Load()}
 }

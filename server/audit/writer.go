@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -64,10 +65,7 @@ func (w *Writer) Add(e *machine.Event) {
 	if e.Number <= w.last {
 		return
 	}
-	if e.Number > w.last+1 {
-		w.lost += e.Number - w.last - 1
-		w.line(missing{w.last + 1, e.Number - 1})
-	}
+	w.Skip(e.Number - 1)
 	w.last = e.Number
 	line := event{
 		Number: e.Number, Kind: e.Kind.String(), Name: e.Name, Session: e.Claim.Session.String(), Seq: e.Claim.Seq,
@@ -82,6 +80,45 @@ func (w *Writer) Add(e *machine.Event) {
 	}
 	w.line(line)
 }
+
+// Skip says that the events up to the number to, which have no line yet, are missing.
+func (w *Writer) Skip(to uint64) {
+	if to > w.last {
+		w.lost += to - w.last
+		w.line(missing{w.last + 1, to})
+		w.last = to
+	}
+}
+
+// Copy takes the line of an event, with its end, from another node's log. One that is there already is left out; one that is not
+// the next is an error, and so is what is no event's line.
+func (w *Writer) Copy(line []byte) error {
+	number, ok := eventNumber(line)
+	switch {
+	case !ok || !json.Valid(line):
+		return fmt.Errorf("%w: %.64q is not an event", errWrongLine, line)
+	case number > w.last+1:
+		return fmt.Errorf("%w: event %d, want %d", errWrongLine, number, w.last+1)
+	case number == w.last+1:
+		w.last = number
+		w.pending.Write(line)
+	}
+	return nil
+}
+
+// eventNumber is the number of the event that a line tells of. It reads no more of the line than that.
+func eventNumber(line []byte) (number uint64, ok bool) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"number":`))
+	digits, _, found := bytes.Cut(rest, []byte(","))
+	if !ok || !found || len(digits) > maxDigits {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(string(digits), 10, 64)
+	return number, err == nil && number > 0
+}
+
+// maxDigits is the length of the largest number.
+const maxDigits = 20
 
 // begin makes the first line of a file.
 func (w *Writer) begin(h Header) {

@@ -156,12 +156,21 @@ func (m *Machine) History(name string, limit int) (events []Event, complete bool
 	return events, complete
 }
 
-// EventsAfter returns the events behind the number after, at most limit, oldest first. When the
+// A Past is the history of a machine at one moment. It stays as it is while the machine goes on, and may then be read from
+// any goroutine. It costs nothing but that the history's bytes, Limits.HistoryBytes at most, are kept. The zero value is empty.
+type Past struct {
+	segments []segment // bytes are only ever appended to those of the machine, behind what these have
+}
+
+// Past returns the history as it is now.
+func (m *Machine) Past() Past { return Past{slices.Clone(m.history.segments)} }
+
+// After returns the events behind the number after, at most limit, oldest first. When the
 // first one is not after + 1, those in between are in the history no longer. It reads at
 // most one segment, 256 KiB, beside those that it returns.
-func (m *Machine) EventsAfter(after uint64, limit int) (events []Event) {
-	for i := range m.history.segments {
-		s := &m.history.segments[i]
+func (p Past) After(after uint64, limit int) (events []Event) {
+	for i := range p.segments {
+		s := &p.segments[i]
 		if s.last <= after {
 			continue
 		}

@@ -115,13 +115,13 @@ func TestTheEventsBehindANumberAreRead(t *testing.T) {
 	m, id := smallHistory()
 	churn(m, id, 1, 5000, "b")
 	last := m.Counts().Events
-	oldest := m.EventsAfter(0, 1)[0].Number
+	oldest := m.Past().After(0, 1)[0].Number
 	if oldest != m.history.dropped+1 || oldest == 1 {
 		t.Errorf("the oldest event is %d, dropped are %d", oldest, m.history.dropped)
 	}
 	seen := oldest - 1
 	for seen < last {
-		events := m.EventsAfter(seen, 100)
+		events := m.Past().After(seen, 100)
 		if len(events) == 0 || len(events) > 100 {
 			t.Fatalf("%d events behind %d of %d", len(events), seen, last)
 		}
@@ -132,7 +132,7 @@ func TestTheEventsBehindANumberAreRead(t *testing.T) {
 			seen = e.Number
 		}
 	}
-	if got := m.EventsAfter(last, 100); len(got) != 0 {
+	if got := m.Past().After(last, 100); len(got) != 0 {
 		t.Errorf("%d events behind the last", len(got))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -95,6 +96,9 @@ type Config struct {
 	// Loaded receives each state that was read from a snapshot: at the start before any event, and when a
 	// leader has sent one, from another goroutine than the loop's. It may read the state until it returns.
 	Loaded func(*machine.Machine)
+	// Audit answers peers that ask for lines of this node's audit log, from one event up to, and not with, another. It may
+	// block. Default: there is none.
+	Audit func(from, to uint64) (io.ReadCloser, error)
 
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger

@@ -122,7 +122,7 @@ func (n *Node) newTransport() (*transport.Transport, error) {
 	return transport.New(transport.Config{
 		Self:  n.identity(n.store.InstanceID()),
 		Peers: n.peers(), Listener: n.cfg.Listener, Dial: n.cfg.Dial, Secret: n.cfg.Secret,
-		Handler: peerHandler{n}, SnapshotBytesPerSecond: n.cfg.SnapshotBytesPerSecond, Logger: n.log,
+		Handler: peerHandler{n}, Audit: n.cfg.Audit, SnapshotBytesPerSecond: n.cfg.SnapshotBytesPerSecond, Logger: n.log,
 	})
 }
 

@@ -78,6 +78,8 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn) {
 		t.readStream(ctx, c)
 	case purposeSnapshot:
 		t.readSnapshot(ctx, c)
+	case purposeAudit:
+		t.answerAudit(ctx, c)
 	}
 }
 

@@ -28,9 +28,10 @@ const (
 	frameRefused                       // either: the reason in words; nothing follows
 	frameMessage                       // checksum(4), group(4), Raft message
 	frameSnapshot                      // checksum(4), group(4), MsgSnap
-	frameChunk                         // checksum(4), a part of the snapshot's content
+	frameChunk                         // checksum(4), a part of the content of a snapshot or an answer
 	frameEnd                           // checksum(4), size(8): the content is complete
 	frameStored                        // receiver: the snapshot is durable
+	frameQuestion                      // checksum(4), from(8), to(8): numbers of events, answered by chunks and an end
 )
 
 // appendFrame appends a small frame.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -27,8 +28,9 @@ const handshakeTimeout = 5 * time.Second
 const (
 	purposeStream   = "stream"
 	purposeSnapshot = "snapshot"
-	purposeAsk      = "ask"  // the handshake alone
-	purposeJoin     = "join" // a node that does not know its id asks for it
+	purposeAsk      = "ask"   // the handshake alone
+	purposeJoin     = "join"  // a node that does not know its id asks for it
+	purposeAudit    = "audit" // a question for lines of the audit log; nodes of older builds refuse it
 )
 
 // A hello opens the handshake.
@@ -167,6 +169,7 @@ func (t *Transport) meet(peer Identity, purpose string) error {
 const (
 	refusedOther = iota
 	refusedAdmit // by Handler.Admit
+	refusedAudit // there is no audit log
 )
 
 func appendRefusal(dst []byte, code byte, reason string) []byte {
@@ -191,8 +194,11 @@ func refusal(payload []byte) error {
 }
 
 func admitCode(err error) byte {
-	if errors.Is(err, ErrNotAdmitted) {
+	switch {
+	case errors.Is(err, ErrNotAdmitted):
 		return refusedAdmit
+	case errors.Is(err, errNoAudit):
+		return refusedAudit
 	}
 	return refusedOther // we could not tell: that is no reason for the peer to end
 }
@@ -258,8 +264,14 @@ func (t *Transport) admit(h *hello) (ready []byte, err error) {
 	if t.find(h.From.Node) == nil {
 		return nil, fmt.Errorf("node %.64q (%016x) is not a member", h.From.Name, h.From.Node)
 	}
+	if h.Purpose == purposeAudit && t.cfg.Audit == nil {
+		return nil, errNoAudit
+	}
 	return nil, nil
 }
+
+// unknownPurpose is how a node refuses what it does not know. Those of other builds read it: its words stay.
+const unknownPurpose = "purpose %.64q is not known"
 
 // objection says why a greeting is refused before anything is proved, or "".
 func (t *Transport) objection(h *hello) string {
@@ -273,8 +285,8 @@ func (t *Transport) objection(h *hello) string {
 		return ""
 	case h.To != self.Node:
 		return fmt.Sprintf("this is node %s (%016x), not %016x: two addresses are mixed up", self.Name, self.Node, h.To)
-	case h.Purpose != purposeStream && h.Purpose != purposeSnapshot && h.Purpose != purposeAsk:
-		return fmt.Sprintf("purpose %.64q is not known", h.Purpose)
+	case !slices.Contains([]string{purposeStream, purposeSnapshot, purposeAsk, purposeAudit}, h.Purpose):
+		return fmt.Sprintf(unknownPurpose, h.Purpose)
 	}
 	return ""
 }

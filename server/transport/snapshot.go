@@ -52,17 +52,11 @@ func (c *conn) lastWord() error {
 }
 
 func (t *Transport) sendContent(ctx context.Context, c *conn, group uint32, msg *raftpb.Message, content io.Reader) error {
-	send := func(frame []byte) error {
-		if err := c.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			return err
-		}
-		_, err := c.Write(frame)
-		return err
-	}
+	send := c.send
 	if err := send(appendMessage(nil, frameSnapshot, group, msg)); err != nil {
 		return err
 	}
-	end, err := t.sendChunks(ctx, content, send)
+	end, err := sendChunks(ctx, content, t.cfg.SnapshotBytesPerSecond, send)
 	if err != nil {
 		return err
 	}
@@ -76,8 +70,20 @@ func (t *Transport) sendContent(ctx context.Context, c *conn, group uint32, msg 
 	return err
 }
 
-// sendChunks sends the content and gives the frame that ends it.
-func (t *Transport) sendChunks(ctx context.Context, content io.Reader, send func([]byte) error) ([]byte, error) {
+// contentTimeout is how long a part of a content may take to be sent, or to come.
+const contentTimeout = 10 * time.Second
+
+// send writes one frame of a content.
+func (c *conn) send(frame []byte) error {
+	if err := c.SetWriteDeadline(time.Now().Add(contentTimeout)); err != nil {
+		return err
+	}
+	_, err := c.Write(frame)
+	return err
+}
+
+// sendChunks sends the content, at most so many bytes in a second, and gives the frame that ends it.
+func sendChunks(ctx context.Context, content io.Reader, bytesPerSecond int, send func([]byte) error) ([]byte, error) {
 	var crc uint32
 	var total uint64
 	began := time.Now()
@@ -93,7 +99,7 @@ func (t *Transport) sendChunks(ctx context.Context, content io.Reader, send func
 			if err := send(buf[:frameHead+4+n]); err != nil {
 				return nil, err
 			}
-			due := time.Duration(float64(total) / float64(t.cfg.SnapshotBytesPerSecond) * float64(time.Second))
+			due := time.Duration(float64(total) / float64(bytesPerSecond) * float64(time.Second))
 			if ahead := due - time.Since(began); ahead > 0 && !sleep(ctx, ahead) {
 				return nil, ctx.Err()
 			}
@@ -149,7 +155,7 @@ func (t *Transport) storeSnapshot(ctx context.Context, c *conn) error {
 	return t.cfg.Handler.ReceiveSnapshot(ctx, group, msg, &contentReader{c: c})
 }
 
-// A contentReader reads the content of a snapshot from its chunks. It gives nothing
+// A contentReader reads the content of a snapshot or an answer from its chunks. It gives nothing
 // unchecked, and io.EOF only behind a right end.
 type contentReader struct {
 	c     *conn
@@ -172,7 +178,7 @@ func (r *contentReader) Read(p []byte) (int, error) {
 }
 
 func (r *contentReader) next() ([]byte, error) {
-	if err := r.c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := r.c.SetReadDeadline(time.Now().Add(contentTimeout)); err != nil {
 		return nil, err
 	}
 	kind, payload, err := r.c.frames.next(snapshotChunk + 64)
@@ -185,14 +191,16 @@ func (r *contentReader) next() ([]byte, error) {
 		r.crc = crc32.Update(r.crc, castagnoli, data)
 		r.total += uint64(len(data))
 		if binary.BigEndian.Uint32(payload) != r.crc {
-			return nil, errors.New("snapshot damaged on the way")
+			return nil, errors.New("content damaged on the way")
 		}
 		return data, nil
 	case kind == frameEnd && len(payload) == 12:
 		if binary.BigEndian.Uint32(payload) != r.crc || binary.BigEndian.Uint64(payload[4:]) != r.total {
-			return nil, errors.New("snapshot incomplete")
+			return nil, errors.New("content incomplete")
 		}
 		return nil, io.EOF
+	case kind == frameRefused && len(payload) > 0:
+		return nil, fmt.Errorf("the peer has given up: %s", payload[1:])
 	}
-	return nil, fmt.Errorf("frame of kind %d in a snapshot", kind)
+	return nil, fmt.Errorf("frame of kind %d in a content", kind)
 }

@@ -100,8 +100,7 @@ func TestOneSnapshotAtATimeIsReceived(t *testing.T) {
 
 func TestAFlippedBitOnTheWayIsFound(t *testing.T) {
 	var wire bytes.Buffer
-	tr := &Transport{cfg: Config{SnapshotBytesPerSecond: 1 << 30}}
-	end, err := tr.sendChunks(t.Context(), strings.NewReader(strings.Repeat("x", 1000)), func(b []byte) error {
+	end, err := sendChunks(t.Context(), strings.NewReader(strings.Repeat("x", 1000)), 1<<30, func(b []byte) error {
 		wire.Write(b)
 		return nil
 	})

@@ -87,6 +87,10 @@ type Config struct {
 	Handler Handler
 	// SnapshotBytesPerSecond bounds one snapshot that is sent. Default: 64 MiB/s.
 	SnapshotBytesPerSecond int
+	// Audit gives what is told to a peer that asks for the lines of this node's audit log from one event up to, and
+	// not with, another. It is called from several goroutines, may block, and its answer is closed. Default: peers that
+	// ask are refused.
+	Audit func(from, to uint64) (io.ReadCloser, error)
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
 }
@@ -97,7 +101,8 @@ type Transport struct {
 	log   *slog.Logger
 	table atomic.Pointer[peerTable] // replaced by SetPeers
 
-	incoming chan struct{} // a place for each accepted connection
+	incoming  chan struct{} // a place for each accepted connection
+	answering chan struct{} // the one place for an answer from the audit log
 
 	mu struct {
 		sync.Mutex
@@ -136,7 +141,8 @@ func New(cfg Config) (*Transport, error) {
 		cfg: cfg,
 		log: cfg.Logger,
 		// Two connections a peer are in use, four more may be on their way out or strangers.
-		incoming: make(chan struct{}, 16+4*MaxPeers),
+		incoming:  make(chan struct{}, 16+4*MaxPeers),
+		answering: make(chan struct{}, 1),
 	}
 	t.mu.streams = make(map[uint64]*conn)
 	t.table.Store(&peerTable{})

@@ -45,7 +45,7 @@ func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
 	poll(ctx, b, question[vote]{
 		nodes: b.all,
 		ask: func(ctx context.Context, n *node) vote {
-			return newVote(n.yes(ctx, b.scripts.extend, []string{b.lockKey(c.Names[0])}, c.ID, b.cfg.TTL.Milliseconds()))
+			return newVote(n.yes(ctx, b.scripts.extend, []string{b.lockKey(c.Names[0])}, c.ID, c.TTL.Milliseconds()))
 		},
 		hear: func(a answer[vote]) bool {
 			if a.value.err != nil {

@@ -39,6 +39,9 @@ type Config struct {
 	KeyPrefix string
 	// Clock measures leases. Default: [lease.SystemClock].
 	Clock lease.Clock
+	// UnavailableAfter is how long Acquire tries to reach a majority that does not answer before it returns
+	// [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	UnavailableAfter time.Duration
 	// Logger receives the log, such as the warning that a node does not sync each write. Default: [slog.DiscardHandler].
 	Logger *slog.Logger
 }

@@ -38,7 +38,7 @@ func New(nodes []*redis.Client, cfg Config) (*Locker, error) {
 		return nil, fmt.Errorf("redlock: %w", err)
 	}
 	b := newBackend(nodes, cfg)
-	kit := locker.New(b, locker.Config{Capabilities: capabilities(cfg), Clock: cfg.Clock, Logger: cfg.Logger})
+	kit := locker.New(b, locker.Config{Capabilities: capabilities(cfg), Clock: cfg.Clock, Logger: cfg.Logger, UnavailableAfter: cfg.UnavailableAfter})
 	return &Locker{Detacher: locker.Detacher{Locker: kit}, backend: b}, nil
 }
 

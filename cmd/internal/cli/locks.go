@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
@@ -25,10 +26,10 @@ type lockReport struct {
 // A claimReport is a holder or a waiter.
 type claimReport struct {
 	Session  string            `json:"session"`
-	Seq      uint64            `json:"seq"`             // the session's number of the claim
-	Token    uint64            `json:"token,omitempty"` // waiters have none
-	Since    time.Time         `json:"since"`           // on the leader's wall clock
-	Mode     string            `json:"mode"`
+	Seq      uint64            `json:"seq,omitempty"`    // the session's number of the claim, of the service only
+	Token    uint64            `json:"token,omitempty"`  // waiters have none
+	Since    time.Time         `json:"since"`            // on the leader's wall clock
+	Mode     string            `json:"mode,omitempty"`   // of the service only
 	Weight   uint32            `json:"weight,omitempty"` // of permits
 	Metadata map[string]string `json:"metadata"`
 	Closing  bool              `json:"closing,omitempty"` // ended; the service waits for the old holder
@@ -70,6 +71,29 @@ func reportClaims(claims []*pb.Holder) []claimReport {
 			reports[i].Names = c.GetNames()
 		}
 		if reports[i].Metadata == nil {
+			reports[i].Metadata = map[string]string{}
+		}
+	}
+	return reports
+}
+
+// reportState is what another backend than the service knows of a lock: less.
+func reportState(s lockstep.State) lockReport {
+	r := lockReport{
+		Name: s.Name, Mode: modeNames[pb.Mode_MODE_EXCLUSIVE], NextToken: uint64(s.NextToken), WaiterCount: uint64(len(s.Waiters)),
+		Holders: reportStateClaims(s.Holders), Waiters: reportStateClaims(s.Waiters),
+	}
+	if len(s.Holders) > 1 {
+		r.Mode = modeNames[pb.Mode_MODE_SHARED]
+	}
+	return r
+}
+
+func reportStateClaims(claims []lockstep.Claim) []claimReport {
+	reports := make([]claimReport, len(claims)) // never nil: [] in JSON
+	for i, c := range claims {
+		reports[i] = claimReport{Session: c.Owner, Token: uint64(c.Token), Since: c.Since.UTC(), Metadata: c.Metadata}
+		if c.Metadata == nil {
 			reports[i].Metadata = map[string]string{}
 		}
 	}

@@ -3,19 +3,16 @@ package cli
 import (
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
+	"github.com/lockstep-dev/lockstep/cmd/internal/backend"
 )
 
-// openLocker connects to the service.
+// openLocker makes the Locker of the target's backend.
 func openLocker(t Target) (lockstep.Locker, error) {
-	c, err := client.New(t.config())
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return backend.Open(t.Backend, backend.Options{TTL: t.TTL, Metadata: t.Metadata, Connect: t.Connect, Logger: t.Logger})
 }
 
 func (t Target) config() client.Config {
-	return client.Config{Endpoints: t.Endpoints, TTL: t.TTL, Metadata: t.Metadata, UnavailableAfter: t.Connect, Logger: t.Logger}
+	return client.Config{Endpoints: t.Endpoints, UnavailableAfter: t.Connect, Logger: t.Logger}
 }
 
 // withAdmin calls f with a connection for reading and for operators.
@@ -23,6 +20,9 @@ func (t *targetFlags) withAdmin(f func(*client.Admin) error) error {
 	target, err := t.target()
 	if err != nil {
 		return err
+	}
+	if !target.Backend.Native() {
+		return usageError("--backend: %s:// cannot do this: it is for the lock service itself", target.Backend.Scheme())
 	}
 	admin, err := client.NewAdmin(target.config())
 	if err != nil {

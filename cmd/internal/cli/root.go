@@ -73,6 +73,7 @@ func (a *App) commands() []*cobra.Command {
 		a.historyCommand(),
 		a.watchCommand(),
 		a.revokeCommand(),
+		a.backendsCommand(),
 		a.statusCommand(),
 		a.memberCommand(),
 		a.topCommand(),

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,22 +31,53 @@ func (a *App) showCommand() *cobra.Command {
 			if waiters < 1 || waiters > maxWaiters {
 				return usageError("--waiters: %d: must be 1 to %d", waiters, maxWaiters)
 			}
-			return target.withAdmin(func(admin *client.Admin) error {
-				l, err := admin.Lock(cmd.Context(), args[0], waiters)
-				if err != nil {
-					return err
-				}
-				report := reportLock(l)
-				if out == jsonOutput {
-					return a.writeJSON(report)
-				}
-				report.write(a.Out, time.Now())
-				return nil
-			})
+			report, err := a.lockReport(cmd.Context(), &target, args[0], waiters)
+			if err != nil {
+				return err
+			}
+			if out == jsonOutput {
+				return a.writeJSON(report)
+			}
+			report.write(a.Out, time.Now())
+			return nil
 		},
 	}
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
 	cmd.Flags().Uint32Var(&waiters, "waiters", 100, "show so many waiters at most")
 	return cmd
+}
+
+// lockReport asks the service, or another backend as far as that can tell.
+func (a *App) lockReport(ctx context.Context, flags *targetFlags, name string, waiters uint32) (report lockReport, err error) {
+	target, err := flags.target()
+	if err != nil {
+		return report, err
+	}
+	if !target.Backend.Native() {
+		return a.inspect(ctx, target, name)
+	}
+	err = flags.withAdmin(func(admin *client.Admin) error {
+		l, err := admin.Lock(ctx, name, waiters)
+		report = reportLock(l)
+		return err
+	})
+	return report, err
+}
+
+func (a *App) inspect(ctx context.Context, target Target, name string) (lockReport, error) {
+	target.TTL = lockstep.DefaultTTL // no lock is taken
+	locker, err := a.OpenLocker(target)
+	if err != nil {
+		return lockReport{}, err
+	}
+	defer locker.Close(ctx)
+	inspector, ok := locker.(lockstep.Inspector)
+	if !ok {
+		return lockReport{}, fmt.Errorf("%w: the backend %s cannot tell who holds a lock", lockstep.ErrUnsupported, locker.Capabilities().Backend)
+	}
+	ctx, cancel := context.WithTimeout(ctx, target.Connect)
+	defer cancel()
+	state, err := inspector.Inspect(ctx, name)
+	return reportState(state), err
 }

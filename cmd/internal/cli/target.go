@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/backend"
 )
 
 // DefaultEndpoint is where clients look for the service when nobody says: the first
@@ -22,7 +23,8 @@ const maxEndpoints = 64
 
 // A Target says which lock service a command talks to, and how.
 type Target struct {
-	Endpoints []string // host:port of the service's nodes, at least one
+	Backend   backend.URL
+	Endpoints []string // host:port of the service's nodes, at least one, when Backend is native
 	TTL       time.Duration
 	Metadata  map[string]string
 	// Connect bounds the time in which the service must be reached at first.
@@ -39,7 +41,7 @@ type targetFlags struct {
 
 func (t *targetFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&t.endpoints, "endpoints", []string{DefaultEndpoint}, "`host:port` of nodes of the service, with commas")
-	flags.StringVar(&t.backend, "backend", "", "the lock service as a `URL`, such as lockstep://host:port,host:port (instead of --endpoints)")
+	flags.StringVar(&t.backend, "backend", "", "where the locks are as a `URL`, such as redis://host:6379 (instead of --endpoints; \"lockstep backends\" lists them)")
 	oneOf(flags, "target", "endpoints", "backend")
 	t.connect = span{10 * time.Second, true}
 	flags.Var(&t.connect, "connect-timeout", "give up when the service cannot be reached for so long")
@@ -47,44 +49,35 @@ func (t *targetFlags) register(flags *pflag.FlagSet) {
 
 // target checks the flags.
 func (t *targetFlags) target() (Target, error) {
-	endpoints := t.endpoints
-	if t.backend != "" {
-		var err error
-		if endpoints, err = parseBackend(t.backend); err != nil {
-			return Target{}, err
+	u, flag, err := t.url()
+	if err != nil {
+		return Target{}, err
+	}
+	if u.Native() {
+		if len(u.Hosts) == 0 || len(u.Hosts) > maxEndpoints {
+			return Target{}, usageError("%s: want 1 to %d of the form host:port, such as %s", flag, maxEndpoints, DefaultEndpoint)
 		}
-	}
-	if len(endpoints) == 0 || len(endpoints) > maxEndpoints {
-		return Target{}, usageError("--endpoints: want 1 to %d of the form host:port, such as %s", maxEndpoints, DefaultEndpoint)
-	}
-	for _, e := range endpoints {
-		if err := checkEndpoint("--endpoints", e); err != nil {
-			return Target{}, err
+		for _, e := range u.Hosts {
+			if err := checkEndpoint(flag, e); err != nil {
+				return Target{}, err
+			}
 		}
 	}
 	if t.connect.d <= 0 {
 		return Target{}, usageError("--connect-timeout: must be above 0")
 	}
-	return Target{Endpoints: endpoints, Connect: t.connect.d}, nil
+	return Target{Backend: u, Endpoints: u.Hosts, Connect: t.connect.d}, nil
 }
 
-// otherBackends are the schemes of backends that this program has no part of.
-var otherBackends = []string{"redis", "redlock", "zk", "etcd", "postgres"}
-
-func parseBackend(text string) ([]string, error) {
-	scheme, rest, found := strings.Cut(text, "://")
-	switch {
-	case !found:
-		return nil, usageError("--backend: %s: want a URL such as lockstep://%s", lockstep.Excerpt(text), DefaultEndpoint)
-	case scheme == "lockstep":
-		return strings.Split(strings.TrimSuffix(rest, "/"), ","), nil
+// url is where the locks are, and the flag that says so.
+func (t *targetFlags) url() (u backend.URL, flag string, err error) {
+	if t.backend == "" {
+		return backend.Service(t.endpoints), "--endpoints", nil
 	}
-	for _, other := range otherBackends {
-		if scheme == other {
-			return nil, usageError("--backend: this build of lockstep has no %s backend: use lockstep://host:port,...", scheme)
-		}
+	if u, err = backend.Parse(t.backend); err != nil {
+		return u, "", usageError("--backend: %w", err)
 	}
-	return nil, usageError("--backend: unknown scheme %s: use lockstep://host:port,...", lockstep.Excerpt(scheme))
+	return u, "--backend", nil
 }
 
 // checkEndpoint wants host:port with a port from 1 to 65535, and brackets round an

@@ -1,0 +1,170 @@
+package etcdlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
+	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
+)
+
+func leader(t *testing.T, c *etcdserver.Cluster) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	i, err := c.Leader(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// A resource takes notes of those who use it.
+type resource struct {
+	inside, overlaps atomic.Int64
+
+	mu     sync.Mutex
+	tokens []lockstep.Token // of its uses, in their order
+}
+
+func (r *resource) use(token lockstep.Token) {
+	if r.inside.Add(1) != 1 {
+		r.overlaps.Add(1)
+	}
+	r.mu.Lock()
+	r.tokens = append(r.tokens, token)
+	r.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	r.inside.Add(-1)
+}
+
+func (r *resource) uses() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.tokens)
+}
+
+// contend uses the resource under the lock until ctx is done. What cannot be had or released while there is no leader is tried again.
+func (r *resource) contend(ctx context.Context, l lockstep.Locker, name string) {
+	for ctx.Err() == nil {
+		k, err := l.Acquire(ctx, name)
+		if err != nil {
+			continue
+		}
+		if k.Check() == nil {
+			r.use(k.Token())
+		}
+		k.Release(context.WithoutCancel(ctx))
+	}
+}
+
+func (r *resource) check(t *testing.T) {
+	t.Helper()
+	if n := r.overlaps.Load(); n != 0 {
+		t.Errorf("%d uses beside another", n)
+	}
+	for i := 1; i < len(r.tokens); i++ {
+		if r.tokens[i] <= r.tokens[i-1] {
+			t.Fatalf("token %d after %d", r.tokens[i], r.tokens[i-1])
+		}
+	}
+}
+
+// The leader dies, and later freezes for longer than the lease, while others ask for locks. Nobody is granted a lock beside another, and no lock
+// is lost: neither to the old leader's clock, nor by answers that it gives when it is back.
+func TestLeadersMayDieAndFreezeUnderLoad(t *testing.T) {
+	c := startCluster(t, 3)
+	cfg := etcdlock.Config{TTL: 5 * time.Second}
+	held := acquire(t, sit(t, c, cfg), "held")
+	ctx, stop := context.WithCancel(t.Context())
+	var r resource
+	var group sync.WaitGroup
+	for range 4 {
+		l := sit(t, c, cfg)
+		group.Go(func() { r.contend(ctx, l, "contended") })
+	}
+	progress := func() {
+		t.Helper()
+		before, began := r.uses(), time.Now()
+		until(t, "the lock is handed over", func() bool { return r.uses() > before+4 })
+		t.Logf("four times after %v", time.Since(began))
+	}
+	progress()
+
+	first := leader(t, c)
+	c.Kill(first)
+	progress()
+	if err := c.Start(first); err != nil {
+		t.Fatal(err)
+	}
+	progress()
+
+	second := leader(t, c)
+	if err := c.Freeze(second); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(cfg.TTL + time.Second)
+	progress()
+	if err := c.Thaw(second); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second) // for what the thawed leader may still believe
+	progress()
+
+	stop()
+	group.Wait()
+	r.check(t)
+	if err := held.Check(); err != nil {
+		t.Errorf("a lock was lost with a leader: %v", err)
+	}
+	release(t, held)
+}
+
+// Without a majority nothing is granted and nothing is renewed.
+func TestWithoutAMajorityLocksEndInTimeAndNoneIsGranted(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	cfg := etcdlock.Config{TTL: 2 * time.Second, UnavailableAfter: 3 * time.Second}
+	a, b := sit(t, c, cfg), sit(t, c, cfg)
+	k := acquire(t, a, "x")
+	release(t, acquire(t, b, "warm"))
+	i := leader(t, c)
+	c.Kill((i + 1) % 3)
+	c.Kill((i + 2) % 3)
+	// A leader steps down when it has heard from no majority for one to two election timeouts, and renews until then.
+	time.Sleep(cfg.TTL + 1500*time.Millisecond)
+	if err := k.Check(); !errors.Is(err, lockstep.ErrLost) {
+		t.Errorf("check a TTL after the majority has gone: %v, want ErrLost", err)
+	}
+	if _, err := b.Acquire(t.Context(), "y"); !errors.Is(err, lockstep.ErrUnavailable) && !errors.Is(err, lockstep.ErrUncertain) {
+		t.Errorf("acquire without a majority: %v, want ErrUnavailable or ErrUncertain", err)
+	}
+	for _, j := range []int{(i + 1) % 3, (i + 2) % 3} {
+		go c.Start(j)
+	}
+	if again := acquire(t, b, "x"); again.Token() <= k.Token() {
+		t.Errorf("token %d after %d", again.Token(), k.Token())
+	}
+	release(t, acquire(t, a, "y"))
+}
+
+// One of three connections delivers nothing and is not closed either, which a client without keepalives does not notice.
+func TestOneDeadConnectionCostsNoLease(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	cfg := etcdlock.Config{TTL: 3 * time.Second}
+	a := sit(t, c, cfg)
+	k := acquire(t, a, "x")
+	a.proxies[0].Cut()
+	time.Sleep(4 * cfg.TTL)
+	if err := k.Check(); err != nil {
+		t.Errorf("the lock is lost: %v", err)
+	}
+	a.heal()
+	release(t, k)
+}

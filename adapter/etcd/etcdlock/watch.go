@@ -1,0 +1,123 @@
+package etcdlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// awaitDeletion returns when the key may have been deleted after the revision, or when ctx is done. A watch that fails costs a pause,
+// so that looking again is not done in a hurry.
+//
+// Nothing comes over a connection that has died without a word, and a client without keepalives does not notice. So the key is also
+// read now and then. If it is gone, the watches of this Locker that begin later use another stream, which the client opens to another
+// member.
+func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
+	ctx, cancel := context.WithCancel(ctx) // ends the watch
+	defer cancel()
+	watched := make(chan error, 1)
+	go func() { watched <- b.deletion(ctx, key, after) }()
+	reread := time.NewTicker(b.rereadEvery(b.waiting.Add(1)))
+	defer reread.Stop()
+	defer b.waiting.Add(-1)
+	for {
+		select {
+		case err := <-watched:
+			if err != nil {
+				backoff := lease.Backoff{Base: 200 * time.Millisecond}
+				pause(ctx, backoff.Next())
+			}
+			return
+		case <-reread.C:
+			if gone, err := b.isGone(ctx, key); err == nil && gone {
+				b.stream.Add(1)
+				cancel()
+				<-watched
+				return
+			}
+		}
+	}
+}
+
+// rereadEvery is how often a waiter reads the key that it waits for, when so many wait: at least 2 s, and at most 10 small reads a
+// second of all waiters of a Locker.
+func (b *backend) rereadEvery(waiting int64) time.Duration {
+	return max(b.cfg.TTL/2, 2*time.Second, time.Duration(waiting)*100*time.Millisecond)
+}
+
+// isGone reads whether the key is gone.
+func (b *backend) isGone(ctx context.Context, key string) (gone bool, err error) {
+	err = b.once(ctx, func(ctx context.Context) error {
+		answer, err := b.cli.Get(ctx, key, clientv3.WithCountOnly())
+		gone = err == nil && answer.Count == 0
+		return err
+	})
+	return gone, err
+}
+
+// deletion waits for the deletion of the key after the revision. The watch ends with an error when the member that serves it has
+// lost its leader, and when the revision is compacted away.
+func (b *backend) deletion(ctx context.Context, key string, after int64) error {
+	ctx, cancel := context.WithCancel(b.onStream(ctx)) // the watch ends with it
+	defer cancel()
+	for answer := range b.cli.Watch(ctx, key, clientv3.WithRev(after+1), clientv3.WithFilterPut()) {
+		if err := answer.Err(); err != nil {
+			return err
+		}
+		if len(answer.Events) != 0 {
+			return nil
+		}
+	}
+	return cmp.Or(ctx.Err(), errWatchEnded)
+}
+
+var errWatchEnded = errors.New("etcdlock: the watch has ended")
+
+// onStream is the context of a watch. The client has one stream for all watches whose contexts have the same metadata.
+func (b *backend) onStream(ctx context.Context) context.Context {
+	ctx = metadata.AppendToOutgoingContext(ctx, "lockstep-stream", strconv.FormatInt(b.stream.Load(), 10))
+	return clientv3.WithRequireLeader(ctx)
+}
+
+// watchOver tells when the key of a lock is deleted that was there at the revision, until the claim is dropped or its session ends.
+func (k *claim) watchOver(revision int64) <-chan error {
+	gone := make(chan error, 1)
+	ctx, cancel := context.WithCancel(k.session.lease.Context())
+	k.unwatch = cancel
+	k.backend.group.Go(func() {
+		defer cancel()
+		if k.awaitOwnEnd(ctx, revision) {
+			gone <- &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: "its key was deleted, or its lease revoked"}
+		}
+	})
+	return gone
+}
+
+// awaitOwnEnd reports whether the key was deleted; false: ctx is done. When a watch fails it reads the key, as the deletion may be among
+// what was missed.
+func (k *claim) awaitOwnEnd(ctx context.Context, revision int64) bool {
+	backoff := lease.Backoff{}
+	for ctx.Err() == nil {
+		if k.backend.deletion(ctx, k.key, revision) == nil {
+			return true
+		}
+		pause(ctx, backoff.Next())
+		answer, err := k.backend.cli.Get(ctx, k.key, clientv3.WithKeysOnly())
+		if err != nil {
+			continue
+		}
+		if len(answer.Kvs) == 0 {
+			return true
+		}
+		revision = answer.Header.Revision
+	}
+	return false
+}

@@ -1,0 +1,208 @@
+package pgserver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
+)
+
+// Config says how a server is started.
+type Config struct {
+	// Settings are added to the configuration, such as "synchronous_commit": "off". They win over those of this package.
+	Settings map[string]string
+}
+
+// A Server is a PostgreSQL that can be stopped in every way and started again. Its methods are not meant to be called at the
+// same time.
+type Server struct {
+	dir     string
+	owner   string
+	address string
+	process *testbed.Process
+}
+
+// settings make a small server that keeps what it acknowledges.
+var settings = map[string]string{
+	"fsync":          "on",
+	"shared_buffers": "16MB",
+	// The suites open many small pools at once.
+	"max_connections": "300",
+}
+
+// Start makes a new database cluster and starts the server. It waits until the server serves, for at most 30 s. The caller closes it.
+func Start(c Config) (*Server, error) {
+	s, err := prepare()
+	if err != nil {
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	if err := s.launch(c); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	return s, nil
+}
+
+// prepare finds a place for the server.
+func prepare() (*Server, error) {
+	addresses, err := testbed.Addresses(1)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{owner: serverUser(), address: addresses[0]}
+	s.dir, err = makeDirectory(s.owner)
+	return s, err
+}
+
+// launch makes the database cluster and starts the server for the first time.
+func (s *Server) launch(c Config) error {
+	initdb, err := find("initdb", "postgresql")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	err = testbed.Run(ctx, testbed.Command{
+		// What initdb writes need not survive a power cut, hence no-sync.
+		Path: initdb, Args: []string{"-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"},
+		Dir: s.dir, User: s.owner,
+	})
+	if err != nil {
+		return err
+	}
+	return s.serve(c)
+}
+
+// serve starts the server on its data.
+func (s *Server) serve(c Config) error {
+	program, err := find("postgres", "postgresql")
+	if err != nil {
+		return err
+	}
+	s.process, err = testbed.Start(testbed.Command{
+		Path: program, Args: s.arguments(c), Dir: s.dir, User: s.owner,
+		Log: s.log(), Ready: func() error { return ping(s.URL()) },
+	})
+	return err
+}
+
+func (s *Server) arguments(c Config) []string {
+	host, port, _ := net.SplitHostPort(s.address)
+	all := maps.Clone(settings)
+	all["listen_addresses"], all["port"], all["unix_socket_directories"] = host, port, s.dir
+	maps.Copy(all, c.Settings)
+	args := []string{"-D", s.data()}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		args = append(args, "-c", name+"="+all[name])
+	}
+	return args
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// log is the file of what the server prints.
+func (s *Server) log() string { return filepath.Join(s.dir, "log") }
+
+// Address is where the server listens, host:port. It stays the same for the life of the Server.
+func (s *Server) Address() string { return s.address }
+
+// URL is what clients connect with: the database postgres as its superuser.
+func (s *Server) URL() string { return URL(s.address) }
+
+// URL is what clients connect with who reach the server by another address, such as that of a proxy.
+func URL(address string) string {
+	return "postgres://postgres@" + address + "/postgres?sslmode=disable"
+}
+
+// ping reports whether a client is served.
+func ping(url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	conn, err := pgconn.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "SELECT 1").ReadAll()
+	return err
+}
+
+// maxStarts bounds the tries to start a server whose children outlive it for a moment.
+const maxStarts = 10
+
+// Start starts the server again after Kill or Stop, and waits until it serves.
+func (s *Server) Start() (err error) {
+	for range maxStarts {
+		if err = s.process.Start(); err == nil {
+			return nil
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return err
+}
+
+// Kill ends the server and its children at once, as a crash does.
+func (s *Server) Kill() {
+	s.process.Freeze() // no child is added any more; a server that does not run has none
+	orphans := children(s.process.PID())
+	s.process.Kill()
+	for _, pid := range orphans {
+		if p, err := os.FindProcess(pid); err == nil {
+			p.Kill()
+		}
+	}
+}
+
+// Mode is how a server is stopped.
+type Mode int
+
+const (
+	// Fast ends all sessions and writes everything to disk.
+	Fast Mode = iota
+	// Immediate ends without writing anything; the next start recovers.
+	Immediate
+)
+
+// Stop stops the server and waits until it has ended, for at most 10 s; then it is killed.
+func (s *Server) Stop(m Mode) error {
+	signal := syscall.SIGINT
+	if m == Immediate {
+		signal = syscall.SIGQUIT
+	}
+	// PostgreSQL wants the signal sent to its first process alone.
+	p, err := os.FindProcess(s.process.PID())
+	if err == nil {
+		err = p.Signal(signal)
+	}
+	if err != nil {
+		return fmt.Errorf("stop PostgreSQL: %w", err)
+	}
+	lock := filepath.Join(s.data(), "postmaster.pid") // it goes with the server
+	for end := time.Now().Add(10 * time.Second); exists(lock) && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.Kill()
+	return nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// Close ends the server and deletes its data.
+func (s *Server) Close() error {
+	if s.process != nil {
+		s.Kill()
+	}
+	return os.RemoveAll(s.dir)
+}

@@ -1,0 +1,62 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// answers are errors with which a server has answered: the request had no effect. After any other error from the library the
+// request may have taken effect, and can be made again when the connection is back.
+var answers = []error{
+	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments,
+	zk.ErrInvalidPath, zk.ErrInvalidFlags,
+	lockstep.ErrLost, lockstep.ErrInvalid, lockstep.ErrQuota, lockstep.ErrUnsupported, lockstep.ErrClosed,
+}
+
+// meanings are errors of the library in the words of the contract. It has no names for two of them.
+var meanings = []struct {
+	text string
+	err  error
+}{
+	{zk.ErrSessionExpired.Error(), &lockstep.LossError{Reason: lockstep.SessionExpired, Detail: "ZooKeeper has ended the session"}},
+	{zk.ErrNoAuth.Error(), &lockstep.InvalidError{Field: "user", Rule: "has no right to this: the node's ACL refuses it"}},
+	{zk.ErrAuthFailed.Error(), &lockstep.InvalidError{Field: "user", Rule: "was refused by ZooKeeper"}},
+	{zk.ErrInvalidACL.Error(), &lockstep.InvalidError{Field: "acl", Rule: "was refused by ZooKeeper"}},
+	{"unknown error: -125", lockstep.ErrQuota},     // QuotaExceeded
+	{"unknown error: -6", lockstep.ErrUnsupported}, // Unimplemented: a server older than 3.5.3 has no container nodes
+}
+
+// explain gives an error of the library its meaning.
+func explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, m := range meanings {
+		if err.Error() == m.text {
+			return m.err
+		}
+	}
+	return err
+}
+
+// isBroken reports whether the connection broke, so that the outcome of a request is unknown.
+func isBroken(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	for _, answer := range answers {
+		if errors.Is(err, answer) {
+			return false
+		}
+	}
+	return true
+}
+
+// missing is the loss of a claim whose node is not there.
+func missing(detail string) *lockstep.LossError {
+	return &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: detail}
+}

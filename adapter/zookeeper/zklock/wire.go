@@ -1,0 +1,215 @@
+package zklock
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// A wire makes the connections of one session. It sees in them what the client library does not show: when the
+// session was asked for, what timeout the server granted, and that the session has expired. It ends connections that are silent, and makes
+// none when the session is over, so that the library cannot open another one in its place.
+//
+// It is the library's dialer and its host provider. The library calls Next and dial in turn from one goroutine.
+type wire struct {
+	clock    lease.Clock
+	asked    time.Duration
+	evidence *evidence
+	life     context.Context // done when no connection is to be made any more
+	end      context.CancelFunc
+	tick     time.Duration // as configured
+	opened   chan opening  // gets the first answer
+	resumed  chan struct{} // is filled when a later connection has taken the session over
+	expired  chan struct{} // closed when a server has said that the session is over
+	backoff  lease.Backoff
+	servers  []string
+	next     int // of servers
+
+	mu      sync.Mutex
+	id      int64 // of the session; 0 before it was opened
+	timeout time.Duration
+	isOver  bool
+	link    *link // the present connection
+}
+
+// An opening is the answer that opened a session.
+type opening struct {
+	id      int64
+	sent    time.Duration // when it was asked for, on the clock
+	timeout time.Duration
+}
+
+func newWire(cfg Config, clock lease.Clock) *wire {
+	w := &wire{
+		clock: clock, asked: cfg.TTL, timeout: cfg.TTL, evidence: &evidence{},
+		tick: cfg.TickTime, opened: make(chan opening, 1), resumed: make(chan struct{}, 1), expired: make(chan struct{}),
+		backoff: lease.Backoff{Base: 20 * time.Millisecond, Max: max(cfg.TTL/12, 50*time.Millisecond)},
+		servers: slices.Clone(cfg.Servers),
+	}
+	rand.Shuffle(len(w.servers), func(i, j int) { w.servers[i], w.servers[j] = w.servers[j], w.servers[i] })
+	w.life, w.end = context.WithCancel(context.Background())
+	return w
+}
+
+// close ends the present connection and makes no other.
+func (w *wire) close() {
+	w.end()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isOver = true
+	if w.link != nil {
+		w.link.Conn.Close()
+	}
+}
+
+// Init implements [zk.HostProvider]. The wire has its servers already.
+func (w *wire) Init([]string) error { return nil }
+
+// Len implements [zk.HostProvider].
+func (w *wire) Len() int { return len(w.servers) }
+
+// Next implements [zk.HostProvider]. The library pauses for a second when it is told that all servers were tried, which is too
+// long for short leases: dial pauses instead. But only then does the library look whether it was closed.
+func (w *wire) Next() (server string, allTried bool) {
+	w.next++
+	return w.servers[w.next%len(w.servers)], w.life.Err() != nil
+}
+
+// Connected implements [zk.HostProvider].
+func (w *wire) Connected() { w.backoff.Reset() }
+
+var errSessionOver = errors.New("the session is over")
+
+// dial is the library's [zk.Dialer].
+func (w *wire) dial(network, address string, _ time.Duration) (net.Conn, error) {
+	if err := w.pause(); err != nil {
+		return nil, err
+	}
+	dialer := net.Dialer{Timeout: w.quiet()}
+	conn, err := dialer.DialContext(w.life, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return w.adopt(conn)
+}
+
+// pause keeps the library from trying servers without a rest. The first wait after a connection that worked is short.
+func (w *wire) pause() error {
+	timer := time.NewTimer(w.backoff.Next() / time.Duration(len(w.servers)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-w.life.Done():
+		return errSessionOver
+	}
+}
+
+func (w *wire) adopt(conn net.Conn) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isOver {
+		conn.Close()
+		return nil, errSessionOver
+	}
+	w.link = &link{Conn: conn, wire: w}
+	return w.link, nil
+}
+
+func (w *wire) quiet() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return quietFor(w.timeout)
+}
+
+// answered handles the answer to a request for the session. An error makes the library give up the connection.
+func (w *wire) answered(o opening) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.isOver:
+		return errSessionOver
+	case o.id == 0: // let through: the library then fails what waits for an answer, with the right error
+		w.isOver = true
+		close(w.expired)
+		return nil
+	case w.id != 0 && (o.id != w.id || o.timeout < w.timeout):
+		return fmt.Errorf("the server gave session %x for %v, it should be %x for %v", o.id, o.timeout, w.id, w.timeout)
+	case w.id == 0:
+		w.id, w.timeout = o.id, o.timeout
+		w.opened <- o
+	default:
+		select {
+		case w.resumed <- struct{}{}:
+		default:
+		}
+	}
+	w.evidence.connected(o.sent, newTiming(w.timeout, w.tick))
+	return nil
+}
+
+// A link is one connection. The library reads and writes it from one goroutine each, after it has read the answer to its
+// first request from the one that wrote it.
+type link struct {
+	net.Conn
+	wire  *wire
+	sent  time.Duration // of the first write, which asks for the session
+	wrote bool
+	head  []byte // what was read of the answer to that
+}
+
+// Write notes when the session was asked for.
+func (l *link) Write(p []byte) (int, error) {
+	if !l.wrote {
+		l.wrote, l.sent = true, l.wire.clock.Now()
+	}
+	return l.Conn.Write(p)
+}
+
+// headBytes are the length of the answer, the version of the protocol, the timeout in milliseconds and the session's id.
+const headBytes = 4 + 4 + 4 + 8
+
+// Read looks at the answer to the request for the session.
+func (l *link) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if len(l.head) < headBytes && n > 0 {
+		l.head = append(l.head, p[:min(n, headBytes-len(l.head))]...)
+		if len(l.head) == headBytes {
+			if refused := l.wire.answered(l.parse()); refused != nil {
+				return 0, refused
+			}
+		}
+	}
+	return n, err
+}
+
+func (l *link) parse() opening {
+	timeout := int32(binary.BigEndian.Uint32(l.head[8:]))
+	return opening{
+		id:      int64(binary.BigEndian.Uint64(l.head[12:])),
+		sent:    l.sent,
+		timeout: time.Duration(timeout) * time.Millisecond,
+	}
+}
+
+// SetReadDeadline sets an earlier deadline than the library wants, so that a silent server is left in time. The library
+// sets one before each read but that of the rest of an answer, for which it asks for none.
+func (l *link) SetReadDeadline(t time.Time) error { return l.Conn.SetReadDeadline(l.earlier(t)) }
+
+// SetWriteDeadline does the same for a server that does not read.
+func (l *link) SetWriteDeadline(t time.Time) error { return l.Conn.SetWriteDeadline(l.earlier(t)) }
+
+func (l *link) earlier(t time.Time) time.Time {
+	if limit := time.Now().Add(l.wire.quiet()); t.IsZero() || t.After(limit) {
+		return limit
+	}
+	return t
+}

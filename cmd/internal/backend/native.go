@@ -1,0 +1,28 @@
+package backend
+
+import (
+	"slices"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/client"
+)
+
+var native = kind{
+	scheme:  "lockstep",
+	example: "lockstep://127.0.0.1:7400,127.0.0.1:7410,127.0.0.1:7420",
+	check:   func(u URL) error { return u.only(false) },
+	open: func(u URL, o Options) (lockstep.Locker, error) {
+		c, err := client.New(client.Config{
+			Endpoints: u.Hosts, TTL: o.TTL, Metadata: o.Metadata, UnavailableAfter: o.Connect, Logger: o.Logger,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	},
+}
+
+// Service is the URL of the lock service with these nodes.
+func Service(endpoints []string) URL {
+	return URL{kind: &native, scheme: native.scheme, Hosts: slices.Clone(endpoints)}
+}

@@ -1,0 +1,90 @@
+package backend
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/adapter/redis/redislock"
+	"github.com/lockstep-dev/lockstep/adapter/redis/redlock"
+)
+
+var redisKey = kind{
+	scheme:  "redis",
+	also:    []string{"rediss"},
+	example: "redis://127.0.0.1:6379/0",
+	check: func(u URL) error {
+		_, err := u.redisOptions()
+		return err
+	},
+	open: func(u URL, o Options) (lockstep.Locker, error) {
+		options, err := u.redisOptions()
+		if err != nil {
+			return nil, err
+		}
+		if len(options) > 1 {
+			return nil, fmt.Errorf("redis:// is one server: use redlock:// for several masters")
+		}
+		l, err := redislock.New(redis.NewClient(options[0]), redislock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	},
+}
+
+var redlockKind = kind{
+	scheme:  "redlock",
+	also:    []string{"redlocks"},
+	example: "redlock://127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381,127.0.0.1:6382,127.0.0.1:6383",
+	check: func(u URL) error {
+		_, err := u.redisOptions()
+		return err
+	},
+	open: func(u URL, o Options) (lockstep.Locker, error) {
+		options, err := u.redisOptions()
+		if err != nil {
+			return nil, err
+		}
+		var masters []*redis.Client
+		for _, each := range options {
+			masters = append(masters, redis.NewClient(each))
+		}
+		l, err := redlock.New(masters, redlock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	},
+}
+
+// redisOptions are those of each host. A scheme that ends with an additional s wants TLS, as redis-cli has it.
+func (u URL) redisOptions() (all []*redis.Options, err error) {
+	if err := u.only(true); err != nil {
+		return nil, err
+	}
+	database := 0
+	if u.path != "" {
+		if database, err = strconv.Atoi(u.path); err != nil || database < 0 {
+			return nil, fmt.Errorf("the path must be the number of a database, and is %s", lockstep.Excerpt(u.path))
+		}
+	}
+	password, _ := u.user.Password()
+	for _, host := range u.Hosts {
+		address, err := withPort(host, "6379")
+		if err != nil {
+			return nil, err
+		}
+		o := &redis.Options{Addr: address, DB: database, Username: u.user.Username(), Password: password}
+		if u.scheme != u.kind.scheme {
+			name, _, _ := net.SplitHostPort(address) // withPort has checked it
+			o.TLSConfig = &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}

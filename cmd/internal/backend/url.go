@@ -1,0 +1,113 @@
+// Package backend turns a URL into the Locker of a backend: the one place where the program knows them all.
+package backend
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// A URL names a backend and where it is. Those of Redis and Postgres are those that their own tools take.
+type URL struct {
+	kind   *kind
+	scheme string // as given
+	text   string
+	Hosts  []string // host:port each; empty where the URL is handed on as it is
+	path   string   // behind the hosts, without the slash
+	user   *url.Userinfo
+	query  url.Values
+}
+
+// Scheme is what the URL begins with, such as "redis".
+func (u URL) Scheme() string { return u.kind.scheme }
+
+// Native reports whether the URL is that of the Lockstep service, which can do more than the contract.
+func (u URL) Native() bool { return u.kind.scheme == "lockstep" }
+
+// Parse reads a URL. Its error says what is wrong, and never shows a password.
+func Parse(text string) (URL, error) {
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		return URL{}, fmt.Errorf("want a URL such as %s", kinds[0].example)
+	}
+	k := kindOf(scheme)
+	if k == nil {
+		return URL{}, fmt.Errorf("unknown scheme %s: want one of %s", lockstep.Excerpt(scheme), strings.Join(schemes(), ", "))
+	}
+	u := URL{kind: k, scheme: scheme, text: text}
+	if err := u.parseRest(rest); err != nil {
+		return URL{}, fmt.Errorf("%w: want a URL such as %s", err, k.example)
+	}
+	return u, k.check(u)
+}
+
+// parseRest reads user:password@host:port,host:port/path?key=value. Lists of hosts are why net/url cannot do it alone.
+func (u *URL) parseRest(rest string) error {
+	rest, query, _ := strings.Cut(rest, "?")
+	hosts, path, _ := strings.Cut(rest, "/")
+	var err error
+	if u.query, err = url.ParseQuery(query); err != nil {
+		return fmt.Errorf("the part behind the question mark cannot be read")
+	}
+	if at := strings.LastIndex(hosts, "@"); at >= 0 {
+		parsed, err := url.Parse("x://" + hosts[:at+1] + "x")
+		if err != nil {
+			return fmt.Errorf("user and password cannot be read: write %%40 for @ and %%2F for /")
+		}
+		u.user, hosts = parsed.User, hosts[at+1:]
+	}
+	u.path = path
+	for host := range strings.SplitSeq(hosts, ",") {
+		if host == "" {
+			return fmt.Errorf("a host is missing")
+		}
+		u.Hosts = append(u.Hosts, host)
+	}
+	return nil
+}
+
+// only refuses what the query or the path has and this kind of URL does not know.
+func (u URL) only(path bool, keys ...string) error {
+	if u.path != "" && !path {
+		return fmt.Errorf("%s:// has no path: %s", u.kind.scheme, lockstep.Excerpt(u.path))
+	}
+	for key := range u.query {
+		known := false
+		for _, k := range keys {
+			known = known || k == key
+		}
+		if !known {
+			return fmt.Errorf("%s:// knows no %s", u.kind.scheme, lockstep.Excerpt(key))
+		}
+	}
+	return nil
+}
+
+// withPorts are the hosts, each with a port.
+func (u URL) withPorts(port string) (all []string, err error) {
+	for _, host := range u.Hosts {
+		address, err := withPort(host, port)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, address)
+	}
+	return all, nil
+}
+
+// withPort adds the port to a host that has none, and checks what is there.
+func withPort(host, port string) (string, error) {
+	if !strings.Contains(host, ":") || strings.HasSuffix(host, "]") {
+		host += ":" + port
+	}
+	name, number, err := net.SplitHostPort(host)
+	n, errPort := strconv.ParseUint(number, 10, 16)
+	if err != nil || name == "" || errPort != nil || n == 0 || url.PathEscape(name) != name && net.ParseIP(name) == nil {
+		return "", fmt.Errorf("%s is no host:port", lockstep.Excerpt(host))
+	}
+	return host, nil
+}

@@ -1,0 +1,188 @@
+package election
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// IdentityKey is the key of the identity in the metadata of a candidate's claim, where
+// observers find it.
+const IdentityKey = "identity"
+
+// JitterFactor bounds the pause after an error: it is drawn evenly from RetryPeriod to
+// JitterFactor x RetryPeriod, so that candidates do not return in step.
+const JitterFactor = 1.2
+
+// MinRetryPeriod is the shortest [Config.RetryPeriod].
+const MinRetryPeriod = 10 * time.Millisecond
+
+// MaxIdentityBytes bounds [Config.Identity].
+const MaxIdentityBytes = 256
+
+// A Config says how a [Candidate] stands for election. The zero value is a good one.
+// TTL below is that of the Locker's capabilities, as negotiated with the backend.
+type Config struct {
+	// RenewDeadline is how long the leader goes on without a confirmed renewal
+	// before it steps down, counted from the sending of the last one that was
+	// confirmed. Default: 2/3 of the TTL, or less where Drain needs it. It exceeds 2/5 of the TTL, since the
+	// renewals of a healthy leader are TTL/3 apart, and JitterFactor x RetryPeriod; RenewDeadline + Drain +
+	// [lease.Margin] is at most the TTL.
+	RenewDeadline time.Duration
+
+	// RetryPeriod is the pause before standing again after an error of the backend,
+	// and the shortest time from the beginning of a term to standing for the next.
+	// Default: 2/15 of the TTL, at least [MinRetryPeriod], which is the lowest value too.
+	RetryPeriod time.Duration
+
+	// Drain is what the body may take to return once its context is done. The lease
+	// outlasts it when the backend cannot be reached. Default: what RenewDeadline
+	// leaves, TTL - Margin - RenewDeadline. It is shorter than 3/5 of the TTL less
+	// the Margin.
+	Drain time.Duration
+
+	// Identity is what others see of the leader: 1 to [MaxIdentityBytes] bytes of printable UTF-8.
+	// It should be unique among the candidates; nothing but OnNewLeader relies on it. Default: the
+	// host name, "_" and 26 random characters.
+	Identity string
+
+	// Metadata is further labels of the claim, within the limits of
+	// [lockstep.WithMetadata]. The key [IdentityKey] is not among them.
+	Metadata map[string]string
+
+	// OnNewLeader is called with the identity of each leader that differs from the
+	// last one reported, the first one seen and this candidate too. That nobody leads is not reported:
+	// see [Candidate.Observe]. Calls come one at a time, on a goroutine that belongs
+	// to Run, beside the body. A call that does not return keeps Run from returning, and nothing else. On a
+	// backend that cannot watch, the lock is inspected about every RetryPeriod, so a short reign may be missed; on one
+	// that cannot do that either, [New] refuses it. Default: none.
+	OnNewLeader func(identity string)
+
+	// Logger receives the terms' beginnings and ends, and the errors after which
+	// the candidate stands again. Default: [slog.DiscardHandler].
+	Logger *slog.Logger
+}
+
+// resolve fills what was left out, for a lease of this ttl, and reports the first rule
+// that is broken. A Drain that is too long is found before RenewDeadline is drawn from it.
+func (c Config) resolve(ttl time.Duration) (Config, error) {
+	if err := c.checkDrain(ttl); err != nil {
+		return Config{}, err
+	}
+	full := c.withDefaults(ttl)
+	if full.Drain <= 0 || full.RenewDeadline+full.Drain > longestDeadline(ttl) || full.RenewDeadline <= shortestDeadline(ttl) {
+		return Config{}, c.badDeadline(ttl)
+	}
+	if err := full.checkRetry(); err != nil {
+		return Config{}, err
+	}
+	if err := full.checkLabels(); err != nil {
+		return Config{}, err
+	}
+	return full, nil
+}
+
+func (c Config) withDefaults(ttl time.Duration) Config {
+	if c.RenewDeadline == 0 {
+		c.RenewDeadline = min(ttl*2/3, longestDeadline(ttl)-c.Drain)
+	}
+	if c.Drain == 0 {
+		c.Drain = longestDeadline(ttl) - c.RenewDeadline
+	}
+	if c.RetryPeriod == 0 {
+		c.RetryPeriod = max(ttl*2/15, MinRetryPeriod)
+	}
+	if c.Identity == "" {
+		c.Identity = defaultIdentity()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Metadata = maps.Clone(c.Metadata)
+	return c
+}
+
+// defaultIdentity tells processes of one host apart, and two candidates of one process.
+func defaultIdentity() string {
+	host, err := os.Hostname()
+	if err != nil { // the random part is what makes it unique
+		host = "unknown"
+	}
+	return host + "_" + rand.Text()
+}
+
+// longestDeadline is how long after a renewal the holder believes in its lease.
+func longestDeadline(ttl time.Duration) time.Duration { return ttl - lease.Margin(ttl) }
+
+// shortestDeadline leaves the renewals of a healthy leader some room. It is
+// JitterFactor x [lease.Interval].
+func shortestDeadline(ttl time.Duration) time.Duration { return ttl * 2 / 5 }
+
+// withJitter lengthens d by draw x (JitterFactor - 1), for a draw from 0 to 1.
+func withJitter(d time.Duration, draw float64) time.Duration {
+	return d + time.Duration(draw*(JitterFactor-1)*float64(d))
+}
+
+// checkDrain checks what was asked for; zero is the default.
+func (c Config) checkDrain(ttl time.Duration) error {
+	limit := longestDeadline(ttl) - shortestDeadline(ttl)
+	if c.Drain >= 0 && c.Drain < limit {
+		return nil
+	}
+	return &lockstep.InvalidError{
+		Field: "drain",
+		Value: c.Drain.String(),
+		Rule: fmt.Sprintf("must be less than %v: the TTL of %v less the margin of %v and the shortest renew deadline of %v",
+			limit, ttl, lease.Margin(ttl), shortestDeadline(ttl)),
+	}
+}
+
+func (c Config) badDeadline(ttl time.Duration) error {
+	return &lockstep.InvalidError{
+		Field: "renew deadline",
+		Value: c.RenewDeadline.String(),
+		Rule: fmt.Sprintf("must be more than %v, which is %v x the renewal interval, and together with the drain at most %v: the TTL of %v less the margin of %v",
+			shortestDeadline(ttl), JitterFactor, longestDeadline(ttl), ttl, lease.Margin(ttl)),
+	}
+}
+
+func (c Config) checkRetry() error {
+	if c.RetryPeriod < MinRetryPeriod || withJitter(c.RetryPeriod, 1) >= c.RenewDeadline {
+		return &lockstep.InvalidError{
+			Field: "retry period",
+			Value: c.RetryPeriod.String(),
+			Rule:  fmt.Sprintf("must be at least %v, and %v x it less than the renew deadline of %v", MinRetryPeriod, JitterFactor, c.RenewDeadline),
+		}
+	}
+	return nil
+}
+
+func (c Config) checkLabels() error {
+	if len(c.Identity) > MaxIdentityBytes {
+		return &lockstep.InvalidError{
+			Field: "identity",
+			Value: lockstep.Excerpt(c.Identity),
+			Rule:  fmt.Sprintf("is %d bytes long, the limit is %d", len(c.Identity), MaxIdentityBytes),
+		}
+	}
+	if lockstep.CheckMetadata(map[string]string{IdentityKey: c.Identity}) != nil {
+		return &lockstep.InvalidError{Field: "identity", Value: lockstep.Excerpt(c.Identity), Rule: "must be printable UTF-8"}
+	}
+	if _, taken := c.Metadata[IdentityKey]; taken {
+		return &lockstep.InvalidError{Field: "metadata", Value: IdentityKey, Rule: "must not contain the key of the identity: set Identity"}
+	}
+	return lockstep.CheckMetadata(c.labels())
+}
+
+// labels is the metadata of the claim.
+func (c Config) labels() map[string]string {
+	labels := map[string]string{IdentityKey: c.Identity}
+	maps.Copy(labels, c.Metadata)
+	return labels
+}

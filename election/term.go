@@ -1,0 +1,105 @@
+package election
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
+)
+
+// A term is one grant of the lock and the context of the body that runs under it.
+type term struct {
+	lock       lockstep.Lock
+	validity   time.Duration // of the lease after a renewal
+	stepDownAt time.Duration // what remains of the lease when the term ends
+	began      time.Time
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	watch  sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		overSince time.Time // when the watch saw the end; zero before
+	}
+}
+
+// newTerm begins a term. Its watch runs until stop.
+func newTerm(ctx context.Context, lock lockstep.Lock, ttl, renewDeadline time.Duration) *term {
+	t := &term{
+		lock:       lock,
+		validity:   longestDeadline(ttl),
+		stepDownAt: longestDeadline(ttl) - renewDeadline,
+		began:      time.Now(),
+	}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	t.watch.Go(t.follow)
+	return t
+}
+
+// stop ends the watch. The cause is that of a term which nothing else has ended.
+func (t *term) stop() {
+	t.cancel(context.Canceled)
+	t.watch.Wait()
+}
+
+// follow ends the term when the lock is over or was not renewed in time, and notes
+// when the term ended, for whatever reason.
+func (t *term) follow() {
+	timer := time.NewTimer(t.untilNextLook())
+	defer timer.Stop()
+	for t.cause() == nil {
+		select {
+		case <-t.ctx.Done():
+		case <-t.lock.Context().Done():
+		case <-timer.C:
+			timer.Reset(t.untilNextLook())
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.overSince = time.Now()
+}
+
+// untilNextLook is bounded because timers stand still while the machine is suspended.
+func (t *term) untilNextLook() time.Duration {
+	return max(min(t.lock.Remaining()-t.stepDownAt, lease.WatchEvery), 0)
+}
+
+// cause tells why the term is over, or nil. It looks at the lock now and ends the term if
+// that is over or has not been renewed in time.
+func (t *term) cause() error {
+	if t.ctx.Err() != nil {
+		return context.Cause(t.ctx)
+	}
+	if loss := t.lock.Check(); loss != nil {
+		t.cancel(loss)
+	} else if t.lock.Remaining() <= t.stepDownAt {
+		t.cancel(ErrNotRenewed)
+	}
+	return context.Cause(t.ctx)
+}
+
+func (t *term) vitals() vitals {
+	v := vitals{cause: t.cause(), unrenewed: t.validity - t.lock.Remaining()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.mu.overSince.IsZero() {
+		v.overFor = time.Since(t.mu.overSince)
+	}
+	return v
+}
+
+// A bodyContext is the context of the body. The watch is told of a loss by goroutines
+// and timers, which can be late; who asks just before a write wants the present state.
+type bodyContext struct {
+	context.Context
+	term *term
+}
+
+func (c bodyContext) Err() error {
+	c.term.cause() // ends the context if the term is over
+	return c.Context.Err()
+}

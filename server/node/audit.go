@@ -1,0 +1,36 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/lockstep-dev/lockstep/server/audit"
+	"github.com/lockstep-dev/lockstep/server/transport"
+)
+
+// AuditPeers gives the ids of the other nodes, in the order in which they are best asked for their audit logs: the leader, who
+// has the most to do, is the last. It may be called after Loaded or Events was called first.
+func (n *Node) AuditPeers() []uint64 {
+	var ids []uint64
+	for _, p := range n.transport.Peers() {
+		ids = append(ids, p.Node)
+	}
+	if i := slices.Index(ids, n.Status().Leader); i >= 0 {
+		leader := ids[i]
+		ids = append(slices.Delete(ids, i, i+1), leader)
+	}
+	return ids
+}
+
+// AskAudit asks a peer for lines of its audit log, as [transport.Transport.AskAudit] does, under the rule of AuditPeers. Its error
+// matches [audit.ErrNoLog] when the peer keeps none.
+func (n *Node) AskAudit(ctx context.Context, peer, from, to uint64) (io.ReadCloser, error) {
+	answer, err := n.transport.AskAudit(ctx, peer, from, to)
+	if errors.Is(err, transport.ErrNoAudit) {
+		err = fmt.Errorf("%w: %w", audit.ErrNoLog, err)
+	}
+	return answer, err
+}
