@@ -69,6 +69,9 @@ func (c Config) validate() error {
 			Rule: fmt.Sprintf("must be %v to a sixth of the ttl, here %v", minNodeTimeout, highest),
 		}
 	}
+	if c.UnavailableAfter < 0 {
+		return &lockstep.InvalidError{Field: "unavailable after", Value: c.UnavailableAfter.String(), Rule: "must not be negative"}
+	}
 	printable := func(r rune) bool { return r > ' ' && r <= unicode.MaxASCII && r != 0x7f }
 	if len(c.KeyPrefix) > maxKeyPrefixBytes || strings.ContainsFunc(c.KeyPrefix, func(r rune) bool { return !printable(r) }) {
 		return &lockstep.InvalidError{

@@ -113,7 +113,7 @@ func config() redlock.Config {
 
 // patient is for tests that make the machine busy themselves.
 func patient() redlock.Config {
-	return redlock.Config{TTL: 3 * time.Second, NodeTimeout: 500 * time.Millisecond}
+	return redlock.Config{TTL: 3 * time.Second, NodeTimeout: 500 * time.Millisecond, UnavailableAfter: 15 * time.Second}
 }
 
 // open makes a Locker over the servers that is closed with the test.

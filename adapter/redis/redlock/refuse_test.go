@@ -40,6 +40,7 @@ func TestBadConfigurationsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		"a short ttl":              {three, redlock.Config{TTL: time.Millisecond}, "ttl"},
 		"a node timeout too long":  {three, redlock.Config{TTL: 6 * time.Second, NodeTimeout: 2 * time.Second}, "node timeout 2s: must be 5ms to a sixth of the ttl, here 1s"},
 		"a node timeout too short": {three, redlock.Config{NodeTimeout: 1}, "node timeout"},
+		"a negative patience":      {three, redlock.Config{UnavailableAfter: -1}, "unavailable after"},
 		"a prefix with a space":    {three, redlock.Config{KeyPrefix: "a b"}, "key prefix"},
 		"a prefix too long":        {three, redlock.Config{KeyPrefix: strings.Repeat("x", 129)}, "1 to 128 bytes"},
 	} {

@@ -87,7 +87,7 @@ func (t *taking) askToGrant(ctx context.Context, n *node) reply {
 		return reply{err: err}
 	}
 	keys := []string{t.lockKey(t.claim.Names[0]), t.counterKey()}
-	answer, err := n.eval(ctx, t.scripts.take, keys, t.claim.ID, t.cfg.TTL.Milliseconds(), t.tail)
+	answer, err := n.eval(ctx, t.scripts.take, keys, t.claim.ID, t.claim.TTL.Milliseconds(), t.tail)
 	if err != nil {
 		return reply{err: err}
 	}
