@@ -22,6 +22,7 @@ type backend struct {
 	endLife  context.CancelFunc
 	calls    sync.WaitGroup // requests and sweeps under way
 	sweeping chan struct{}  // one place for each sweep under way
+	takes    chan struct{}  // one place for each attempt under way
 
 	// allHeard is set once every node had its time to say what it is. Until then no outcome is decided early: a
 	// server that must be refused is to be found at the first use.
@@ -40,26 +41,46 @@ func (b *backend) counterKey() string         { return b.cfg.KeyPrefix + counter
 func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
 	t := tally{count: len(b.nodes)}
 	var last error
+	var lacking []int
 	poll(ctx, b, question[vote]{
 		nodes: b.all,
 		ask: func(ctx context.Context, n *node) vote {
 			return newVote(n.yes(ctx, b.scripts.extend, []string{b.lockKey(c.Names[0])}, c.ID, c.TTL.Milliseconds()))
 		},
 		hear: func(a answer[vote]) bool {
-			if last = errors.Join(last, a.value.err); a.value.err == nil {
-				t.hear(a.value.yes)
+			if a.value.err != nil {
+				last = errors.Join(last, a.value.err)
+				return false
+			}
+			if t.hear(a.value.yes); !a.value.yes {
+				lacking = append(lacking, a.node)
 			}
 			return t.carried() || t.rejected()
 		},
 	})
 	switch {
 	case t.carried():
+		b.mend(ctx, c, lacking)
 		return nil
 	case t.rejected():
 		return &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: fmt.Sprintf("%d of %d nodes do not have it", t.no, t.count)}
 	default:
 		return fmt.Errorf("%w: %d of %d nodes renewed: %w", lockstep.ErrUnavailable, t.yes, t.count, orSilent(last))
 	}
+}
+
+// mend sets the record on nodes that lack it, if it is nobody else's there: those were down, or have forgotten it. Without this a lock that is held for
+// long would be lost once a majority of the nodes had been down, even if never two at a time. The nodes
+// count from the next renewal on.
+func (b *backend) mend(ctx context.Context, c *locker.Claim, nodes []int) {
+	t, err := newTaking(b, c)
+	if err != nil || ctx.Err() != nil { // the lock is being released: a record that is set now would outlive it by a TTL
+		return
+	}
+	poll(ctx, b, question[reply]{
+		nodes: nodes, ask: t.askToGrant, abandon: true,
+		hear: func(answer[reply]) bool { return false },
+	})
 }
 
 // Drop implements [locker.Backend]. A majority that certainly does not have the claim is enough: no two winners depend on what the others have.

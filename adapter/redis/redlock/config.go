@@ -26,7 +26,8 @@ const (
 	grace             = 500 * time.Millisecond
 )
 
-// Config says how a [Locker] works. Its zero value is good. All Lockers that use the same nodes must agree on TTL and KeyPrefix.
+// Config says how a [Locker] works. Its zero value is good. Lockers exclude each other when they have the same nodes, in whatever order,
+// and the same KeyPrefix.
 type Config struct {
 	// TTL is how long a lock lasts on a node without a renewal, 1 s to 300 s. Default: 10 s.
 	TTL time.Duration
@@ -67,6 +68,9 @@ func (c Config) validate() error {
 			Field: "node timeout", Value: c.NodeTimeout.String(),
 			Rule: fmt.Sprintf("must be %v to a sixth of the ttl, here %v", minNodeTimeout, highest),
 		}
+	}
+	if c.UnavailableAfter < 0 {
+		return &lockstep.InvalidError{Field: "unavailable after", Value: c.UnavailableAfter.String(), Rule: "must not be negative"}
 	}
 	printable := func(r rune) bool { return r > ' ' && r <= unicode.MaxASCII && r != 0x7f }
 	if len(c.KeyPrefix) > maxKeyPrefixBytes || strings.ContainsFunc(c.KeyPrefix, func(r rune) bool { return !printable(r) }) {

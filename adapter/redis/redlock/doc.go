@@ -31,7 +31,8 @@
 //  4. The lease begins before step 1 is sent: what is left of it is TTL - elapsed - margin, for both steps. A grant that comes when it is
 //     over is given back by package locker, which keeps the lease.
 //  5. A renewal is a compare-and-extend on all nodes, confirmed by a majority. When so many nodes lack the record that no majority has it, the lock is
-//     lost at once.
+//     lost at once. Nodes that lack it while a majority has it, since they were down or forgot it, are asked as in step 1 to set it again; they
+//     count from the next renewal on, and tokens do not depend on them.
 //  6. A release is a compare-and-delete on all nodes. It is confirmed when a majority certainly lacks the record, whatever the others
 //     have: those are told in the background until the record has run out anyway.
 //

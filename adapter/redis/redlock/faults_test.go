@@ -293,6 +293,28 @@ func TestReleaseReachesNodesThatWereAwayInTheBackground(t *testing.T) {
 	}
 }
 
+// Each server ends and forgets, one after the other, while one holder keeps its lock.
+func TestHolderOutlivesTheRestartOfAllServersOneByOne(t *testing.T) {
+	m := forgetful(t)
+	lock := acquire(t, m.open(t, patient()), "jobs/x")
+	direct := clients(t, m.addresses())
+	for i := range m {
+		m.kill(i)
+		m.start(t, i)
+		until(t, 20*time.Second, "the server that forgot has the record again", func() bool {
+			n, err := direct[i].Exists(t.Context(), lockKey("jobs/x")).Result()
+			return err == nil && n == 1
+		})
+	}
+	if err := lock.Check(); err != nil {
+		t.Fatalf("one server at a time was away: %v", err)
+	}
+	if _, err := lockstep.TryAcquire(t.Context(), m.open(t, patient()), "jobs/x"); !errors.Is(err, lockstep.ErrBusy) {
+		t.Errorf("try of a held lock: %v, want ErrBusy", err)
+	}
+	release(t, lock)
+}
+
 func TestMetadataAndOwnerAreShownByAMajority(t *testing.T) {
 	m := durable(t)
 	l := m.open(t, config())

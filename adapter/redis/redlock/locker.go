@@ -43,7 +43,7 @@ func New(nodes []*redis.Client, cfg Config) (*Locker, error) {
 }
 
 func newBackend(clients []*redis.Client, cfg Config) *backend {
-	b := &backend{cfg: cfg, scripts: newScripts(), sweeping: make(chan struct{}, maxSweeps)}
+	b := &backend{cfg: cfg, scripts: newScripts(), sweeping: make(chan struct{}, maxSweeps), takes: make(chan struct{}, maxTakes)}
 	b.life, b.endLife = context.WithCancel(context.Background())
 	identity := &identities{}
 	for i, client := range clients {

@@ -100,9 +100,9 @@ func (s said) String() string {
 	return fmt.Sprintf("client %d node %d: %s", s.client+1, s.node+1, s.what)
 }
 
-// moves are all that can happen next.
-func (r *rules) moves(s *modelState) []move {
-	m := moving{rules: r, from: s}
+// moves are all that can happen next. The room for them is used again.
+func (r *rules) moves(s *modelState, room []move) []move {
+	m := moving{rules: r, from: s, found: room[:0]}
 	for c := range r.clients {
 		m.ofClient(c)
 		for n := range modelNodes {
@@ -124,12 +124,11 @@ type moving struct {
 
 // do adds the move that change makes of the state.
 func (m *moving) do(what string, c, n int, change func(*modelState) (broke string)) {
-	next := *m.from
-	broke := change(&next)
-	if broke == "" {
-		broke = next.broken()
+	m.found = append(m.found, move{state: *m.from, said: said{what, c, n}})
+	next := &m.found[len(m.found)-1]
+	if next.broke = change(&next.state); next.broke == "" {
+		next.broke = next.state.broken()
 	}
-	m.found = append(m.found, move{next, said{what, c, n}, broke})
 }
 
 // broken is the promise of exclusion.
@@ -200,7 +199,17 @@ func (m *moving) renewal(c int, k *modelClient) {
 		need = 1
 	}
 	if t := (tally{count: modelNodes, yes: count(k.extended)}); k.valid() && !k.renewed && (t.carried() || t.yes >= need) {
-		m.do("renewal confirmed", c, -1, func(s *modelState) string { s.clients[c].renewed = true; return "" })
+		m.do("renewal confirmed", c, -1, func(s *modelState) string { s.clients[c].confirmRenewal(); return "" })
+	}
+}
+
+// confirmRenewal has the record set again on the nodes that may lack it.
+func (c *modelClient) confirmRenewal() {
+	c.renewed = true
+	for n := range modelNodes {
+		if !c.extended[n] {
+			c.take[n] = 1
+		}
 	}
 }
 
@@ -376,18 +385,22 @@ func (r *rules) beginning() (s modelState) {
 // whole when all were seen.
 func explore(r rules, limit int, promises ...string) (states int, found *breach, whole bool) {
 	type visit struct {
-		state  modelState
+		state  *modelState // nil once it was visited
 		parent int
 		said   said
 	}
 	first := r.beginning()
-	visits := []visit{{first, -1, said{}}}
+	visits := []visit{{&first, -1, said{}}}
 	seen := map[stateKey]struct{}{keyOf(&first, r.clients): {}}
+	var next []move
 	for at := 0; at < len(visits); at++ {
 		if len(visits) > limit {
 			return len(visits), nil, false
 		}
-		for _, m := range r.moves(&visits[at].state) {
+		next = r.moves(visits[at].state, next)
+		visits[at].state = nil
+		for i := range next {
+			m := &next[i]
 			if slices.Contains(promises, m.broke) {
 				path := []said{m.said}
 				for i := at; i > 0; i = visits[i].parent {
@@ -399,7 +412,8 @@ func explore(r rules, limit int, promises ...string) (states int, found *breach,
 			key := keyOf(&m.state, r.clients)
 			if _, known := seen[key]; !known {
 				seen[key] = struct{}{}
-				visits = append(visits, visit{m.state, at, m.said})
+				state := m.state
+				visits = append(visits, visit{&state, at, m.said})
 			}
 		}
 	}

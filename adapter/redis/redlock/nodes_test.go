@@ -91,7 +91,7 @@ func (m masters) start(t testing.TB, nodes ...int) {
 // connect makes a client that does without what Redis Enterprise has for its upgrades.
 func connect(address string) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: address, DialerRetries: 1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		Addr: address, DialerRetries: 1, DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
 
@@ -113,7 +113,7 @@ func config() redlock.Config {
 
 // patient is for tests that make the machine busy themselves.
 func patient() redlock.Config {
-	return redlock.Config{TTL: 3 * time.Second, NodeTimeout: 500 * time.Millisecond}
+	return redlock.Config{TTL: 3 * time.Second, NodeTimeout: 500 * time.Millisecond, UnavailableAfter: 15 * time.Second}
 }
 
 // open makes a Locker over the servers that is closed with the test.

@@ -2,7 +2,9 @@ package redlock_test
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +40,7 @@ func TestBadConfigurationsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		"a short ttl":              {three, redlock.Config{TTL: time.Millisecond}, "ttl"},
 		"a node timeout too long":  {three, redlock.Config{TTL: 6 * time.Second, NodeTimeout: 2 * time.Second}, "node timeout 2s: must be 5ms to a sixth of the ttl, here 1s"},
 		"a node timeout too short": {three, redlock.Config{NodeTimeout: 1}, "node timeout"},
+		"a negative patience":      {three, redlock.Config{UnavailableAfter: -1}, "unavailable after"},
 		"a prefix with a space":    {three, redlock.Config{KeyPrefix: "a b"}, "key prefix"},
 		"a prefix too long":        {three, redlock.Config{KeyPrefix: strings.Repeat("x", 129)}, "1 to 128 bytes"},
 	} {
@@ -104,4 +107,43 @@ func TestTwoWaysToOneServerAreRefused(t *testing.T) {
 		_, err := lockstep.TryAcquire(t.Context(), l, "jobs/x")
 		return errors.Is(err, lockstep.ErrInvalid) && strings.Contains(err.Error(), "same server as node")
 	})
+}
+
+// A logBook keeps what is logged.
+type logBook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBook) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func TestServersThatDoNotSyncAreWarnedOfOnce(t *testing.T) {
+	book := &logBook{}
+	careless := startMasters(t, 1, redisserver.Config{Args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}})
+	m := append(startMasters(t, 1, redisserver.Config{Persistence: redisserver.AppendAlways}), append(careless, startMasters(t, 1, redisserver.Config{})...)...)
+	c := config()
+	c.Logger = slog.New(slog.NewTextHandler(book, nil))
+	l := m.open(t, c)
+	for range 3 {
+		release(t, acquire(t, l, "jobs/x"))
+	}
+	until(t, 10*time.Second, "both are warned of", func() bool {
+		return strings.Contains(book.String(), "appendfsync=everysec") && strings.Contains(book.String(), "appendonly=no")
+	})
+	if n := strings.Count(book.String(), "level=WARN"); n != 2 {
+		t.Errorf("%d warnings:\n%s", n, book)
+	}
+	if strings.Contains(book.String(), m[0].Address()) {
+		t.Errorf("the server that syncs is warned of:\n%s", book)
+	}
 }

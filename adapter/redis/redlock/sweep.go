@@ -57,7 +57,7 @@ func (b *backend) sweep(c *locker.Claim, nodes []int) {
 }
 
 func (b *backend) sweepUntilGone(c *locker.Claim, nodes []int) {
-	ctx, cancel := context.WithTimeout(b.life, b.cfg.TTL+grace)
+	ctx, cancel := context.WithTimeout(b.life, c.TTL+grace)
 	defer cancel()
 	backoff := lease.Backoff{Base: 50 * time.Millisecond, Max: time.Second}
 	for len(nodes) > 0 {

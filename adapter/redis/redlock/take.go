@@ -10,6 +10,11 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
+// maxTakes bounds the attempts of one Locker under way; the others wait for their turn before anything is sent. On nodes
+// that are slow to sync, or a machine that is busy, more at once would each take so long that none is answered within the node timeout, and
+// what they had to undo would keep it so. At 3 ms for both steps this many make more than 1,000 a second.
+const maxTakes = 4
+
 // A taking is one call of Take: the shell round one attempt.
 type taking struct {
 	*backend
@@ -21,15 +26,28 @@ type taking struct {
 	misfit  error   // a server that must not be a node
 }
 
-// Take implements [locker.Backend]. It is bounded by three node timeouts: two steps and the undoing. The Locker counts the lease
+func newTaking(b *backend, c *locker.Claim) (*taking, error) {
+	tail, err := recordTail(c.ID, c.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", lockstep.ErrInvalid, err)
+	}
+	return &taking{backend: b, claim: c, tail: tail, attempt: newAttempt(len(b.nodes))}, nil
+}
+
+// Take implements [locker.Backend]. Once it is its turn it is bounded by three node timeouts: two steps and the undoing. The Locker counts the lease
 // from before this call, and gives back a grant that comes when it is over: that is Redlock's
 // validity = TTL - elapsed - margin, for both steps.
 func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, error) {
-	tail, err := recordTail(c.ID, c.Metadata)
+	t, err := newTaking(b, c)
 	if err != nil {
-		return locker.Grant{}, fmt.Errorf("%w: %w", lockstep.ErrInvalid, err)
+		return locker.Grant{}, err
 	}
-	t := &taking{backend: b, claim: c, tail: tail, attempt: newAttempt(len(b.nodes))}
+	select {
+	case b.takes <- struct{}{}:
+		defer func() { <-b.takes }()
+	case <-ctx.Done():
+		return locker.Grant{}, fmt.Errorf("%w: %w", lockstep.ErrUnavailable, ctx.Err())
+	}
 	t.readAll(ctx)
 	if nodes, token := t.attempt.beginRaise(); token != 0 && t.misfit == nil && ctx.Err() == nil {
 		t.raiseAll(ctx, nodes, token)
@@ -40,7 +58,7 @@ func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	return locker.Grant{}, t.giveUp(ctx)
 }
 
-// A reading is what a node answers to step 1.
+// A reply is what a node answers to step 1.
 type reply struct {
 	granted bool
 	counter lockstep.Token
@@ -69,7 +87,7 @@ func (t *taking) askToGrant(ctx context.Context, n *node) reply {
 		return reply{err: err}
 	}
 	keys := []string{t.lockKey(t.claim.Names[0]), t.counterKey()}
-	answer, err := n.eval(ctx, t.scripts.take, keys, t.claim.ID, t.cfg.TTL.Milliseconds(), t.tail)
+	answer, err := n.eval(ctx, t.scripts.take, keys, t.claim.ID, t.claim.TTL.Milliseconds(), t.tail)
 	if err != nil {
 		return reply{err: err}
 	}
