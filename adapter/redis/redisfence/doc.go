@@ -14,7 +14,8 @@
 //  5. Tokens are compared as numbers. Those of Lua are float64, which holds every integer up to 2^53 - 1 exactly, and that is
 //     [lockstep.MaxToken]; a stored token of more than 16 digits is no mark.
 //  6. A write carries a number of its own, drawn at random, and the mark keeps that of the last write. So what go-redis sends again by
-//     itself after a lost reply counts once. Another call is another write.
+//     itself after a lost reply counts once, as long as no other write of the same grant came in between. Another call is another write;
+//     across calls it is [fence.WriteOnce] that counts once.
 //
 // # In Redis
 //

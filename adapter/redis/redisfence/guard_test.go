@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisfence"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
 // push is work that is seen when it is done twice.
@@ -198,5 +199,73 @@ func TestObserverIsToldOfVerdicts(t *testing.T) {
 	}
 	if got, want := counts.Tally(), (fence.Tally{Accepted: 2, Stale: 1, NoToken: 1}); got != want {
 		t.Errorf("tally %+v, want %+v", got, want)
+	}
+}
+
+// clusterOf makes a Cluster of one node. It refuses a script whose keys are in two slots, as one of many does.
+func clusterOf(t *testing.T) *redis.ClusterClient {
+	t.Helper()
+	s := startServer(t, redisserver.Config{Args: []string{"--cluster-enabled", "yes"}})
+	node := connect(t, s.Address())
+	must(t, node.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the cluster does not come up")
+		}
+	}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Address()}})
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+func TestGuardsWorkOnAClusterWhateverTheNames(t *testing.T) {
+	g := newGuard(t, clusterOf(t), redisfence.Config{})
+	for _, name := range []string{"report", "{a}/b", "a}{b", "}", "{", "{}", "ключ/{x"} {
+		must(t, g.Write(t.Context(), name, grant(7), []byte(name)))
+		must(t, g.Run(t.Context(), name, grant(8), fence.Write, push("list:"+g.Tag(name), name)))
+		if err := g.Delete(t.Context(), name, grant(7)); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("%s: %v, want ErrStale", name, err)
+		}
+		if value, err := g.Read(t.Context(), name); err != nil || string(value) != name {
+			t.Errorf("%s: %q, %v", name, value, err)
+		}
+	}
+}
+
+// TestAPromotedReplicaKnowsTheMarksThatItHasCopied and no others, which is what the documentation warns of.
+func TestAPromotedReplicaKnowsTheMarksThatItHasCopied(t *testing.T) {
+	first := startServer(t, redisserver.Config{})
+	between, err := testbed.NewProxy(first.Address())
+	must(t, err)
+	t.Cleanup(between.Close)
+	second := startServer(t, redisserver.Config{ReplicaOf: between.Address()})
+	r, promoted := open(t, first.Address(), "x", 3), open(t, second.Address(), "x", 3)
+	must(t, r.Enter(t.Context(), grant(8)))
+	admin := connect(t, second.Address())
+	mark := strings.Replace(r.DataKey("x"), ":data:", ":mark:", 1)
+	waitFor(t, "the replica copies the mark", func() bool { return admin.HGet(t.Context(), mark, "token").Val() == "8" })
+	between.Cut()
+	must(t, r.Enter(t.Context(), grant(9)))
+	first.Kill()
+	must(t, admin.ReplicaOf(t.Context(), "NO", "ONE").Err())
+
+	if err := promoted.Write(t.Context(), grant(7), nil); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("older than the copied mark: %v, want ErrStale", err)
+	}
+	if err := promoted.Write(t.Context(), grant(8), nil); err != nil {
+		t.Errorf("older than a mark that was lost: %v; if this is refused now, the documentation is out of date", err)
+	}
+	must(t, promoted.Enter(t.Context(), grant(9)))
+	if err := promoted.Write(t.Context(), grant(8), nil); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("after the newer holder has entered again: %v, want ErrStale", err)
+	}
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 30 s", what)
+		}
 	}
 }
