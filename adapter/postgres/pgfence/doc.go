@@ -20,7 +20,7 @@
 // They say in the transaction what they hold:
 //
 //	BEGIN;
-//	SET LOCAL lockstep.backend = 'native:prod';  -- as [fence.Source.Backend] has it
+//	SET LOCAL lockstep.backend = 'native:prod';  -- as fence.Source.Backend has it
 //	SET LOCAL lockstep.lock = 'billing';
 //	SET LOCAL lockstep.token = '42';
 //	UPDATE invoices SET ... ;
@@ -31,7 +31,8 @@
 // stay in the session for whoever gets that from a pool next. The SQLSTATE of a refusal is [CodeStale], [CodeForeign], [CodeNoToken] or
 // [CodeInvalid]; [Verdict] turns it into the errors of package fence. After a Guard's step the settings are in place.
 //
-// A transaction that writes to tables of two locks takes the step of each before its writes: the settings are those of the last.
+// A transaction that writes to tables of two locks takes the step of each before its writes: the settings are those of the last. Take the
+// steps of several resources in the same order everywhere, or PostgreSQL ends one of two transactions as a deadlock, SQLSTATE 40P01.
 //
 // # A holder that freezes in a transaction
 //

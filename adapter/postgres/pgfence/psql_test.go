@@ -2,6 +2,7 @@ package pgfence_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -90,6 +91,34 @@ func TestAWriterNeedsNoRightOnTheMarks(t *testing.T) {
 	fake := "CREATE TEMPORARY TABLE lockstep_guards (resource text PRIMARY KEY, backend text, lock text, token bigint, written bigint)"
 	if printed, ok := typed(t, s.URL(), as, fake, said(6), fmt.Sprintf("UPDATE %s SET value = 6", table), "COMMIT"); ok || !strings.Contains(printed, "stale token 6") {
 		t.Errorf("a stale write with marks of its own: %s", printed)
+	}
+	// Neither is a function of the role's own that goes by the name of one of the system.
+	execute(t, pool, fmt.Sprintf(`CREATE SCHEMA %[1]s AUTHORIZATION %[1]s;
+		CREATE FUNCTION %[1]s.current_setting(name text, missing boolean) RETURNS text LANGUAGE sql
+			AS $$ SELECT CASE name WHEN 'lockstep.token' THEN '9' ELSE pg_catalog.current_setting(name, missing) END $$`, role), pgx.QueryExecModeSimpleProtocol)
+	path := fmt.Sprintf("SET search_path = %s, pg_catalog, public", role)
+	if printed, ok := typed(t, s.URL(), as, path, said(6), fmt.Sprintf("UPDATE %s SET value = 6", table), "COMMIT"); ok || !strings.Contains(printed, "stale token 6") {
+		t.Errorf("a stale write with functions of its own: %s", printed)
+	}
+}
+
+// Whoever wrote in an open transaction keeps the next holder from entering, also when the mark needed no change.
+func TestTheTriggerLocksTheMark(t *testing.T) {
+	s, _ := sharedServers(t)
+	pool, ctx, name := openPool(t, s.URL()), within(t), fresh(t)
+	table := protected(t, pool, name)
+	guard := newGuard(t, pgfence.Config{})
+	for _, mark := range []string{"new", "raised before"} {
+		writer := begin(t, pool, pgx.TxOptions{})
+		execute(t, writer, said(7)[len("BEGIN;"):], pgx.QueryExecModeSimpleProtocol)
+		execute(t, writer, fmt.Sprintf("UPDATE %s SET id = id", table))
+		next := begin(t, pool, pgx.TxOptions{})
+		execute(t, next, "SET LOCAL lock_timeout = '50ms'")
+		if err := guard.Enter(ctx, pgfence.Pgx(next), name, grant(8)); !errors.Is(err, fence.ErrBusy) {
+			t.Errorf("mark %s: entering beside a write: %v, want ErrBusy", mark, err)
+		}
+		must(t, next.Rollback(ctx))
+		must(t, writer.Commit(ctx))
 	}
 }
 
