@@ -212,12 +212,16 @@ func (c *Client) Inspect(ctx context.Context, name string) (lockstep.State, erro
 	if err != nil {
 		return lockstep.State{}, err
 	}
+	return stateOf(name, l), nil
+}
+
+func stateOf(name string, l *pb.Lock) lockstep.State {
 	return lockstep.State{
 		Name:      name,
 		Holders:   claimsOf(l.GetHolders()),
 		Waiters:   claimsOf(l.GetWaiters()),
 		NextToken: lockstep.Token(l.GetNextToken()),
-	}, nil
+	}
 }
 
 // call makes a call that may be made again on the leader: it goes round the nodes, at

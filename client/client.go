@@ -20,7 +20,7 @@ const defaultGrace = 500 * time.Millisecond
 // has 2^40 requests.
 const tagsPerSession = 1 << 40
 
-// A Client is the native [lockstep.Locker] and [lockstep.Inspector].
+// A Client is the native [lockstep.Locker], [lockstep.Inspector] and [lockstep.Watcher].
 type Client struct {
 	cfg   Config
 	admin *Admin // for reads
@@ -61,6 +61,7 @@ type Client struct {
 var (
 	_ lockstep.Locker    = (*Client)(nil)
 	_ lockstep.Inspector = (*Client)(nil)
+	_ lockstep.Watcher   = (*Client)(nil)
 )
 
 // New returns a Client. It starts nothing and does no I/O. A bad Config is

@@ -47,6 +47,7 @@ type watch struct {
 	admin    *Admin
 	request  *pb.WatchRequest // its After is what was reached
 	yield    func(*pb.Event, error) bool
+	began    func()        // called when a stream has begun to tell; nil: nobody asks
 	enough   bool          // the caller wants no more
 	servedAt time.Duration // when a node last was known to serve
 }
@@ -100,6 +101,9 @@ func (w *watch) read(ctx context.Context, conn *grpc.ClientConn) (answered bool,
 		}
 		if err != nil {
 			return answered, err
+		}
+		if !answered && w.began != nil {
+			w.began()
 		}
 		answered = true
 		for _, e := range r.GetEvents() {

@@ -24,19 +24,33 @@ type claimFlags struct {
 }
 
 func (f *claimFlags) register(flags *pflag.FlagSet, ttl time.Duration) {
-	f.target.register(flags)
-	f.log.register(flags, slog.LevelError)
+	f.registerLease(flags, ttl)
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait: fail when the lock is busy")
 	flags.VarP(&f.wait, "wait", "w", "wait so long at most (default: until granted)")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the lock together with other shared holders")
 	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (the default)")
 	flags.Var(&f.permits, "permits", "hold k of the n permits of a semaphore")
 	flags.IntVarP(&f.busyCode, "conflict-exit-code", "E", CodeBusy, "exit `code` when the lock is busy")
+	oneOf(flags, "patience", "nonblock", "wait")
+	oneOf(flags, "mode", "shared", "exclusive", "permits")
+}
+
+// registerLease registers those that do not say how to ask for the lock.
+func (f *claimFlags) registerLease(flags *pflag.FlagSet, ttl time.Duration) {
+	f.target.register(flags)
+	f.log.register(flags, slog.LevelError)
 	f.ttl = span{ttl, true}
 	flags.Var(&f.ttl, "ttl", "time after which a dead holder's lock is free, 1 to 300")
 	flags.StringVar(&f.purpose, "purpose", "", "`text` that others see beside the holder")
-	oneOf(flags, "patience", "nonblock", "wait")
-	oneOf(flags, "mode", "shared", "exclusive", "permits")
+}
+
+// labels are those that the flags give the holder.
+func (f *claimFlags) labels() map[string]string {
+	labels := map[string]string{}
+	if f.purpose != "" {
+		labels["purpose"] = f.purpose
+	}
+	return labels
 }
 
 // A claimPlan is what lock a command asks for and how, checked.

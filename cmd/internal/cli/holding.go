@@ -28,6 +28,7 @@ const (
 type holding struct {
 	*runner
 	plan     runPlan
+	resigns  bool // TERM and INT to us are the end of the command, not messages for it
 	overseer overseer
 	child    *term.Child
 	watcher  *term.Watcher
@@ -48,7 +49,7 @@ type childChange struct {
 
 // hold runs the command to its end and returns its exit code.
 func (h *holding) hold() (int, error) {
-	h.overseer = overseer{killAfter: h.plan.killAfter}
+	h.overseer = overseer{killAfter: h.plan.killAfter, resigns: h.resigns}
 	if ttl := h.locker.Capabilities().TTL; ttl > 0 { // as negotiated
 		h.overseer.killAfter = min(h.overseer.killAfter, ttl/3)
 	}

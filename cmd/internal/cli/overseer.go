@@ -33,6 +33,8 @@ type overseer struct {
 	phase      phase
 	killAt     time.Duration // in phase ending
 	interrupts int
+	resigns    bool  // INT and TERM end the command within killAfter
+	resigned   bool  // one of them came
 	loss       error // why the lock is lost; nil while it is not
 }
 
@@ -127,6 +129,10 @@ func (o *overseer) kill() orders {
 // signal judges a signal that was sent to this program.
 func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
 	number, ok := sig.(unix.Signal)
+	if o.resigns && (number == unix.SIGINT || number == unix.SIGTERM) {
+		o.resigned = true // also when the command is on its way out for another reason
+		return o.hurry(now, "")
+	}
 	if !ok || o.phase == killed {
 		return orders{}
 	}

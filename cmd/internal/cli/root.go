@@ -63,6 +63,7 @@ func helpCommand() *cobra.Command {
 func (a *App) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(),
+		a.electCommand(),
 		a.holdCommand(),
 		a.acquireCommand(),
 		a.renewCommand(),

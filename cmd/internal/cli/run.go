@@ -1,38 +1,24 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"strings"
-	"syscall"
-	"time"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-dev/lockstep"
 )
 
-// maxKillAfter is the default of --kill-after for long TTLs.
-const maxKillAfter = 2 * time.Second
-
 // runFlags are the flags of run.
 type runFlags struct {
 	claimFlags
-	command   string
-	killAfter span
-	endWith   []string
+	commandFlags
+	endWith []string
 }
 
 // A runPlan is what run was asked to do, checked.
 type runPlan struct {
 	claimPlan
-	command   []string // path of the file, then its arguments with the name first
-	killAfter time.Duration
-	endWith   endWith
+	commandPlan
+	endWith endWith
 }
 
 // endWith says what besides the lock ends the command.
@@ -90,29 +76,8 @@ func (a *App) runCommand() *cobra.Command {
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.claimFlags.register(flags, lockstep.DefaultTTL)
-	flags.StringVarP(&f.command, "command", "c", "", "run this `line` with $SHELL or /bin/sh")
-	flags.Var(&f.killAfter, "kill-after", "time between TERM and KILL, up to a third of --ttl (default: 2, or a fifth of --ttl)")
+	f.commandFlags.register(flags)
 	flags.StringSliceVar(&f.endWith, "end-with", nil, "end the command when `parent` is gone, stdin is closed, or both (parent,stdin)")
-}
-
-// checkArgs wants NAME and then a command behind "--", or -c.
-func (f *runFlags) checkArgs(cmd *cobra.Command, args []string) error {
-	dash := cmd.ArgsLenAtDash()
-	switch {
-	case len(args) == 0:
-		return missing(cmd, "NAME")
-	case f.command != "" && dash >= 0 && len(args) > 1:
-		return usageError("give the command behind -- or with -c, not both")
-	case dash == 0 && len(args) > 1 && args[1] == "--": // "-- NAME -- COMMAND", for names that look like flags
-		if len(args) == 2 {
-			return missing(cmd, "COMMAND")
-		}
-		return nil
-	case dash == 0, dash == 1, len(args) == 1:
-		return nil
-	default:
-		return usageError(`put "--" between the name and the command: %s NAME -- COMMAND`, cmd.CommandPath())
-	}
 }
 
 // plan checks the values of the flags and what they mean together.
@@ -120,31 +85,14 @@ func (f *runFlags) plan(a *App, cmd *cobra.Command, args []string) (plan runPlan
 	if plan.claimPlan, err = f.claimFlags.plan(a, "run", args[0], nil); err != nil {
 		return runPlan{}, err
 	}
-	if plan.killAfter, err = f.killTime(); err != nil {
-		return runPlan{}, err
-	}
 	if plan.endWith, err = parseEndWith(f.endWith); err != nil {
 		return runPlan{}, err
 	}
-	words := args[1:]
-	if len(words) > 0 && words[0] == "--" {
-		words = words[1:]
-	}
-	if plan.command, err = f.resolve(cmd, words); err != nil {
+	if plan.commandPlan, err = f.commandFlags.plan(cmd, args[1:], f.ttl.d); err != nil {
 		return runPlan{}, err
 	}
-	plan.options = f.options(describe(f.purpose, plan.command[1:]))
+	plan.options = f.options(describe(f.labels(), plan.command[1:]))
 	return plan, nil
-}
-
-func (f *runFlags) killTime() (time.Duration, error) {
-	if !f.killAfter.set {
-		return min(maxKillAfter, f.ttl.d/5), nil
-	}
-	if most := f.ttl.d / 3; f.killAfter.d > most {
-		return 0, usageError("--kill-after: %v: must be at most a third of --ttl, here %v", f.killAfter.d, most)
-	}
-	return f.killAfter.d, nil
 }
 
 func parseEndWith(words []string) (endWith, error) {
@@ -160,78 +108,4 @@ func parseEndWith(words []string) (endWith, error) {
 		}
 	}
 	return e, nil
-}
-
-// resolve finds the file to execute before anything is asked of the service: a lock
-// for a command that does not exist helps nobody.
-func (f *runFlags) resolve(cmd *cobra.Command, words []string) ([]string, error) {
-	if len(words) == 0 && cmd.Flags().Changed("command") {
-		shell := os.Getenv("SHELL")
-		if shell == "" {
-			shell = "/bin/sh"
-		}
-		words = []string{shell, "-c", f.command}
-	}
-	if len(words) == 0 {
-		return nil, missing(cmd, "COMMAND")
-	}
-	path, err := exec.LookPath(words[0])
-	if err == nil || errors.Is(err, exec.ErrDot) {
-		return append([]string{path}, words...), nil
-	}
-	code := CodeNotFound
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EISDIR) {
-		code = CodeNotRunnable
-	}
-	return nil, exitError{code, fmt.Errorf("cannot execute %s: %w", lockstep.Excerpt(words[0]), cause(err))}
-}
-
-// cause is the reason in an error of LookPath, without the name that stands there.
-func cause(err error) error {
-	var e *exec.Error
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
-}
-
-// describe makes the labels that others see beside the holder. The words of the
-// command are cut to what the other labels leave.
-func describe(purpose string, command []string) map[string]string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	labels := map[string]string{"host": oneLine(host), "pid": fmt.Sprint(os.Getpid())}
-	if purpose != "" {
-		labels["purpose"] = purpose
-	}
-	left := lockstep.MaxMetadataBytes - len("command")
-	for key, value := range labels {
-		left -= len(key) + len(value)
-	}
-	if line := cut(oneLine(strings.Join(command, " ")), left); line != "" {
-		labels["command"] = line
-	}
-	return labels
-}
-
-// cut shortens s to at most n bytes at the border of a character, with "..." in place
-// of the rest.
-func cut(s string, n int) string {
-	const more = "..."
-	if len(s) <= n {
-		return s
-	}
-	if n < len(more) {
-		return ""
-	}
-	end := 0
-	for i := range s {
-		if i > n-len(more) {
-			break
-		}
-		end = i
-	}
-	return s[:end] + more
 }

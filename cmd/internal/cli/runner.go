@@ -108,6 +108,9 @@ func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
 			}
 			return nil, endedBy(first)
 		case sig := <-r.signals:
+			if sig == syscall.SIGTSTP { // caught since an earlier term of elect
+				term.StopSelf(r.signals)
+			}
 			if !term.Ends(sig) { // meant for a command that does not run yet
 				continue
 			}

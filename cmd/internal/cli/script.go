@@ -48,7 +48,7 @@ func (a *App) acquireCommand() *cobra.Command {
   lockstep acquire billing/nightly -o json | jq -r .token`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			labels := describe(f.purpose, nil)
+			labels := describe(f.labels(), nil)
 			labels["pid"] = strconv.Itoa(os.Getppid()) // this process will be gone
 			if plan.claimPlan, err = f.plan(a, "acquire", args[0], labels); err != nil {
 				return err
@@ -168,7 +168,7 @@ func (a *App) holdCommand() *cobra.Command {
   coproc lockstep hold gpu --permits 1/3 --end-with stdin`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if plan.claimPlan, err = f.plan(a, "hold", args[0], describe(f.purpose, nil)); err != nil {
+			if plan.claimPlan, err = f.plan(a, "hold", args[0], describe(f.labels(), nil)); err != nil {
 				return err
 			}
 			if plan.endWith, err = parseEndWith(words); err != nil {

@@ -40,6 +40,10 @@ func OpenTerminal() (*Terminal, bool) {
 // start of a command, and before Give.
 func IgnoreStops() { signal.Ignore(unix.SIGTTOU) }
 
+// HeedStops undoes IgnoreStops, for the start of another command, which is not to inherit it: a signal
+// that is caught is not inherited, and one that was ignored cannot be reset.
+func HeedStops() { signal.Notify(make(chan os.Signal, 1), unix.SIGTTOU) }
+
 // Foreground reports whether our own group is the foreground one.
 func (t *Terminal) Foreground() bool {
 	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// maxKillAfter is the default of --kill-after for long TTLs.
+const maxKillAfter = 2 * time.Second
+
+// commandFlags are the flags of what runs a command under a lock.
+type commandFlags struct {
+	command   string
+	killAfter span
+}
+
+// A commandPlan is what command runs under a lock, checked.
+type commandPlan struct {
+	command   []string // path of the file, then its arguments with the name first
+	killAfter time.Duration
+}
+
+func (f *commandFlags) register(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.command, "command", "c", "", "run this `line` with $SHELL or /bin/sh")
+	flags.Var(&f.killAfter, "kill-after", "time between TERM and KILL, up to a third of --ttl (default: 2, or a fifth of --ttl)")
+}
+
+// plan finds the command in the words behind NAME.
+func (f *commandFlags) plan(cmd *cobra.Command, words []string, ttl time.Duration) (plan commandPlan, err error) {
+	if plan.killAfter, err = f.killTime(ttl); err != nil {
+		return commandPlan{}, err
+	}
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+	if plan.command, err = f.resolve(cmd, words); err != nil {
+		return commandPlan{}, err
+	}
+	return plan, nil
+}
+
+// checkArgs wants NAME and then a command behind "--", or -c.
+func (f *commandFlags) checkArgs(cmd *cobra.Command, args []string) error {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case len(args) == 0:
+		return missing(cmd, "NAME")
+	case f.command != "" && dash >= 0 && len(args) > 1:
+		return usageError("give the command behind -- or with -c, not both")
+	case dash == 0 && len(args) > 1 && args[1] == "--": // "-- NAME -- COMMAND", for names that look like flags
+		if len(args) == 2 {
+			return missing(cmd, "COMMAND")
+		}
+		return nil
+	case dash == 0, dash == 1, len(args) == 1:
+		return nil
+	default:
+		return usageError(`put "--" between the name and the command: %s NAME -- COMMAND`, cmd.CommandPath())
+	}
+}
+
+func (f *commandFlags) killTime(ttl time.Duration) (time.Duration, error) {
+	if !f.killAfter.set {
+		return min(maxKillAfter, ttl/5), nil
+	}
+	if most := ttl / 3; f.killAfter.d > most {
+		return 0, usageError("--kill-after: %v: must be at most a third of --ttl, here %v", f.killAfter.d, most)
+	}
+	return f.killAfter.d, nil
+}
+
+// resolve finds the file to execute before anything is asked of the service: a lock
+// for a command that does not exist helps nobody.
+func (f *commandFlags) resolve(cmd *cobra.Command, words []string) ([]string, error) {
+	if len(words) == 0 && cmd.Flags().Changed("command") {
+		shell := os.Getenv("SHELL")
+		if shell == "" {
+			shell = "/bin/sh"
+		}
+		words = []string{shell, "-c", f.command}
+	}
+	if len(words) == 0 {
+		return nil, missing(cmd, "COMMAND")
+	}
+	path, err := exec.LookPath(words[0])
+	if err == nil || errors.Is(err, exec.ErrDot) {
+		return append([]string{path}, words...), nil
+	}
+	code := CodeNotFound
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EISDIR) {
+		code = CodeNotRunnable
+	}
+	return nil, exitError{code, fmt.Errorf("cannot execute %s: %w", lockstep.Excerpt(words[0]), cause(err))}
+}
+
+// cause is the reason in an error of LookPath, without the name that stands there.
+func cause(err error) error {
+	var e *exec.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// describe adds to labels what others see of every holder. The words of the
+// command are cut to what the other labels leave.
+func describe(labels map[string]string, command []string) map[string]string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	labels["host"], labels["pid"] = oneLine(host), fmt.Sprint(os.Getpid())
+	left := lockstep.MaxMetadataBytes - len("command")
+	for key, value := range labels {
+		left -= len(key) + len(value)
+	}
+	if line := cut(oneLine(strings.Join(command, " ")), left); line != "" {
+		labels["command"] = line
+	}
+	return labels
+}
+
+// cut shortens s to at most n bytes at the border of a character, with "..." in place
+// of the rest.
+func cut(s string, n int) string {
+	const more = "..."
+	if len(s) <= n {
+		return s
+	}
+	if n < len(more) {
+		return ""
+	}
+	end := 0
+	for i := range s {
+		if i > n-len(more) {
+			break
+		}
+		end = i
+	}
+	return s[:end] + more
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/election"
+)
+
+// electFlags are the flags of elect.
+type electFlags struct {
+	claimFlags
+	commandFlags
+	identity string
+	observe  bool
+	out      output
+}
+
+// An electPlan is what elect was asked to do, checked.
+type electPlan struct {
+	claimPlan
+	commandPlan
+}
+
+const electLong = `Stands for election to the office NAME and runs the command for as long as it leads.
+Only one candidate at a time does. When leadership is lost the command's whole process group
+is stopped before another candidate can lead, by the same means as those of "lockstep run"; then
+this one stands again, and starts the command anew when it is elected. The command has
+to be one that can be started again.
+
+A command that ends by itself ends the candidacy: elect gives the office up and ends with
+the command's exit code, 0 or another. INT and TERM resign: a leader's command gets TERM, and KILL after
+--kill-after, and the office is given up as soon as it has ended; the next leader need not
+wait for the lease. Other signals are passed on to the command. Errors of the service are told, and do
+not end the candidacy.
+
+The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment. The token rises from term to
+term: write it with whatever you write, and let the place where you write it refuse older ones.
+
+--observe takes no part. It prints a line for who leads now and for each change, "nobody" too, until INT.
+
+Exit codes: that of the command, 128 + n if signal n ended it or ended the waiting, 64 for a wrong command
+line, 121 when leadership was lost while elect was ending, 126 or 127 when the command cannot be executed; with
+--observe 69 when the service cannot be reached.`
+
+func (a *App) electCommand() *cobra.Command {
+	var f electFlags
+	cmd := &cobra.Command{
+		Use:   "elect NAME [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command while being the leader",
+		Long:  electLong,
+		Example: `  lockstep elect billing/scheduler -- ./scheduler
+  lockstep elect --identity host-1 --ttl 15 billing/scheduler -- ./scheduler
+  lockstep elect --observe billing/scheduler -o json | jq -r .leader`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.observe {
+				return exactly("NAME")(cmd, args)
+			}
+			return f.checkArgs(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.observe {
+				return a.observe(cmd.Context(), &f, args[0])
+			}
+			plan, err := f.plan(a, cmd, args)
+			if err != nil {
+				return err
+			}
+			return a.elect(cmd.Context(), plan)
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *electFlags) register(flags *pflag.FlagSet) {
+	f.registerLease(flags, lockstep.DefaultTTL)
+	f.commandFlags.register(flags)
+	flags.StringVar(&f.identity, "identity", "", "`name` of this candidate for others to see (default: host name and process number)")
+	flags.BoolVar(&f.observe, "observe", false, "take no part: show who leads")
+	f.out.register(flags)
+	flags.Lookup("output").Usage += ", with --observe"
+}
+
+// plan checks the values of the flags and what they mean together.
+func (f *electFlags) plan(a *App, cmd *cobra.Command, args []string) (plan electPlan, err error) {
+	if plan.claimPlan, err = f.claimFlags.plan(a, "elect", args[0], nil); err != nil {
+		return electPlan{}, err
+	}
+	if plan.commandPlan, err = f.commandFlags.plan(cmd, args[1:], f.ttl.d); err != nil {
+		return electPlan{}, err
+	}
+	labels, err := f.candidate()
+	if err != nil {
+		return electPlan{}, err
+	}
+	plan.options = f.options(describe(labels, plan.command[1:]))
+	return plan, nil
+}
+
+// candidate are the labels that make a claim a candidate's, as those of package election are.
+func (f *electFlags) candidate() (map[string]string, error) {
+	if len(f.identity) > election.MaxIdentityBytes {
+		return nil, usageError("--identity: is %d bytes long, the limit is %d", len(f.identity), election.MaxIdentityBytes)
+	}
+	labels := f.labels()
+	if f.identity == "" {
+		own := describe(map[string]string{}, nil)
+		f.identity = own["host"] + "_" + own["pid"]
+	}
+	labels[election.IdentityKey] = f.identity
+	return labels, lockstep.CheckMetadata(labels)
+}
+
+// A leaderReport is one line of "elect --observe" as JSON.
+type leaderReport struct {
+	Lock   string     `json:"lock"`
+	Leader string     `json:"leader"` // empty: nobody
+	Token  uint64     `json:"token"`  // 0 with nobody
+	Since  *time.Time `json:"since"`  // when it was elected; null with nobody
+}
+
+func (a *App) observe(ctx context.Context, f *electFlags, name string) error {
+	plan, err := f.claimFlags.plan(a, "elect", name, nil)
+	if err != nil {
+		return err
+	}
+	locker, err := a.OpenLocker(plan.target)
+	if err != nil {
+		return err
+	}
+	for leader, err := range election.Observe(ctx, locker, name) {
+		if err == nil {
+			err = a.printLeader(name, leader, f.out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func (a *App) printLeader(name string, l election.Leader, out output) error {
+	if out != jsonOutput && l.Nobody() {
+		_, err := fmt.Fprintf(a.Out, "%s: nobody leads\n", printable(name))
+		return err
+	}
+	if out != jsonOutput {
+		_, err := fmt.Fprintf(a.Out, "%s: %s leads with token %d since %s\n",
+			printable(name), printable(l.Identity), l.Token, l.Since.Local().Format(time.DateTime))
+		return err
+	}
+	report := leaderReport{Lock: name, Leader: l.Identity, Token: uint64(l.Token)}
+	if !l.Nobody() {
+		report.Since = &l.Since
+	}
+	return a.writeJSONLine(report)
+}

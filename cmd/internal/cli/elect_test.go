@@ -1,0 +1,262 @@
+//go:build linux
+
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// reign notes each start of a leader with its token, and leads until the file NAME.enough is there.
+func reign(name string) string {
+	return `grep SigIgn /proc/self/status | cut -f 2 >> ` + name + `.masks; echo $LOCKSTEP_TOKEN >> ` + name + `.terms; echo $$ >> ` + name + `.pids; until [ -e ` + name + `.enough ]; do sleep 0.01; done`
+}
+
+// aliveOf notes the state of the first leader's process unless that is gone or a zombie.
+func aliveOf(name string) string {
+	return `grep -s '^State' /proc/$(head -n 1 ` + name + `.pids)/status | grep -v '[ZX] (' > alive; `
+}
+
+// wasGone checks what aliveOf has noted.
+func (w *world) wasGone() {
+	w.t.Helper()
+	if text, err := os.ReadFile(filepath.Join(w.dir, "alive")); err != nil || len(text) > 0 {
+		w.t.Errorf("the old leader's command was alive when the new one's started: %q, %v", text, err)
+	}
+}
+
+// enough lets a leader's command end.
+func (w *world) enough(name string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name+".enough"), nil, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// terms waits for the nth start of a leader and returns the tokens of all.
+func (w *world) terms(name string, n int) (tokens []string) {
+	w.t.Helper()
+	w.eventually("the leadership of "+name, func() bool {
+		text, _ := os.ReadFile(filepath.Join(w.dir, name+".terms"))
+		tokens = strings.Fields(string(text))
+		return len(tokens) >= n
+	})
+	return tokens
+}
+
+// leaders are the lines of an observer up to now.
+func leaders(t *testing.T, p *process) (all []leaderReport) {
+	t.Helper()
+	for d := json.NewDecoder(strings.NewReader(p.out.String())); d.More(); {
+		var l leaderReport
+		if err := d.Decode(&l); err != nil {
+			return all // a line that is not whole yet
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func TestElectEndsAsItsCommandDoes(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		want int
+		args []string
+	}{
+		{0, []string{"elect", "x", "--", "true"}},
+		{7, []string{"elect", "x", "--", "sh", "-c", "exit 7"}},
+		{3, []string{"elect", "x", "-c", "exit 3"}},
+		{128 + 9, []string{"elect", "x", "-c", "kill -KILL $$"}},
+		{CodeNotFound, []string{"elect", "x", "--", "no-such-command"}},
+		{CodeUsage, []string{"elect", "x"}},
+		{CodeUsage, []string{"elect", "x", "true"}},
+		{CodeUsage, []string{"elect", "--identity", strings.Repeat("i", 257), "x", "--", "true"}},
+		{CodeUsage, []string{"elect", "--identity", "a\nb", "x", "--", "true"}},
+		{CodeUsage, []string{"elect", "--ttl", "3", "--kill-after", "2", "x", "--", "true"}},
+		{CodeUsage, []string{"elect", "--observe", "x", "--", "true"}},
+		{CodeUsage, []string{"elect", "--observe", "x"}}, // this backend cannot watch
+	} {
+		w.run(c.want, c.args...)
+	}
+	if !w.has("released") || !w.has("closed") {
+		t.Error("want the lock released and the session closed")
+	}
+}
+
+func TestTheNextCandidateLeadsWhenTheLeaderIsKilled(t *testing.T) {
+	w := newService(t)
+	observer := w.start("elect", "--observe", "office", "-o", "json")
+	w.eventually("an observer sees nobody", func() bool { return len(leaders(t, observer)) == 1 })
+	a := w.start("elect", "--ttl", "1", "--identity", "a", "office", "-c", reign("a"))
+	first := w.terms("a", 1)
+	b := w.start("elect", "--ttl", "5", "--identity", "b", "office", "-c", aliveOf("a")+reign("b"))
+	w.eventually("queued", func() bool { return readJSON[lockReport](w, "show", "office").WaiterCount == 1 })
+	if len(w.terms("a", 1)) != 1 {
+		t.Error("the leader's command was started again")
+	}
+	a.Process.Kill()
+	second := w.terms("b", 1)
+	w.gone(w.pids("a.pids")...)
+	w.wasGone()
+	if first[0] >= second[0] {
+		t.Errorf("tokens %v and then %v: want a larger one", first, second)
+	}
+	w.enough("b")
+	if got := b.code(); got != 0 {
+		t.Errorf("exit code %d: %s", got, b.err.String())
+	}
+	var seen []string
+	w.eventually("nobody leads at last", func() bool {
+		seen = nil
+		for _, l := range leaders(t, observer) {
+			seen = append(seen, l.Leader)
+		}
+		return len(seen) > 1 && seen[len(seen)-1] == ""
+	})
+	seen = slices.Compact(seen)
+	if i := slices.Index(seen, "a"); i < 0 || !slices.Contains(seen[i:], "b") {
+		t.Errorf("the observer saw %q, want a and then b", seen)
+	}
+}
+
+func TestALeaderResignsOnTerm(t *testing.T) {
+	w := newService(t)
+	a := w.start("elect", "--ttl", "120", "--kill-after", "0.2", "office", "-c", `trap "echo term > got" TERM; `+reign("a"))
+	w.terms("a", 1)
+	b := w.start("elect", "--ttl", "120", "office", "-c", reign("b"))
+	w.eventually("queued", func() bool { return readJSON[lockReport](w, "show", "office").WaiterCount == 1 })
+	a.Process.Signal(syscall.SIGTERM)
+	if got := a.code(); got != 128+9 { // it goes on after TERM
+		t.Errorf("exit code %d of the leader, want 137: %s", got, a.err.String())
+	}
+	if got := w.read("got"); got[0] != "term" {
+		t.Error("the command got no TERM before KILL")
+	}
+	w.terms("b", 1) // long before the lease of 120 s
+	b.Process.Signal(syscall.SIGINT)
+	if got := b.code(); got != 128+15 {
+		t.Errorf("exit code %d of the second leader, want 143: its command gets TERM", got)
+	}
+	if l := readJSON[lockReport](w, "show", "office"); len(l.Holders) != 0 || l.WaiterCount != 0 {
+		t.Errorf("after both resigned: %+v", l)
+	}
+}
+
+func TestALeaderThatIsRevokedStandsAgain(t *testing.T) {
+	w := newService(t)
+	a := w.start("elect", "office", "-c", reign("a"))
+	w.terms("a", 1)
+	pid := w.pids("a.pids")[0]
+	b := w.start("elect", "office", "-c", aliveOf("a")+reign("b"))
+	w.eventually("queued", func() bool { return readJSON[lockReport](w, "show", "office").WaiterCount == 1 })
+	w.run(0, "revoke", "office", "--reason", "stuck", "--by", "alice")
+	w.terms("b", 1)
+	w.gone(pid)
+	w.wasGone()
+	w.eventually("it stands again", func() bool { return readJSON[lockReport](w, "show", "office").WaiterCount == 1 })
+	w.enough("b")
+	if got := b.code(); got != 0 {
+		t.Errorf("exit code %d: %s", got, b.err.String())
+	}
+	if tokens := w.terms("a", 2); tokens[1] <= tokens[0] {
+		t.Errorf("tokens %v: want a larger one in the second term", tokens)
+	}
+	w.enough("a")
+	if got := a.code(); got != 0 {
+		t.Errorf("exit code %d: %s", got, a.err.String())
+	}
+	if !strings.Contains(a.err.String(), "alice") {
+		t.Errorf("stderr %q: want who revoked", a.err.String())
+	}
+}
+
+func TestALostTermIsFollowedByAnother(t *testing.T) {
+	for _, loss := range []string{"expired", "cut"} {
+		t.Run(loss, func(t *testing.T) {
+			w := newWorld(t)
+			p := w.start("elect", "--ttl", "1", "x", "-c", reign("a"))
+			w.terms("a", 1)
+			first := w.pids("a.pids")[0]
+			w.set(loss)
+			w.gone(first)
+			w.eventually("released", func() bool { return w.has("released") })
+			w.unset(loss)
+			w.terms("a", 2)
+			w.eventually("a term that lasts", func() bool { pids := w.pids("a.pids"); return runs(pids[len(pids)-1]) })
+			w.enough("a")
+			if got := p.code(); got != 0 {
+				t.Errorf("exit code %d: %s", got, p.err.String())
+			}
+			if masks := slices.Compact(w.read("a.masks")); len(masks) != 1 {
+				t.Errorf("the commands ignore other signals from term to term: %v", masks)
+			}
+		})
+	}
+}
+
+func TestACandidateThatWaitsEndsWithTerm(t *testing.T) {
+	w := newWorld(t)
+	w.set("busy")
+	p := w.start("elect", "x", "--", "touch", "ran")
+	w.eventually("queued", func() bool { return w.has("queued") })
+	p.Process.Signal(syscall.SIGTERM)
+	if got := p.code(); got != 128+15 {
+		t.Errorf("exit code %d, want 143", got)
+	}
+	if w.has("queued") || !w.has("closed") {
+		t.Error("want no ticket and a closed session")
+	}
+}
+
+func TestACandidateOutlivesAnOutage(t *testing.T) {
+	w := newWorld(t)
+	w.set("down")
+	p := w.start("elect", "--ttl", "1", "x", "--", "true")
+	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "trying again") })
+	w.unset("down")
+	if got := p.code(); got != 0 {
+		t.Errorf("exit code %d: %s", got, p.err.String())
+	}
+	w.set("down")
+	p = w.start("elect", "--ttl", "300", "x", "--", "true") // the pause is 40 s
+	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "trying again") })
+	p.Process.Signal(syscall.SIGTERM)
+	if got := p.code(); got != 128+15 {
+		t.Errorf("exit code %d, want 143", got)
+	}
+}
+
+func TestAResignationOutweighsALoss(t *testing.T) {
+	const s = time.Second
+	o := overseer{killAfter: 2 * s, resigns: true}
+	o.look(1*s, 10*s, nil)
+	if got := o.signal(2*s, unix.SIGUSR1).String(); got != "SIGUSR1" {
+		t.Errorf("orders %q, want the signal passed on", got)
+	}
+	if got := o.signal(2*s, unix.SIGTERM).String(); got != "SIGTERM SIGCONT" {
+		t.Errorf("orders %q, want TERM", got)
+	}
+	if got := o.signal(3*s, unix.SIGTERM).String(); got != "" {
+		t.Errorf("orders %q after another TERM, want none", got)
+	}
+	if got := o.look(4*s, 14*s, nil).String(); got != "KILL!" {
+		t.Errorf("orders %q after kill-after, want KILL", got)
+	}
+	o = overseer{killAfter: 2 * s, resigns: true}
+	o.look(1*s, 10*s, nil)
+	o.look(2*s, 0, &lockstep.LossError{Reason: lockstep.SessionExpired})
+	o.signal(3*s, unix.SIGTERM)
+	if !o.resigned || o.loss == nil {
+		t.Errorf("resigned = %v, loss = %v: want both", o.resigned, o.loss)
+	}
+}

@@ -1,0 +1,145 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/election"
+)
+
+// A candidate is one call of elect: terms, one after the other, and the waiting before each.
+//
+// It does not use election.Candidate, whose body is a function that gets a context and a token. A command
+// needs more: the watcher that stops it when this process is frozen or killed is fed with the end of
+// the lease itself, and so is the overseer; and signals have a meaning of their own in each
+// state. So a term here is a holding, as that of run is, and the rules are those of package election: the
+// candidate stands again after every loss and after errors that may pass, at most once
+// in a retry period, and gives the lock back when the command has ended, never before.
+type candidate struct {
+	*runner
+	plan  electPlan
+	retry time.Duration
+}
+
+// elect leads again and again until the command ends by itself or a signal resigns. The error carries the exit code;
+// nil is code 0.
+func (a *App) elect(ctx context.Context, plan electPlan) error {
+	r := &runner{app: a, plan: plan.claimPlan, signals: make(chan os.Signal, signalBuffer)}
+	term.NotifyEnding(r.signals)
+	defer signal.Stop(r.signals)
+	var err error
+	if r.locker, err = a.OpenLocker(plan.target); err != nil {
+		return err
+	}
+	c := &candidate{runner: r, plan: plan, retry: retryPeriod(plan.target.TTL)}
+	for again := true; again; {
+		again, err = c.campaign(ctx)
+	}
+	return err
+}
+
+// retryPeriod is that of package election for this TTL.
+func retryPeriod(ttl time.Duration) time.Duration { return max(ttl*2/15, election.MinRetryPeriod) }
+
+// campaign is the waiting for the office and the term that follows. It reports whether to stand again; else
+// the candidacy is over, the lock and the session too, and err is its end.
+func (c *candidate) campaign(ctx context.Context) (again bool, err error) {
+	c.lock, err = c.acquire(ctx)
+	if err == nil {
+		return c.lead(ctx)
+	}
+	if ctx.Err() != nil || !passes(err) {
+		c.leave(goodbye)
+		return false, err
+	}
+	c.say("cannot stand for election, trying again: %w", err)
+	return c.pause(ctx)
+}
+
+// passes reports whether an error of Acquire may be gone at the next try.
+func passes(err error) bool {
+	for _, lasting := range []error{lockstep.ErrClosed, lockstep.ErrInvalid, lockstep.ErrUnsupported, lockstep.ErrMode} {
+		if errors.Is(err, lasting) {
+			return false
+		}
+	}
+	var exit exitError
+	return !errors.As(err, &exit) // a signal ended the waiting
+}
+
+// lead is one term.
+func (c *candidate) lead(ctx context.Context) (again bool, err error) {
+	h := &holding{runner: c.runner, plan: runPlan{claimPlan: c.plan.claimPlan, commandPlan: c.plan.commandPlan}, resigns: true}
+	status, err := h.hold()
+	switch {
+	case h.stuck: // part of the command lives: the service must not believe that we let go
+		return false, exitError{CodeLost, err}
+	case h.overseer.loss == nil || h.overseer.resigned:
+		c.release(h.overseer.loss)
+		if err == nil {
+			err = exitWith(status)
+		}
+		return false, err
+	}
+	term.HeedStops()
+	c.say("%w; standing again", err)
+	if err := c.giveBack(h.overseer.loss); err != nil {
+		c.leave(goodbyeLost)
+		return false, err
+	}
+	return c.pause(ctx)
+}
+
+// giveBack tells the service that the command of a lost term has ended: of a lock that was revoked this is the consent
+// that it waits for. A signal that comes meanwhile is returned as the end of the candidacy.
+func (c *candidate) giveBack(loss error) (end error) {
+	patience := goodbye
+	if !revoked(loss) {
+		patience = goodbyeLost
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- c.lock.Release(ctx) }()
+	for {
+		select {
+		case <-done: // what failed is over with the lease
+			return end
+		case sig := <-c.signals:
+			if term.Ends(sig) {
+				end = endedBy(sig)
+			}
+		}
+	}
+}
+
+// pause waits for a retry period, so that a term that is lost at once is no busy loop, and that others get
+// what this candidate was made to give up. It reports that the candidate stands again unless a signal came.
+func (c *candidate) pause(ctx context.Context) (again bool, err error) {
+	jitter := time.Duration(rand.Float64() * (election.JitterFactor - 1) * float64(c.retry))
+	timer := time.NewTimer(c.retry + jitter)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true, nil
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case sig := <-c.signals:
+			if !term.Ends(sig) {
+				continue
+			}
+			err = endedBy(sig)
+		}
+		c.leave(goodbyeLost)
+		return false, err
+	}
+}
