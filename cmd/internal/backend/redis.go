@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redislock"
@@ -71,6 +72,9 @@ var redlockKind = kind{
 // redisClient makes a client; it connects when it is used.
 func redisClient(o *redis.Options) *redis.Client {
 	redis.SetLogger(silent{})
+	// A server that is down is not dialled again within one call: the Locker tries again by itself.
+	o.DialerRetries = 1
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(o)
 }
 
