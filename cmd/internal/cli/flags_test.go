@@ -126,7 +126,7 @@ func TestEveryBadInputIsOneLineAndCode64(t *testing.T) {
 		"run", "run x", "run x true", "run x --", "run -- x --", "run --bogus x -- true", "run a//b -- true", "run _sys/x -- true", "run -c true x -- true",
 		"run --endpoints foo x -- true", "run --endpoints ::1:22 x -- true", "run --endpoints a:0 x -- true", "run --endpoints a:65536 x -- true",
 		"run --endpoints [::1 x -- true", "run --endpoints [nonsense]:1 x -- true", "run --endpoints http://a:1 x -- true", "run --endpoints a:1,, x -- true",
-		"run --backend redis://x x -- true", "run --backend nonsense x -- true", "run --backend x://y x -- true", "run --backend lockstep:// x -- true",
+		"run --backend redis://a:b:c x -- true", "run --backend nonsense x -- true", "run --backend x://y x -- true", "run --backend lockstep:// x -- true",
 		"run --ttl 0 x -- true", "run --ttl 301 x -- true", "run --ttl -1s x -- true", "run --ttl 1e300 x -- true", "run --ttl NaN x -- true",
 		"run --kill-after 5 x -- true", "run --kill-after nonsense x -- true",
 		"run -w -1 x -- true", "run -w 99999999999 x -- true", "run -n -w 3 x -- true", "run -s -x x -- true", "run -s --permits 1/2 x -- true",
