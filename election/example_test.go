@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
@@ -33,6 +34,7 @@ func Example() {
 
 // A ledger is a store that outlives its writers and refuses those whose term is past.
 type ledger struct {
+	mu   sync.Mutex
 	mark lockstep.Token
 	done int
 }
@@ -42,6 +44,8 @@ var errStale = errors.New("ledger: token is older than one seen before")
 // next raises the mark before the first read, so that a former leader cannot change
 // what this one has read.
 func (l *ledger) next(token lockstep.Token) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if token < l.mark {
 		return 0, errStale
 	}
@@ -50,6 +54,8 @@ func (l *ledger) next(token lockstep.Token) (int, error) {
 }
 
 func (l *ledger) finish(token lockstep.Token, invoice int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if token < l.mark {
 		return errStale
 	}

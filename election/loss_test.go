@@ -231,7 +231,7 @@ func TestALeaderThatWasFrozenIsRefused(t *testing.T) {
 		space := memlock.NewSpace()
 		l := space.Locker()
 		guard := &ledger{}
-		var late error
+		late := make(chan error, 1)
 		frozen := runWith(t, l, election.Config{Drain: time.Second}, func(ctx context.Context, token lockstep.Token) error {
 			if token > 1 {
 				<-ctx.Done()
@@ -242,8 +242,9 @@ func TestALeaderThatWasFrozenIsRefused(t *testing.T) {
 				t.Error(err)
 			}
 			time.Sleep(3 * ttl) // frozen: it does not see its context
-			late = guard.finish(token, invoice)
-			return late
+			err = guard.finish(token, invoice)
+			late <- err
+			return err
 		})
 		other := runWith(t, space.Locker(), election.Config{}, func(ctx context.Context, token lockstep.Token) error {
 			invoice, err := guard.next(token)
@@ -264,8 +265,11 @@ func TestALeaderThatWasFrozenIsRefused(t *testing.T) {
 			t.Errorf("leads: %v, frozen leads: %v and its health is %v", other.IsLeader(), frozen.IsLeader(), frozen.Healthy())
 		}
 		time.Sleep(2 * ttl)
-		if !errors.Is(late, errStale) || guard.done != 1 {
-			t.Errorf("the late write: %v, done %d", late, guard.done)
+		if err := <-late; !errors.Is(err, errStale) {
+			t.Errorf("the late write: %v", err)
+		}
+		if next, err := guard.next(lockstep.MaxToken); next != 2 {
+			t.Errorf("the next invoice is %d, %v, want 2", next, err)
 		}
 		other.Resign()
 		synctest.Wait()
