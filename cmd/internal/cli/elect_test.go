@@ -97,7 +97,7 @@ func TestTheNextCandidateLeadsWhenTheLeaderIsKilled(t *testing.T) {
 	w := newService(t)
 	observer := w.start("elect", "--observe", "office", "-o", "json")
 	w.eventually("an observer sees nobody", func() bool { return len(leaders(t, observer)) == 1 })
-	a := w.start("elect", "--ttl", "1", "--identity", "a", "office", "-c", reign("a"))
+	a := w.start("elect", "--ttl", "3", "--identity", "a", "office", "-c", reign("a"))
 	first := w.terms("a", 1)
 	b := w.start("elect", "--ttl", "5", "--identity", "b", "office", "-c", aliveOf("a")+reign("b"))
 	w.eventually("queued", func() bool { return readJSON[lockReport](w, "show", "office").WaiterCount == 1 })

@@ -54,7 +54,7 @@ func TestAKilledRunAndWatcherLeaveNoDirectChild(t *testing.T) {
 
 func TestAFrozenRunLosesItsGroupWhenTheLeaseEnds(t *testing.T) {
 	w := newWorld(t)
-	p := w.start("run", "--ttl", "1", "x", "--", "sh", "-c", family(""))
+	p := w.start("run", "--ttl", "2", "x", "--", "sh", "-c", family(""))
 	pids := w.pids("pids")
 	p.Process.Signal(syscall.SIGSTOP)
 	frozen := time.Now()
@@ -66,8 +66,8 @@ func TestAFrozenRunLosesItsGroupWhenTheLeaseEnds(t *testing.T) {
 	}
 	w.gone(pids...)
 	// The lease was renewed before the freeze, so it has ended one TTL after it.
-	if took := time.Since(frozen); took > 3*time.Second {
-		t.Errorf("the group lived for %v of a lease of 1 s", took)
+	if took := time.Since(frozen); took > 4*time.Second {
+		t.Errorf("the group lived for %v of a lease of 2 s", took)
 	}
 	p.Process.Signal(syscall.SIGCONT)
 	if got := p.code(); got != CodeLost {

@@ -206,7 +206,7 @@ func TestARevokedHolderIsStoppedBeforeTheNextOneStarts(t *testing.T) {
 // The command line of a killed run: its command is gone before the next holder starts.
 func TestAKilledHolderIsFollowedAfterItsTTL(t *testing.T) {
 	w := newService(t)
-	holder := w.start("run", "--ttl", "1", "x", "--", "sh", "-c", family(""))
+	holder := w.start("run", "--ttl", "3", "x", "--", "sh", "-c", family(""))
 	pids := w.pids("pids")
 	next := w.start("run", "x", "--", "sh", "-c", "for p in $(cat pids); do grep '^State' /proc/$p/status | grep -v '[ZX]'; done > alive; echo done >> alive")
 	w.eventually("queued", func() bool { return readJSON[lockReport](w, "show", "x").WaiterCount == 1 })

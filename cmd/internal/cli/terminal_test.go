@@ -200,7 +200,7 @@ func TestCtrlZStopsTheCommandAndGivesThePrompt(t *testing.T) {
 func TestACommandStoppedBeyondItsLeaseIsLost(t *testing.T) {
 	w := newWorld(t)
 	k := w.sit()
-	k.press("$LOCKSTEP run --ttl 1 x -- sh -c 'echo $$ > pid; echo up; exec sleep 1000'\n")
+	k.press("$LOCKSTEP run --ttl 3 x -- sh -c 'echo $$ > pid; echo up; exec sleep 1000'\n")
 	k.expect(`\nup\r\n`)
 	pid := w.pids("pid")
 	k.press("\x1a")
