@@ -90,5 +90,5 @@ say "$count bad inputs were explained"
 
 # the same over gRPC, with nothing but reflection
 cd "$top"
-go test -count=1 -run TestTheAPIDescribesItself ./server >/dev/null || fail "gRPC by reflection"
+go_tests TestTheAPIDescribesItself ./server
 say "the same over gRPC, by reflection"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# the rules of the house hold and see planted violations; locktest fails on planted bad backends
+# the rules of the house hold and see planted violations; locktest and fencetest fail on planted bad backends and guards
 . "$(dirname "$0")/lib.sh"
-cd "$top"
-go test -count=1 -v ./internal/house 2>&1 | grep -E '^(---|    ---|ok|FAIL)' || fail "house"
-go test -count=1 ./internal/house >/dev/null || fail "house"
-go test -count=1 -run Planted -v ./locktest 2>&1 | grep -E '^(---|    ---|ok|FAIL)' || fail "locktest"
-go test -count=1 -run Planted ./locktest >/dev/null || fail "locktest"
+shown() { grep -E '^ *--- PASS' "$work/tests" | sed 's/^/   /'; }
+go_tests . ./internal/house; shown
+go_tests TestSuite ./locktest; shown
+go_tests 'TestSuite|TestEachCheckCanFail' ./fencetest; shown

@@ -22,6 +22,13 @@ say() { printf '   %s\n' "$*"; }
 fail() { printf '   FAILED: %s\n' "$*"; exit 1; }
 now_ms() { awk '{printf "%d\n", $1 * 1000}' /proc/uptime; }
 
+# go_tests PATTERN PACKAGE [FLAG...]: runs Go tests from the top and leaves their output in $work/tests. That none matches is a failure too.
+go_tests() {
+  (cd "$top" && go test -count=1 -v -run "$1" "${@:3}" "$2") >"$work/tests" 2>&1 ||
+    { grep -E '^ *--- FAIL|\.go:[0-9]+:|^panic' "$work/tests" | sed -n 1,40p; fail "$1 in $2"; }
+  ! grep -q 'no tests to run' "$work/tests" || fail "no test of $2 matches $1"
+}
+
 on_exit=()
 cleanup() {
   local code=$?
