@@ -23,13 +23,13 @@ import (
 type stage struct {
 	url string
 	// disturb does to the backend what it says that it survives, while jobs run. Nil: it survives nothing.
-	disturb func(t *testing.T)
+	disturb func(t testing.TB)
 }
 
 // stages start the backends; each ends with its test.
 var stages = []struct {
 	name  string
-	start func(t *testing.T, binary string) stage
+	start func(t testing.TB, binary string) stage
 }{
 	{"lockstep", startService},
 	{"redis", startRedis},
@@ -40,7 +40,7 @@ var stages = []struct {
 	{"postgres behind pgbouncer", startPooled},
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func must(t *testing.T, err error) {
 }
 
 // build makes the program.
-func build(t *testing.T) string {
+func build(t testing.TB) string {
 	binary := filepath.Join(t.TempDir(), "lockstep")
 	out, err := exec.Command("go", "build", "-o", binary, "github.com/lockstep-dev/lockstep/cmd/lockstep").CombinedOutput()
 	if err != nil {
@@ -57,7 +57,7 @@ func build(t *testing.T) string {
 	return binary
 }
 
-func startService(t *testing.T, binary string) stage {
+func startService(t testing.TB, binary string) stage {
 	ports, err := testbed.Addresses(1)
 	must(t, err)
 	dir := t.TempDir()
@@ -85,14 +85,14 @@ func readyLine(log string) (endpoints string, err error) {
 	return strings.TrimSpace(endpoints), nil
 }
 
-func startRedis(t *testing.T, _ string) stage {
+func startRedis(t testing.TB, _ string) stage {
 	s, err := redisserver.Start(redisserver.Config{Dir: t.TempDir()})
 	must(t, err)
 	t.Cleanup(s.Close)
 	return stage{url: "redis://" + s.Address() + "/0"}
 }
 
-func startRedlock(t *testing.T, _ string) stage {
+func startRedlock(t testing.TB, _ string) stage {
 	var servers []*redisserver.Server
 	var addresses []string
 	for range 5 {
@@ -101,7 +101,7 @@ func startRedlock(t *testing.T, _ string) stage {
 		t.Cleanup(s.Close)
 		servers, addresses = append(servers, s), append(addresses, s.Address())
 	}
-	return stage{url: "redlock://" + strings.Join(addresses, ","), disturb: func(t *testing.T) {
+	return stage{url: "redlock://" + strings.Join(addresses, ","), disturb: func(t testing.TB) {
 		servers[0].Kill()
 		servers[1].Kill()
 		time.Sleep(500 * time.Millisecond)
@@ -109,11 +109,11 @@ func startRedlock(t *testing.T, _ string) stage {
 	}}
 }
 
-func startZooKeeper(t *testing.T, _ string) stage {
+func startZooKeeper(t testing.TB, _ string) stage {
 	e, err := zkserver.Start(zkserver.Config{Dir: t.TempDir()})
 	must(t, err)
 	t.Cleanup(e.Close)
-	return stage{url: "zk://" + strings.Join(e.Addresses(), ",") + "/counter", disturb: func(t *testing.T) {
+	return stage{url: "zk://" + strings.Join(e.Addresses(), ",") + "/counter", disturb: func(t testing.TB) {
 		leader, err := e.Leader()
 		must(t, err)
 		e.Kill(leader)
@@ -122,7 +122,7 @@ func startZooKeeper(t *testing.T, _ string) stage {
 	}}
 }
 
-func startEtcd(t *testing.T, _ string) stage {
+func startEtcd(t testing.TB, _ string) stage {
 	c, err := etcdserver.Start(t.TempDir(), 3)
 	must(t, err)
 	t.Cleanup(c.Close)
@@ -130,7 +130,7 @@ func startEtcd(t *testing.T, _ string) stage {
 	for _, e := range c.Endpoints() {
 		hosts = append(hosts, strings.TrimPrefix(e, "http://"))
 	}
-	return stage{url: "etcd://" + strings.Join(hosts, ","), disturb: func(t *testing.T) {
+	return stage{url: "etcd://" + strings.Join(hosts, ","), disturb: func(t testing.TB) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		leader, err := c.Leader(ctx)
@@ -141,15 +141,15 @@ func startEtcd(t *testing.T, _ string) stage {
 	}}
 }
 
-func startPostgres(t *testing.T, binary string) stage {
+func startPostgres(t testing.TB, binary string) stage {
 	s := postgresWithTable(t, binary)
-	return stage{url: s.URL(), disturb: func(t *testing.T) {
+	return stage{url: s.URL(), disturb: func(t testing.TB) {
 		s.Kill()
 		must(t, s.Start())
 	}}
 }
 
-func startPooled(t *testing.T, binary string) stage {
+func startPooled(t testing.TB, binary string) stage {
 	b, err := pgserver.StartBouncer(postgresWithTable(t, binary))
 	must(t, err)
 	t.Cleanup(b.Close)
@@ -157,7 +157,7 @@ func startPooled(t *testing.T, binary string) stage {
 }
 
 // postgresWithTable makes the table as a user does: what the program prints goes to psql.
-func postgresWithTable(t *testing.T, binary string) *pgserver.Server {
+func postgresWithTable(t testing.TB, binary string) *pgserver.Server {
 	s, err := pgserver.Start(pgserver.Config{})
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
