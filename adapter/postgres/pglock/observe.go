@@ -33,7 +33,7 @@ func (b *backend) inspect(ctx context.Context, name string) (lockstep.State, err
 	}
 	var held bool
 	var r record
-	err := b.ask(ctx, b.statements.inspect, []any{name}, append([]any{&held}, r.results()...)...)
+	err := b.askAgain(ctx, b.statements.inspect, []any{name}, append([]any{&held}, r.results()...)...)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return state, nil
