@@ -184,7 +184,7 @@ func TestALostTermIsFollowedByAnother(t *testing.T) {
 	for _, loss := range []string{"expired", "cut"} {
 		t.Run(loss, func(t *testing.T) {
 			w := newWorld(t)
-			p := w.start("elect", "--ttl", "1", "x", "-c", reign("a"))
+			p := w.start("elect", "--ttl", "3", "x", "-c", reign("a"))
 			w.terms("a", 1)
 			first := w.pids("a.pids")[0]
 			w.set(loss)
@@ -221,7 +221,7 @@ func TestACandidateThatWaitsEndsWithTerm(t *testing.T) {
 func TestACandidateOutlivesAnOutage(t *testing.T) {
 	w := newWorld(t)
 	w.set("down")
-	p := w.start("elect", "--ttl", "1", "x", "--", "true")
+	p := w.start("elect", "--ttl", "3", "x", "--", "true")
 	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "trying again") })
 	w.unset("down")
 	if got := p.code(); got != 0 {
