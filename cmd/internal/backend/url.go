@@ -16,7 +16,7 @@ type URL struct {
 	kind   *kind
 	scheme string // as given
 	text   string
-	Hosts  []string // host:port each; empty where the URL is handed on as it is
+	Hosts  []string // as given, one empty string when there is none: whoever uses them checks them
 	path   string   // behind the hosts, without the slash
 	user   *url.Userinfo
 	query  url.Values
@@ -60,13 +60,7 @@ func (u *URL) parseRest(rest string) error {
 		}
 		u.user, hosts = parsed.User, hosts[at+1:]
 	}
-	u.path = path
-	for host := range strings.SplitSeq(hosts, ",") {
-		if host == "" {
-			return fmt.Errorf("a host is missing")
-		}
-		u.Hosts = append(u.Hosts, host)
-	}
+	u.path, u.Hosts = path, strings.Split(hosts, ",")
 	return nil
 }
 
