@@ -64,6 +64,8 @@ func capabilities(ttl time.Duration) lockstep.Capabilities {
 				"restore with --bump-revision and --mark-compacted, and by more than was written since.",
 			"After a change of etcd's leader every lease lasts its full TTL and an election timeout anew, so a dead holder blocks others for longer then.",
 			"Use etcd 3.5.13, 3.4.31 or later: before, a leader that had been replaced while it stood still renewed and revoked leases (etcd#15247).",
+			"A leader of etcd that stood still for longer than the TTL may, when it goes on, end leases that its successor renewed meanwhile (seen with 3.7.3). " +
+				"The holder is told at once, yet the next may be granted before it has heard: let a guard check the token.",
 			"Give the client keepalives: see the package documentation.",
 			"Whoever may write below the prefix can take any lock away: limit it with the users and roles of etcd.",
 		},
