@@ -78,18 +78,61 @@ func TestAServerThatDoesNotComeShowsWhy(t *testing.T) {
 }
 
 func TestACutProxyKeepsConnectionsOpenAndSilent(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go echo(l)
-	p, err := testbed.NewProxy(l.Addr().String())
+	server := startEcho(t)
+	p, err := testbed.NewProxy(server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	conn, err := net.Dial("tcp", p.Address())
+	checkCut(t, p, func() (net.Conn, error) { return net.Dial("tcp", p.Address()) })
+}
+
+func TestACutCableSeparatesItsClientFromEveryServer(t *testing.T) {
+	servers := []string{startEcho(t), startEcho(t)}
+	p, err := testbed.NewCable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	dials := 0
+	checkCut(t, p, func() (net.Conn, error) {
+		dials++
+		return testbed.DialThrough(t.Context(), p.Address(), servers[dials%2])
+	})
+}
+
+func TestACableToNowhereEndsTheConnection(t *testing.T) {
+	p, err := testbed.NewCable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, nowhere := range []string{"127.0.0.1:1", "no address", strings.Repeat("x", 1000)} {
+		conn, err := testbed.DialThrough(t.Context(), p.Address(), nowhere)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if n, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("to %.20s: %d bytes, %v, want the end", nowhere, n, err)
+		}
+	}
+}
+
+// startEcho starts a server that sends back what it gets.
+func startEcho(t *testing.T) (address string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go echo(l)
+	return l.Addr().String()
+}
+
+func checkCut(t *testing.T, p *testbed.Proxy, dial func() (net.Conn, error)) {
+	conn, err := dial()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +148,7 @@ func TestACutProxyKeepsConnectionsOpenAndSilent(t *testing.T) {
 	if _, err := talk(conn, "three"); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("healed: %v, want the old connection closed", err)
 	}
-	again, err := net.Dial("tcp", p.Address())
+	again, err := dial()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,16 @@
 package testbed
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
 )
 
-// A Proxy stands between a client and one server. While it is cut, connections
+// A Proxy stands between clients and one server, or with [NewCable] between one client and all servers. While it is cut, connections
 // stay open and nothing comes through, as when a cable is pulled; it is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
@@ -20,6 +23,23 @@ type Proxy struct {
 		closed bool
 		conns  map[net.Conn]struct{}
 	}
+}
+
+// NewCable starts a proxy that stands for the network of one client, until Close: whatever the client reaches through [DialThrough],
+// it reaches no more when the cable is cut.
+func NewCable() (*Proxy, error) { return NewProxy("") }
+
+// DialThrough connects to a server through the cable at an address. That the server cannot be reached shows as an end of the connection.
+func DialThrough(ctx context.Context, cable, server string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", cable)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintln(conn, server); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // NewProxy starts a proxy in front of the server at target, until Close.
@@ -83,9 +103,12 @@ func (p *Proxy) accept() {
 
 func (p *Proxy) serve(down net.Conn) {
 	defer p.forget(down)
-	up, err := net.DialTimeout("tcp", p.target, time.Second)
+	target, err := p.targetOf(down)
 	if err != nil {
-		down.Close()
+		return
+	}
+	up, err := net.DialTimeout("tcp", target, time.Second)
+	if err != nil {
 		return
 	}
 	defer p.forget(up)
@@ -99,6 +122,29 @@ func (p *Proxy) serve(down net.Conn) {
 	both.Go(func() { p.pump(down, up) })
 	both.Wait()
 }
+
+// targetOf is where a connection goes. On a cable its first line says so, which is read byte by byte as the rest is for the server.
+func (p *Proxy) targetOf(down net.Conn) (string, error) {
+	if p.target != "" {
+		return p.target, nil
+	}
+	if err := down.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		return "", err
+	}
+	var line []byte
+	for one := []byte{0}; len(line) < maxTargetBytes; line = append(line, one[0]) {
+		if _, err := io.ReadFull(down, one); err != nil {
+			return "", err
+		}
+		if one[0] == '\n' {
+			return string(line), down.SetReadDeadline(time.Time{})
+		}
+	}
+	return "", errors.New("no address came")
+}
+
+// maxTargetBytes is longer than any host name with a port.
+const maxTargetBytes = 300
 
 func (p *Proxy) remember(conn net.Conn) bool {
 	p.mu.Lock()

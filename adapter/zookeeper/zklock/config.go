@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -36,6 +37,8 @@ type Config struct {
 	User, Password string
 	// ACL is who may use the nodes that this Locker makes. Default: the user alone when there is one, else the world.
 	ACL []zk.ACL
+	// Dial makes the connections; its context ends when the session does, or when making one takes too long. Default: TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// UnavailableAfter is how long Acquire tries to reach servers that do not answer before it returns
 	// [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
 	UnavailableAfter time.Duration
@@ -54,6 +57,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ACL == nil {
 		c.ACL = zk.WorldACL(zk.PermAll)
+	}
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -32,6 +32,7 @@ type wire struct {
 	backoff    lease.Backoff
 	servers    []string
 	next       int // of servers
+	connect    func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu      sync.Mutex
 	id      int64 // of the session; 0 before it was opened
@@ -53,7 +54,7 @@ func newWire(cfg Config, clock lease.Clock) *wire {
 		clock: clock, forOpening: cfg.openWithin() / 2, timeout: cfg.TTL, evidence: &evidence{},
 		tick: cfg.TickTime, opened: make(chan opening, 1), resumed: make(chan struct{}, 1), expired: make(chan struct{}),
 		backoff: lease.Backoff{Base: 20 * time.Millisecond, Max: max(cfg.TTL/12, 50*time.Millisecond)},
-		servers: slices.Clone(cfg.Servers),
+		servers: slices.Clone(cfg.Servers), connect: cfg.Dial,
 	}
 	rand.Shuffle(len(w.servers), func(i, j int) { w.servers[i], w.servers[j] = w.servers[j], w.servers[i] })
 	w.life, w.end = context.WithCancel(context.Background())
@@ -94,8 +95,9 @@ func (w *wire) dial(network, address string, _ time.Duration) (net.Conn, error) 
 	if err := w.pause(); err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{Timeout: w.patience(nil)}
-	conn, err := dialer.DialContext(w.life, network, address)
+	ctx, cancel := context.WithTimeout(w.life, w.patience(nil))
+	defer cancel()
+	conn, err := w.connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

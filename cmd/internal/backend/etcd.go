@@ -42,6 +42,9 @@ var etcd = kind{
 		if u.scheme != u.kind.scheme {
 			cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 		}
+		if o.Dial != nil {
+			cfg.DialOptions = append(cfg.DialOptions, grpc.WithContextDialer(o.Dial))
+		}
 		cli, err := clientv3.New(cfg)
 		if err != nil {
 			return nil, err

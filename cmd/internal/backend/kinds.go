@@ -1,8 +1,10 @@
 package backend
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
@@ -15,7 +17,17 @@ type Options struct {
 	Metadata map[string]string
 	// Connect bounds how long a backend that does not answer is tried.
 	Connect time.Duration
-	Logger  *slog.Logger // nil: nothing is logged
+	// Dial makes the connections to host:port. Nil: TCP.
+	Dial   func(ctx context.Context, address string) (net.Conn, error)
+	Logger *slog.Logger // nil: nothing is logged
+}
+
+// dial is how the libraries that name a network want it; nil when they are to dial themselves.
+func (o Options) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
+	if o.Dial == nil {
+		return nil
+	}
+	return func(ctx context.Context, _, address string) (net.Conn, error) { return o.Dial(ctx, address) }
 }
 
 // A kind is one backend: how its URL looks, and how it is opened.

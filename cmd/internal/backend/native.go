@@ -3,6 +3,8 @@ package backend
 import (
 	"slices"
 
+	"google.golang.org/grpc"
+
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
 )
@@ -12,9 +14,11 @@ var native = kind{
 	example: "lockstep://127.0.0.1:7400,127.0.0.1:7410,127.0.0.1:7420",
 	check:   func(u URL) error { return u.only(false) },
 	open: func(u URL, o Options) (lockstep.Locker, error) {
-		c, err := client.New(client.Config{
-			Endpoints: u.Hosts, TTL: o.TTL, Metadata: o.Metadata, UnavailableAfter: o.Connect, Logger: o.Logger,
-		})
+		cfg := client.Config{Endpoints: u.Hosts, TTL: o.TTL, Metadata: o.Metadata, UnavailableAfter: o.Connect, Logger: o.Logger}
+		if o.Dial != nil {
+			cfg.DialOptions = []grpc.DialOption{grpc.WithContextDialer(o.Dial)}
+		}
+		c, err := client.New(cfg)
 		if err != nil {
 			return nil, err
 		}

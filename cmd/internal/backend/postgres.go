@@ -23,6 +23,9 @@ var postgres = kind{
 		if err != nil {
 			return nil, err
 		}
+		if dial := o.dial(); dial != nil {
+			cfg.ConnConfig.DialFunc = dial
+		}
 		pool, err := pgxpool.NewWithConfig(context.Background(), cfg) // connects when it is used
 		if err != nil {
 			return nil, err

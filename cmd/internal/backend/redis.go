@@ -36,7 +36,7 @@ var redisKey = kind{
 		if len(options) > 1 {
 			return nil, fmt.Errorf("redis:// is one server: use redlock:// for several masters")
 		}
-		l, err := redislock.New(redisClient(options[0]), redislock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
+		l, err := redislock.New(redisClient(options[0], o), redislock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ var redlockKind = kind{
 		}
 		var masters []*redis.Client
 		for _, each := range options {
-			masters = append(masters, redisClient(each))
+			masters = append(masters, redisClient(each, o))
 		}
 		l, err := redlock.New(masters, redlock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
 		if err != nil {
@@ -70,12 +70,32 @@ var redlockKind = kind{
 }
 
 // redisClient makes a client; it connects when it is used.
-func redisClient(o *redis.Options) *redis.Client {
+func redisClient(server *redis.Options, o Options) *redis.Client {
 	redis.SetLogger(silent{})
 	// A server that is down is not dialled again within one call: the Locker tries again by itself.
-	o.DialerRetries = 1
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(o)
+	server.DialerRetries = 1
+	server.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if server.Dialer = o.dial(); server.Dialer != nil && server.TLSConfig != nil {
+		server.Dialer = overTLS(server.Dialer, server.TLSConfig) // which the library leaves to whoever dials
+	}
+	return redis.NewClient(server)
+}
+
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
+func overTLS(dial dialer, cfg *tls.Config) dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		plain, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		conn := tls.Client(plain, cfg)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			plain.Close()
+			return nil, err
+		}
+		return conn, nil
+	}
 }
 
 // redisOptions are those of each host. A scheme that ends with an additional s wants TLS, as redis-cli has it.

@@ -32,7 +32,8 @@ var zookeeper = kind{
 		}
 		password, _ := u.user.Password()
 		l, err := zklock.New(zklock.Config{
-			Servers: servers, TTL: o.TTL, Root: root, TickTime: tick, User: u.user.Username(), Password: password, UnavailableAfter: o.Connect, Logger: o.Logger,
+			Servers: servers, TTL: o.TTL, Root: root, TickTime: tick, User: u.user.Username(), Password: password,
+			Dial: o.dial(), UnavailableAfter: o.Connect, Logger: o.Logger,
 		})
 		if err != nil {
 			return nil, err
