@@ -26,7 +26,9 @@ var layers = [][]string{
 	{"server/sim", "server/console", "server/gateway"},
 	{"server"},
 	{"server/faulttest", "server/conformance"},
-	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/demo", "cmd/internal/term"},
+	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/timeline", "cmd/internal/demo/account", "cmd/internal/term"},
+	{"cmd/internal/demo/actor"},
+	{"cmd/internal/demo"},
 	{"cmd/internal/cli"},
 	{"cmd/lockstep"},
 }

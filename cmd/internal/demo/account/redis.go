@@ -1,0 +1,71 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockstep-dev/lockstep/adapter/redis/redisfence"
+	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/fence"
+)
+
+func startRedis(_ context.Context, dir string) (*Store, error) {
+	dir, err := os.MkdirTemp(dir, "redis-")
+	if err != nil {
+		return nil, err
+	}
+	server, err := redisserver.Start(redisserver.Config{Dir: dir, Persistence: redisserver.AppendAlways})
+	if err != nil {
+		return nil, err
+	}
+	return &Store{URL: "redis://" + server.Address() + "/0", Close: server.Close}, nil
+}
+
+func openRedis(_ context.Context, url, name string) (Pair, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return Pair{}, err
+	}
+	client := redis.NewClient(options)
+	guard, err := redisfence.New(client, redisfence.Config{})
+	return Pair{plainKey{client: client, name: name}, guardedKey{guard, name}}, err
+}
+
+type plainKey struct {
+	unguarded
+	client *redis.Client
+	name   string
+}
+
+func (k plainKey) Read(ctx context.Context) (int, error) {
+	value, err := k.client.Get(ctx, k.name).Bytes()
+	if errors.Is(err, redis.Nil) {
+		err = fs.ErrNotExist
+	}
+	return opened(value, err)
+}
+
+func (k plainKey) Write(ctx context.Context, _ fence.Grant, balance int) error {
+	return k.client.Set(ctx, k.name, stored(balance), 0).Err()
+}
+
+type guardedKey struct {
+	guard *redisfence.Guard
+	name  string
+}
+
+func (k guardedKey) Enter(ctx context.Context, g fence.Grant) error {
+	return k.guard.Enter(ctx, k.name, g)
+}
+
+func (k guardedKey) Read(ctx context.Context) (int, error) {
+	return opened(k.guard.Read(ctx, k.name))
+}
+
+func (k guardedKey) Write(ctx context.Context, g fence.Grant, balance int) error {
+	return k.guard.Write(ctx, k.name, g, stored(balance))
+}
