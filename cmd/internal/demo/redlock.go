@@ -41,8 +41,6 @@ type masters struct {
 	a, b    []string // addresses as A and B know them
 }
 
-const masterCount = 5
-
 // silent keeps the library from printing which servers it cannot reach: that is the point.
 type silent struct{}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,8 +18,8 @@ func startFiles(_ context.Context, dir string) (*Store, error) {
 	return &Store{URL: "file://" + dir, Close: func() {}}, err
 }
 
-func openFiles(_ context.Context, url, name string) (Pair, error) {
-	path := filepath.Join(strings.TrimPrefix(url, "file://"), name)
+func openFiles(_ context.Context, store, name string) (Pair, error) {
+	path := filepath.Join(strings.TrimPrefix(store, "file://"), url.PathEscape(name))
 	guarded, err := filefence.Open(path+"-guarded", filefence.Config{})
 	return Pair{plainFile{path: path + "-plain"}, guardedFile{guarded}}, err
 }

@@ -1,0 +1,68 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
+	"github.com/lockstep-dev/lockstep/cmd/internal/timeline"
+)
+
+func (p *performance) freeze(context.Context) error {
+	if err := suspend(p.a.PID()); err != nil {
+		return fmt.Errorf("freeze A: %w", err)
+	}
+	p.tale.enter(laneFault, time.Now(), timeline.Frozen, "frozen")
+	p.say("SIGSTOP to A, between its look at the lease and its write.")
+	return nil
+}
+
+func (p *performance) thaw(context.Context) error {
+	if err := resume(p.a.PID()); err != nil {
+		return fmt.Errorf("wake A: %w", err)
+	}
+	p.tale.over(laneFault, time.Now())
+	p.say("SIGCONT: A goes on where it stopped, and writes %d, from what it read before.", account.Opening+addsA)
+	return nil
+}
+
+func (p *performance) cutOff(context.Context) error {
+	p.cable.Cut()
+	p.tale.enter(laneFault, time.Now(), timeline.Cut, "cut off")
+	p.say("A's network to the lock service is cut, between A's look at the lease and its write.")
+	return nil
+}
+
+// awaitLoss shows that A could know by now. It has been told to write: its work takes as long as it takes.
+func (p *performance) awaitLoss(ctx context.Context) error {
+	for range 100 {
+		if lost, is := p.a.Lost(); is {
+			p.tale.mark(laneFault, lost.At, timeline.Event, "its lock says: lost")
+			p.tale.over(laneFault, time.Now())
+			p.say("A's own lock said so %.1f s after the cut: %s.", lost.At.Sub(p.struck).Seconds(), lost.Error)
+			p.say("But A looked before, and its write is on its way by another network: %d, from what it read before.", account.Opening+addsA)
+			return nil
+		}
+		sleep(ctx, 100*time.Millisecond)
+	}
+	return errors.New("A's lock never said that it was lost")
+}
+
+func (p *performance) changeLeader(ctx context.Context) error {
+	if err := p.freeze(ctx); err != nil {
+		return err
+	}
+	before := time.Now()
+	what, leader, err := p.service.change(ctx)
+	if err != nil {
+		return err
+	}
+	p.tale.over(laneService, before)
+	p.tale.leads(time.Now(), leader)
+	p.tale.mark(laneService, before, timeline.Event, what)
+	p.service.leader = leader
+	p.say("%s. %s is in charge %.1f s later, and knows that A has the lock.", what, leader, time.Since(before).Seconds())
+	return nil
+}

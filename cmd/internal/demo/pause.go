@@ -1,0 +1,184 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/backend"
+	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
+	"github.com/lockstep-dev/lockstep/cmd/internal/timeline"
+)
+
+// pauseTTL is short, as every scene waits for its end; yet no busy machine misses its renewals.
+const pauseTTL = 3 * time.Second
+
+// A Pause is the story of the client that writes late.
+type Pause struct {
+	// Backend is one of [PauseBackends], which is then started, or the URL of a running one.
+	Backend string
+	// Store is one of [account.Kinds]; it is started.
+	Store string
+	// SVG is the file that gets the timelines as a picture; it is written when all is shown. Empty: none.
+	SVG string
+	// Width is how many columns the timelines may take.
+	Width int
+}
+
+// RunPause shows, in about half a minute, how a client that was frozen or cut off beyond its lease writes late: into a plain account, where it
+// destroys what the next holder wrote, and into a guarded one, which refuses it. It is an error when the plain account is not
+// destroyed: then nothing was shown.
+func RunPause(ctx context.Context, cfg Config, p Pause) error {
+	picture, err := openPicture(p.SVG)
+	if err != nil {
+		return fmt.Errorf("demo: open the picture: %w", err)
+	}
+	defer picture.Close()
+	set := &set{Pause: p}
+	if err := run(ctx, cfg, nil, set.steps()); err != nil {
+		return err
+	}
+	if err := draw(picture, set.charts); err != nil {
+		return fmt.Errorf("demo: write the picture: %w", err)
+	}
+	return nil
+}
+
+// openPicture finds out before anything is shown whether the picture can be written. What is in the file stays until then.
+func openPicture(path string) (*os.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+}
+
+func draw(picture *os.File, charts []timeline.Chart) error {
+	if picture == nil {
+		return nil
+	}
+	if err := picture.Truncate(0); err != nil {
+		return err
+	}
+	_, err := picture.WriteString(timeline.SVG(charts...))
+	return err
+}
+
+// A set is what the scenes share.
+type set struct {
+	Pause
+	service *service
+	store   *account.Store
+	charts  []timeline.Chart
+}
+
+// A scene is one way in which a client comes too late.
+type scene struct {
+	name  string
+	title string
+	// strike does to A what makes it late. relent undoes it when A is to write; it is called once.
+	strike func(*performance, context.Context) error
+	relent func(*performance, context.Context) error
+}
+
+func (set *set) steps() []step {
+	steps := []step{{"A lock service, and a store with a plain and a guarded account", set.open}}
+	for _, sc := range set.scenes() {
+		steps = append(steps, step{sc.title, func(ctx context.Context, s *stage) error { return set.perform(ctx, s, sc) }})
+	}
+	return steps
+}
+
+func (set *set) scenes() []scene {
+	scenes := []scene{
+		{"freeze", "A is frozen beyond its lease", (*performance).freeze, (*performance).thaw},
+		{"cut", "A is cut off from the lock service", (*performance).cutOff, (*performance).awaitLoss},
+	}
+	if strings.Contains(set.Backend, "://") {
+		return scenes // its servers are somebody's
+	}
+	return append(scenes, scene{"change", changeTitle(set.Backend), (*performance).changeLeader, (*performance).thaw})
+}
+
+func (set *set) open(ctx context.Context, s *stage) (err error) {
+	if set.service, err = startService(ctx, s, set.Backend); err != nil {
+		return err
+	}
+	if err := set.checkFenced(); err != nil {
+		return err
+	}
+	if set.store, err = account.Start(ctx, set.Store, s.dir); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, set.store.Close)
+	s.say("The locks are in %s, the accounts in %s. A and B are processes of their own.", set.service.shown, set.store.Name)
+	s.say("Both may change an account with %d, under one lock with a lease of %v: A adds %d, B adds %d.", account.Opening, pauseTTL, addsA, addsB)
+	s.say("The account is kept twice: plain, and behind a guard that keeps the latest token that it has seen.")
+	return nil
+}
+
+// checkFenced refuses a backend whose tokens no guard can go by.
+func (set *set) checkFenced() error {
+	u, err := backend.Parse(set.service.url)
+	if err != nil {
+		return err
+	}
+	l, err := backend.Open(u, backend.Options{TTL: pauseTTL, Connect: time.Second})
+	if err != nil {
+		return err
+	}
+	if !l.Capabilities().Fenced {
+		return fmt.Errorf("%w: the tokens of %s do not rise from holder to holder, so no guard can go by them: \"lockstep backends\" shows which do", lockstep.ErrUnsupported, u.Scheme())
+	}
+	return nil
+}
+
+// perform plays a scene and draws what happened.
+func (set *set) perform(ctx context.Context, s *stage, sc scene) error {
+	p, err := set.cast(ctx, s, sc)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	for _, act := range []func(context.Context) error{p.beginA, p.queueB, p.lookA, p.strike, p.takeOver, p.writeLate, p.judge, p.again} {
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	chart := p.tale.chart(sc.title)
+	set.charts = append(set.charts, chart)
+	s.say("")
+	for line := range strings.Lines(chart.Text(set.Width - 8)) {
+		s.say("%s", strings.TrimSuffix(line, "\n"))
+	}
+	return nil
+}
+
+// errVoid is wrapped when a demonstration did not show what it is for.
+var errVoid = errors.New("void: A's late write has destroyed nothing in the plain account, so nothing was shown")
+
+// tokenDigits are enough to tell the tokens of a scene apart.
+const tokenDigits = 4
+
+// short is a token as it fits into a picture.
+func short(t lockstep.Token) string { return last(t, tokenDigits) }
+
+// older says that a is older than b in as few digits as show it.
+func older(a, b lockstep.Token) string {
+	digits, unit := tokenDigits, lockstep.Token(10_000)
+	for a%unit >= b%unit { // ends, as a is less than b
+		digits, unit = digits+1, unit*10
+	}
+	return last(a, digits) + " < " + last(b, digits)
+}
+
+func last(t lockstep.Token, digits int) string {
+	text := fmt.Sprint(uint64(t))
+	if len(text) > digits {
+		return ".." + text[len(text)-digits:]
+	}
+	return text
+}

@@ -1,0 +1,236 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
+	"github.com/lockstep-dev/lockstep/cmd/internal/demo/actor"
+	"github.com/lockstep-dev/lockstep/cmd/internal/timeline"
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
+)
+
+// What A and B add to the balance.
+const (
+	addsA = 10
+	addsB = 50
+)
+
+// beat is a pause between two events that lets the picture show which came first.
+const beat = 250 * time.Millisecond
+
+// A performance is one scene while it is played.
+type performance struct {
+	*stage
+	scene
+	service        *service
+	account        account.Pair // as the audience sees it
+	cable          *testbed.Proxy
+	a, b           *actor.Actor
+	tokenA, tokenB lockstep.Token
+	believed       time.Time // until when A believed in its lease when it last looked
+	struck         time.Time
+	refusal        string
+	tale           *tale
+}
+
+// cast starts the actors.
+func (set *set) cast(ctx context.Context, s *stage, sc scene) (p *performance, err error) {
+	p = &performance{stage: s, scene: sc, service: set.service, tale: newTale(set.service.leader)}
+	name := s.name(sc.name)
+	if p.account, err = account.Open(ctx, set.store.URL, name); err != nil {
+		return nil, err
+	}
+	other, err := testbed.NewCable() // B's, which is never cut
+	if err != nil {
+		return nil, err
+	}
+	if p.cable, err = testbed.NewCable(); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, other.Close, p.cable.Close)
+	start := func(who string, cable *testbed.Proxy) (*actor.Actor, error) {
+		cmd := exec.Command(s.binary, "demo", "actor", "--backend", set.service.url, "--store", set.store.URL, "--name", name, "--cable", cable.Address(), "--ttl", pauseTTL.String())
+		cmd.Env = environment()
+		return actor.Start(who, cmd)
+	}
+	if p.a, err = start("A", p.cable); err != nil {
+		return nil, err
+	}
+	if p.b, err = start("B", other); err != nil {
+		p.a.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *performance) close() {
+	p.a.Close()
+	p.b.Close()
+}
+
+func (p *performance) strike(ctx context.Context) error {
+	p.struck = time.Now()
+	return p.scene.strike(p, ctx)
+}
+
+// beginA lets A take the lock.
+func (p *performance) beginA(ctx context.Context) error {
+	grant, err := p.acquire(ctx, p.a)
+	if err != nil {
+		return err
+	}
+	p.tokenA = grant.Token
+	p.tale.begin = grant.At.Add(-beat)
+	p.tale.held(laneA, grant.At, grant.Token)
+	p.say("A takes the lock, token %d. B waits for it.", grant.Token)
+	return nil
+}
+
+// queueB lets B wait.
+func (p *performance) queueB(ctx context.Context) error {
+	p.tale.waits(laneB, time.Now())
+	if err := p.b.Acquire(); err != nil {
+		return err
+	}
+	sleep(ctx, 2*beat) // so that it does wait when A is struck
+	return ctx.Err()
+}
+
+// lookA lets A read, and look at its lease for the last time.
+func (p *performance) lookA(ctx context.Context) error {
+	seen, err := p.a.Look(ctx)
+	if err != nil {
+		return err
+	}
+	if seen.Plain != account.Opening || seen.Guarded != account.Opening {
+		return fmt.Errorf("the balances are %d and %d at first, want %d", seen.Plain, seen.Guarded, account.Opening)
+	}
+	p.believed = seen.At.Add(seen.Remaining)
+	p.say("A reads %d in both, sees that its lease has another %.1f s, and computes.", seen.Plain, seen.Remaining.Seconds())
+	return nil
+}
+
+func (p *performance) acquire(ctx context.Context, who *actor.Actor) (actor.Report, error) {
+	if err := who.Acquire(); err != nil {
+		return actor.Report{}, err
+	}
+	return who.Await(ctx)
+}
+
+// takeOver awaits B's grant and lets it change the accounts.
+func (p *performance) takeOver(ctx context.Context) error {
+	grant, err := p.b.Await(ctx)
+	if err != nil {
+		return err
+	}
+	p.tokenB = grant.Token
+	p.tale.held(laneB, grant.At, grant.Token)
+	p.say("A's lease ends. B is granted the lock %.1f s later, token %d.", grant.At.Sub(p.struck).Seconds(), grant.Token)
+	if p.tokenB <= p.tokenA {
+		return fmt.Errorf("the token of B, %d, is not larger than that of A, %d", p.tokenB, p.tokenA)
+	}
+	return p.change(ctx)
+}
+
+// change is B's work.
+func (p *performance) change(ctx context.Context) error {
+	if _, err := p.b.Look(ctx); err != nil {
+		return err
+	}
+	if err := p.b.Add(addsB); err != nil {
+		return err
+	}
+	wrote, err := p.b.Await(ctx)
+	if err != nil {
+		return err
+	}
+	if wrote.Refusal != "" {
+		return fmt.Errorf("the guard refused B, which holds the lock: %s", wrote.Refusal)
+	}
+	p.tale.mark(lanePlain, wrote.At, timeline.Wrote, fmt.Sprintf("B writes %d", wrote.Plain))
+	p.tale.mark(laneGuarded, wrote.At, timeline.Wrote, fmt.Sprintf("B writes %d", wrote.Guarded))
+	p.say("B reads %d, writes %d in both, and gives the lock back.", account.Opening, wrote.Plain)
+	sleep(ctx, 2*beat)
+	gone, err := p.b.Release(ctx)
+	if err != nil {
+		return err
+	}
+	p.tale.released(laneB, gone.At)
+	sleep(ctx, beat)
+	return nil
+}
+
+// writeLate lets A go on with what it read.
+func (p *performance) writeLate(ctx context.Context) error {
+	if err := p.a.Add(addsA); err != nil {
+		return err
+	}
+	if err := p.relent(p, ctx); err != nil {
+		return err
+	}
+	wrote, err := p.a.Await(ctx)
+	if err != nil {
+		return err
+	}
+	p.refusal = wrote.Refusal
+	p.tale.mark(lanePlain, wrote.At, timeline.Damaged, fmt.Sprintf("A writes %d: B's %d is lost", wrote.Plain, addsB))
+	p.tale.mark(laneGuarded, wrote.At, timeline.Refused, "A is refused: "+older(p.tokenA, p.tokenB))
+	p.tale.over(laneA, p.believed)
+	return nil
+}
+
+// judge looks into the accounts.
+func (p *performance) judge(ctx context.Context) error {
+	plain, errPlain := p.account.Plain.Read(ctx)
+	guarded, errGuarded := p.account.Guarded.Read(ctx)
+	if err := errors.Join(errPlain, errGuarded); err != nil {
+		return err
+	}
+	if plain != account.Opening+addsA {
+		return fmt.Errorf("%w: it has %d", errVoid, plain)
+	}
+	p.say("Without a guard: the account has %d. B's %d is lost, and nobody was told.", plain, addsB)
+	if p.refusal == "" || guarded != account.Opening+addsB {
+		return fmt.Errorf("the guarded account has %d, want %d; A was told %q", guarded, account.Opening+addsB, p.refusal)
+	}
+	p.say("With the guard: the account has %d. A was refused:", guarded)
+	p.say("  %s", p.refusal)
+	return nil
+}
+
+// again lets A do its work once more, now that it knows.
+func (p *performance) again(ctx context.Context) error {
+	sleep(ctx, 2*beat)
+	p.cable.Heal()
+	asked := time.Now()
+	grant, err := p.acquire(ctx, p.a)
+	if err != nil {
+		return err
+	}
+	p.tale.waits(laneA, asked)
+	p.tale.held(laneA, grant.At, grant.Token)
+	if _, err := p.a.Look(ctx); err != nil {
+		return err
+	}
+	if err := p.a.Add(addsA); err != nil {
+		return err
+	}
+	wrote, err := p.a.Await(ctx)
+	if err != nil {
+		return err
+	}
+	p.tale.mark(laneGuarded, wrote.At, timeline.Wrote, fmt.Sprintf("A writes %d", wrote.Guarded))
+	if guarded, err := p.account.Guarded.Read(ctx); err != nil || guarded != account.Opening+addsA+addsB {
+		return fmt.Errorf("the guarded account has %d, want %d: %w", guarded, account.Opening+addsA+addsB, err)
+	}
+	p.say("A takes the lock anew, token %d, reads %d and writes %d: nothing is lost.", grant.Token, wrote.Guarded-addsA, wrote.Guarded)
+	sleep(ctx, 2*beat)
+	gone, err := p.a.Release(ctx)
+	p.tale.released(laneA, gone.At)
+	return err
+}
