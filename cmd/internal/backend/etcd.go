@@ -28,21 +28,7 @@ var etcd = kind{
 		return cmp.Or(err, u.only(false))
 	},
 	open: func(u URL, o Options) (lockstep.Locker, error) {
-		endpoints, err := u.withPorts("2379")
-		if err != nil {
-			return nil, err
-		}
-		password, _ := u.user.Password()
-		// Without a keepalive of the connection the client would stay with a server that is cut off.
-		cfg := clientv3.Config{
-			Endpoints: endpoints, Username: u.user.Username(), Password: password,
-			DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
-			DialTimeout: o.Connect, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		}
-		if u.scheme != u.kind.scheme {
-			cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		cli, err := clientv3.New(cfg)
+		cli, err := u.EtcdClient(o.Connect)
 		if err != nil {
 			return nil, err
 		}
@@ -53,4 +39,24 @@ var etcd = kind{
 		}
 		return l, nil
 	},
+}
+
+// EtcdClient makes a client of the etcd at the URL, which the caller closes. It connects when it is used, and tries a server that does
+// not answer for connect.
+func (u URL) EtcdClient(connect time.Duration) (*clientv3.Client, error) {
+	endpoints, err := u.withPorts("2379")
+	if err != nil {
+		return nil, err
+	}
+	password, _ := u.user.Password()
+	// Without a keepalive of the connection the client would stay with a server that is cut off.
+	cfg := clientv3.Config{
+		Endpoints: endpoints, Username: u.user.Username(), Password: password,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
+		DialTimeout: connect, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+	}
+	if u.scheme != u.kind.scheme {
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return clientv3.New(cfg)
 }

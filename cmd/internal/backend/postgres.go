@@ -19,11 +19,7 @@ var postgres = kind{
 		return err
 	},
 	open: func(u URL, o Options) (lockstep.Locker, error) {
-		cfg, err := u.poolConfig()
-		if err != nil {
-			return nil, err
-		}
-		pool, err := pgxpool.NewWithConfig(context.Background(), cfg) // connects when it is used
+		pool, err := u.PostgresPool()
 		if err != nil {
 			return nil, err
 		}
@@ -33,6 +29,15 @@ var postgres = kind{
 		}
 		return l, nil
 	},
+}
+
+// PostgresPool makes a pool of connections to the server at the URL, which the caller closes. It connects when it is used.
+func (u URL) PostgresPool() (*pgxpool.Pool, error) {
+	cfg, err := u.poolConfig()
+	if err != nil {
+		return nil, err
+	}
+	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
 
 // poolConfig reads the whole URL as psql does. The error of the library may show a password, so it is not passed on.
