@@ -6,6 +6,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
@@ -53,6 +54,7 @@ func (u URL) EtcdClient(connect time.Duration) (*clientv3.Client, error) {
 	cfg := clientv3.Config{
 		Endpoints: endpoints, Username: u.user.Username(), Password: password,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
+		Logger:      zap.NewNop(), // what the commands return as errors is not printed beside them
 		DialTimeout: connect, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 	}
 	if u.scheme != u.kind.scheme {
