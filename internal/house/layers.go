@@ -27,6 +27,7 @@ var layers = [][]string{
 	{"server"},
 	{"server/faulttest", "server/conformance"},
 	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/demo", "cmd/internal/term"},
+	{"cmd/internal/guard"},
 	{"cmd/internal/cli"},
 	{"cmd/lockstep"},
 }
