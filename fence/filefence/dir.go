@@ -73,12 +73,12 @@ func (d *Dir) Admit(ctx context.Context, resource string, g fence.Grant, s fence
 
 // Mark implements [fence.Resetter].
 func (d *Dir) Mark(ctx context.Context, resource string) (fence.Mark, error) {
-	var m fence.Mark
-	err := d.in(ctx, resource, func(_ *slot, now record) error {
-		m = now.Mark
-		return nil
-	})
-	return m, err
+	at, err := d.slot(resource)
+	if err != nil {
+		return fence.Mark{}, err
+	}
+	now, err := at.present(ctx)
+	return now.Mark, err
 }
 
 // Reset implements [fence.Resetter].

@@ -177,12 +177,8 @@ func (f *File) Read(ctx context.Context) ([]byte, error) {
 
 // Mark returns the present mark, which is zero when no grant has been here.
 func (f *File) Mark(ctx context.Context) (fence.Mark, error) {
-	var m fence.Mark
-	err := f.slot.inTurn(ctx, func(now record) error {
-		m = now.Mark
-		return nil
-	})
-	return m, f.named("read mark of", err)
+	now, err := f.slot.present(ctx)
+	return now.Mark, f.named("read mark of", err)
 }
 
 // Reset gives the file to another lock or backend, as [fence.Mark.Reset] has it. The data

@@ -300,6 +300,38 @@ func TestReset(t *testing.T) {
 	}
 }
 
+func TestLookingAtWhatNoGrantHasReachedLeavesNothingBehind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report")
+	f := open(t, path)
+	d, err := OpenDir(filepath.Dir(path), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofFile, errFile := f.Mark(t.Context())
+	ofDir, errDir := d.Mark(t.Context(), "report")
+	if ofFile.Bound() || ofDir.Bound() || errFile != nil || errDir != nil {
+		t.Errorf("marks %+v, %v and %+v, %v", ofFile, errFile, ofDir, errDir)
+	}
+	if got := names(t, path); len(got) != 0 {
+		t.Errorf("files %q", got)
+	}
+}
+
+func TestAFileThatWasMovedWithItsMarkKeepsIt(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "report"), filepath.Join(t.TempDir(), "report")
+	if err := open(t, from).Write(t.Context(), grant(7), []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"", ".fence"} {
+		if err := os.Rename(from+suffix, to+suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err := open(t, to).Mark(t.Context()); m.Token != 7 || err != nil {
+		t.Errorf("mark %+v, %v, want token 7", m, err)
+	}
+}
+
 func TestDirKeepsMarksOfManyResources(t *testing.T) {
 	var counts fence.Counts
 	path := t.TempDir()

@@ -15,7 +15,7 @@ import (
 )
 
 // A slot is one mark on the disk, and the data file that belongs to it, if any. Its
-// methods but inTurn and reset are called in a turn.
+// methods but inTurn, present, untouched and reset are called in a turn.
 type slot struct {
 	mark string // path
 	data string // path; empty for a mark alone
@@ -76,6 +76,29 @@ func (s *slot) inTurn(ctx context.Context, f func(record) error) error {
 		return fmt.Errorf("finish an earlier write: %w", err)
 	}
 	return f(now)
+}
+
+// present is what is on the disk. Where no grant has been it leaves nothing behind: a lock file that an operator's command made could
+// keep the writers out.
+func (s *slot) present(ctx context.Context) (now record, err error) {
+	if s.untouched() {
+		return record{Format: format, Resource: s.resource}, nil
+	}
+	err = s.inTurn(ctx, func(found record) error {
+		now = found
+		return nil
+	})
+	return now, err
+}
+
+// untouched reports that no grant has been here. Both files are looked for, since a file that was moved has its mark without the lock file.
+func (s *slot) untouched() bool {
+	for _, path := range []string{s.turn.path, s.mark} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *slot) load() (record, error) {

@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"server"},
 	{"server/faulttest", "server/conformance"},
 	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/timeline", "cmd/internal/demo/account", "cmd/internal/term"},
-	{"cmd/internal/demo/actor"},
+	{"cmd/internal/demo/actor", "cmd/internal/guard"},
 	{"cmd/internal/demo"},
 	{"cmd/internal/cli"},
 	{"cmd/lockstep"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
@@ -28,24 +29,7 @@ var etcd = kind{
 		return cmp.Or(err, u.only(false))
 	},
 	open: func(u URL, o Options) (lockstep.Locker, error) {
-		endpoints, err := u.withPorts("2379")
-		if err != nil {
-			return nil, err
-		}
-		password, _ := u.user.Password()
-		// Without a keepalive of the connection the client would stay with a server that is cut off.
-		cfg := clientv3.Config{
-			Endpoints: endpoints, Username: u.user.Username(), Password: password,
-			DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
-			DialTimeout: o.Connect, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		}
-		if u.scheme != u.kind.scheme {
-			cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		if o.Dial != nil {
-			cfg.DialOptions = append(cfg.DialOptions, grpc.WithContextDialer(o.Dial))
-		}
-		cli, err := clientv3.New(cfg)
+		cli, err := u.EtcdClient(o)
 		if err != nil {
 			return nil, err
 		}
@@ -56,4 +40,28 @@ var etcd = kind{
 		}
 		return l, nil
 	},
+}
+
+// EtcdClient makes a client of the etcd at the URL, which the caller closes. It connects when it is used. Of the options it
+// takes Connect and Dial.
+func (u URL) EtcdClient(o Options) (*clientv3.Client, error) {
+	endpoints, err := u.withPorts("2379")
+	if err != nil {
+		return nil, err
+	}
+	password, _ := u.user.Password()
+	// Without a keepalive of the connection the client would stay with a server that is cut off.
+	cfg := clientv3.Config{
+		Endpoints: endpoints, Username: u.user.Username(), Password: password,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
+		Logger:      zap.NewNop(), // what the commands return as errors is not printed beside them
+		DialTimeout: o.Connect, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+	}
+	if u.scheme != u.kind.scheme {
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if o.Dial != nil {
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithContextDialer(o.Dial))
+	}
+	return clientv3.New(cfg)
 }

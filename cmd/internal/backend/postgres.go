@@ -19,14 +19,7 @@ var postgres = kind{
 		return err
 	},
 	open: func(u URL, o Options) (lockstep.Locker, error) {
-		cfg, err := u.poolConfig()
-		if err != nil {
-			return nil, err
-		}
-		if dial := o.dial(); dial != nil {
-			cfg.ConnConfig.DialFunc = dial
-		}
-		pool, err := pgxpool.NewWithConfig(context.Background(), cfg) // connects when it is used
+		pool, err := u.PostgresPool(o)
 		if err != nil {
 			return nil, err
 		}
@@ -36,6 +29,19 @@ var postgres = kind{
 		}
 		return l, nil
 	},
+}
+
+// PostgresPool makes a pool of connections to the server at the URL, which the caller closes. It connects when it is used. Of the
+// options it takes Dial.
+func (u URL) PostgresPool(o Options) (*pgxpool.Pool, error) {
+	cfg, err := u.poolConfig()
+	if err != nil {
+		return nil, err
+	}
+	if dial := o.dial(); dial != nil {
+		cfg.ConnConfig.DialFunc = dial
+	}
+	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
 
 // poolConfig reads the whole URL as psql does. The error of the library may show a password, so it is not passed on.

@@ -29,14 +29,11 @@ var redisKey = kind{
 		return err
 	},
 	open: func(u URL, o Options) (lockstep.Locker, error) {
-		options, err := u.redisOptions()
+		rdb, err := u.RedisClient(o)
 		if err != nil {
 			return nil, err
 		}
-		if len(options) > 1 {
-			return nil, fmt.Errorf("redis:// is one server: use redlock:// for several masters")
-		}
-		l, err := redislock.New(redisClient(options[0], o), redislock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
+		l, err := redislock.New(rdb, redislock.Config{TTL: o.TTL, UnavailableAfter: o.Connect, Logger: o.Logger})
 		if err != nil {
 			return nil, err
 		}
@@ -67,6 +64,19 @@ var redlockKind = kind{
 		}
 		return l, nil
 	},
+}
+
+// RedisClient makes a client of the one server at the URL, which the caller closes. It connects when it is used. Of the
+// options it takes Dial.
+func (u URL) RedisClient(o Options) (*redis.Client, error) {
+	options, err := u.redisOptions()
+	if err != nil {
+		return nil, err
+	}
+	if len(options) > 1 {
+		return nil, fmt.Errorf("redis:// is one server: use redlock:// for several masters")
+	}
+	return redisClient(options[0], o), nil
 }
 
 // redisClient makes a client; it connects when it is used.

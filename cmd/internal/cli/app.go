@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/fence"
 )
 
 // The exit codes. Those of a command under "run" are passed on as they are, or as
@@ -123,6 +124,8 @@ var codeOf = []struct {
 	{lockstep.ErrUnsupported, CodeUsage},
 	{lockstep.ErrMode, CodeUsage},
 	{lockstep.ErrBusy, CodeBusy},
+	{fence.ErrBusy, CodeBusy},
+	{fence.ErrMoved, CodeBusy},
 	{lockstep.ErrUnavailable, CodeUnavailable},
 	{lockstep.ErrQuota, CodeUnavailable},
 	{lockstep.ErrUncertain, CodeUnavailable},

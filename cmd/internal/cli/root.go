@@ -74,6 +74,7 @@ func (a *App) commands() []*cobra.Command {
 		a.historyCommand(),
 		a.watchCommand(),
 		a.revokeCommand(),
+		a.fenceCommand(),
 		a.backendsCommand(),
 		a.statusCommand(),
 		a.memberCommand(),

@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/guard"
+	"github.com/lockstep-dev/lockstep/fence"
+)
+
+// A markReport is the mark of a guarded resource.
+type markReport struct {
+	Backend string `json:"backend"` // with the lock empty: no grant has been here
+	Lock    string `json:"lock"`
+	Token   uint64 `json:"token"`   // the highest seen
+	Written uint64 `json:"written"` // of the last write; 0: none
+}
+
+// A fenceReport is what "fence show" tells.
+type fenceReport struct {
+	Resource string `json:"resource"`
+	Store    string `json:"store"` // its kind: the whole URL may have a password
+	markReport
+}
+
+// A resetReport is what "fence reset" tells.
+type resetReport struct {
+	Resource string     `json:"resource"`
+	Store    string     `json:"store"`
+	From     markReport `json:"from"`
+	To       markReport `json:"to"`
+}
+
+func reportMark(m fence.Mark) markReport {
+	return markReport{m.Backend, m.Lock, uint64(m.Token), uint64(m.Written)}
+}
+
+// describeMark is a mark for people.
+func describeMark(m fence.Mark) string {
+	if !m.Bound() {
+		return "no lock yet: no grant has been here"
+	}
+	written := "nothing written yet"
+	if m.Written > 0 {
+		written = fmt.Sprintf("last written with %d", m.Written)
+	}
+	return fmt.Sprintf("lock %s of %s, highest token %d, %s", printable(m.Lock), printable(m.Backend), m.Token, written)
+}
+
+func (a *App) fenceCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fence COMMAND",
+		Short: "Look at the marks of guarded resources, and give one to another lock",
+		Long: `A guard keeps a mark with each resource: to which lock of which backend it belongs, and the highest
+token seen. These commands are for operators. Writers never need them.`,
+		Example: "  lockstep fence show report --store file:///var/lib/billing",
+		Args:    exactly(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return missing(cmd, "COMMAND") },
+	}
+	cmd.AddCommand(a.fenceShowCommand(), a.fenceResetCommand())
+	return cmd
+}
+
+// storeFlags say where marks are.
+type storeFlags struct {
+	url, marks string
+	connect    span
+}
+
+func (f *storeFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.url, "store", "", "where the marks are as a `URL`, such as postgres://host/app (must be given)")
+	flags.StringVar(&f.marks, "marks", "", "prefix of the keys or `name` of the table, where the program that writes has chosen one")
+	f.connect = span{10 * time.Second, true}
+	flags.Var(&f.connect, "connect-timeout", "give up when the store does not answer for so long")
+}
+
+// withMarks calls use with the marks of the store.
+func (f *storeFlags) withMarks(ctx context.Context, use func(context.Context, fence.Resetter, guard.Store) error) error {
+	if f.url == "" {
+		return usageError("say where the marks are: --store URL, such as %s", strings.Join(guard.Examples(), " or "))
+	}
+	store, err := guard.Parse(f.url, f.marks)
+	if err != nil {
+		return usageError("--store: %w", err)
+	}
+	if store.Connect = f.connect.d; store.Connect <= 0 {
+		return usageError("--connect-timeout: must be above 0")
+	}
+	ctx, cancel := context.WithTimeout(ctx, store.Connect)
+	defer cancel()
+	marks, err := store.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer marks.Close()
+	return use(ctx, marks, store)
+}
+
+func (a *App) fenceShowCommand() *cobra.Command {
+	var from storeFlags
+	var out output
+	cmd := &cobra.Command{
+		Use:   "show RESOURCE --store URL [flags]",
+		Short: "Show to which lock a guarded resource belongs, and the highest token seen",
+		Long: `Shows the mark of a guarded resource. One that no grant has reached has none; that is no error.
+
+  file:///DIRECTORY         guarded files (fence/filefence): RESOURCE is the file, seen from DIRECTORY
+  dir:///DIRECTORY          a directory of marks alone (filefence.Dir)
+  postgres://USER@HOST/DB   the table of marks (adapter/postgres/pgfence)
+  redis://HOST:PORT/DB      one server (adapter/redis/redisfence); rediss:// with TLS
+  etcd://HOST:PORT,...      (adapter/etcd/etcdfence); etcds:// with TLS
+
+A URL with a password belongs into LOCKSTEP_STORE: everybody on a machine can read command lines.`,
+		Example: `  lockstep fence show report --store file:///var/lib/billing
+  lockstep fence show invoices --store postgres://127.0.0.1/app -o json | jq .token`,
+		Args: exactly("RESOURCE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.withMarks(cmd.Context(), func(ctx context.Context, marks fence.Resetter, store guard.Store) error {
+				m, err := marks.Mark(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if out == jsonOutput {
+					return a.writeJSON(fenceReport{args[0], store.Scheme(), reportMark(m)})
+				}
+				_, err = fmt.Fprintf(a.Out, "%s: %s\n", printable(args[0]), describeMark(m))
+				return err
+			})
+		},
+	}
+	from.register(cmd.Flags())
+	out.register(cmd.Flags())
+	return cmd
+}
+
+// resetFlags say to which lock a resource goes.
+type resetFlags struct {
+	backend, lock string
+	token, seen   uint64
+	looked        bool // seen was given
+}
+
+func (f *resetFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.backend, "to-backend", "", "`id` of the new backend as programs give it to their guards, such as etcd:prod (default: as it is)")
+	flags.StringVar(&f.lock, "to-lock", "", "`name` of the new lock (default: as it is)")
+	flags.Uint64Var(&f.token, "to-token", 0, "refuse tokens of the new lock below this `number`")
+	flags.Uint64Var(&f.seen, "seen", 0, "the `token` that \"fence show\" has shown: you have looked, and no writer is at work (must be given)")
+}
+
+// to is the mark to store in the place of the present one.
+func (f *resetFlags) to(present fence.Mark) fence.Mark {
+	next := fence.Mark{Backend: present.Backend, Lock: present.Lock, Token: lockstep.Token(f.token)}
+	if f.backend != "" {
+		next.Backend = f.backend
+	}
+	if f.lock != "" {
+		next.Lock = f.lock
+	}
+	return next
+}
+
+func (a *App) fenceResetCommand() *cobra.Command {
+	var at storeFlags
+	var to resetFlags
+	var out output
+	cmd := &cobra.Command{
+		Use:   "reset RESOURCE --store URL --seen TOKEN [flags]",
+		Short: "Give a guarded resource to another lock or backend",
+		Long: `Gives a guarded resource to another lock, or to the same name of another backend. It is for a move to
+another cluster, for a cluster that was lost and built anew under a new name, and for a lock that was renamed. The tokens of two locks do not
+compare, so a guard refuses the new lock until this is done, and the old one from then on. The data stay.
+
+Stop the writers first. Then look with "lockstep fence show", and give the token that it shows as --seen; without it
+nothing is done but saying what would be. When a writer has come in between, nothing is done either.
+A mark cannot be lowered for the same lock: that would let an older holder in.
+
+For files run it as the user of the writers, who must be able to read the mark. RESOURCE and URL are as for "lockstep fence show".
+
+Exit codes: 0 when it is done, 1 when the mark is not the one that was seen or there is none, 64 for a wrong command line
+or a missing --seen, 69 when the store cannot be reached.`,
+		Example: `  lockstep fence show report --store file:///var/lib/billing
+  lockstep fence reset report --store file:///var/lib/billing --to-backend etcd:prod --seen 900`,
+		Args: exactly("RESOURCE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to.looked = cmd.Flags().Changed("seen")
+			if to.backend == "" && to.lock == "" {
+				return usageError("say to which lock the resource goes: --to-backend ID, --to-lock NAME, or both")
+			}
+			return at.withMarks(cmd.Context(), func(ctx context.Context, marks fence.Resetter, store guard.Store) error {
+				was, is, err := resetMark(ctx, marks, args[0], to)
+				if err != nil {
+					return err
+				}
+				if out == jsonOutput {
+					return a.writeJSON(resetReport{args[0], store.Scheme(), reportMark(was), reportMark(is)})
+				}
+				_, err = fmt.Fprintf(a.Out, "%s\n  was: %s\n  is:  %s\n", printable(args[0]), describeMark(was), describeMark(is))
+				return err
+			})
+		},
+	}
+	at.register(cmd.Flags())
+	to.register(cmd.Flags())
+	out.register(cmd.Flags())
+	return cmd
+}
+
+// resetMark looks and resets, and returns the old and the new mark. What the look finds is what the store must still have.
+func resetMark(ctx context.Context, marks fence.Resetter, resource string, to resetFlags) (was, is fence.Mark, err error) {
+	if was, err = marks.Mark(ctx, resource); err != nil {
+		return was, is, err
+	}
+	if !was.Bound() {
+		return was, is, exitError{CodeBusy, fmt.Errorf("nothing to reset: no grant has been at %s, and the first one binds it", printable(resource))}
+	}
+	if is, err = was.Reset(was, to.to(was)); err != nil {
+		return was, is, err
+	}
+	if !to.looked {
+		return was, is, usageError("nothing done yet: %s would go from %s to %s: stop its writers, and say --seen %d",
+			printable(resource), describeMark(was), describeMark(is), was.Token)
+	}
+	if lockstep.Token(to.seen) != was.Token {
+		return was, is, fmt.Errorf("%w: its highest token is %d now, not %d: a writer is at work, or you saw another resource", fence.ErrMoved, was.Token, to.seen)
+	}
+	return was, is, marks.Reset(ctx, resource, was, is)
+}
