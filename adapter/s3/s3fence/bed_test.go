@@ -44,6 +44,10 @@ var errLost = errors.New("the answer is lost")
 // A line is the network of one client.
 type line struct {
 	next http.RoundTripper
+	// answers, if set, gives the answer to a request instead of the server: a status, or an error. Zero and nil: the server does.
+	answers func(request string) (status int, err error)
+	// afterwards, if set, is called when a reply was lost.
+	afterwards func()
 
 	mu       sync.Mutex
 	mishap   mishap
@@ -99,6 +103,11 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	if dead {
 		return nil, errLost
 	}
+	if l.answers != nil {
+		if status, err := l.answers(r.Method + " " + kindOf(r.URL.Path)); status != 0 || err != nil {
+			return bare(r, status), err
+		}
+	}
 	if met == sendTwice {
 		first := r.Clone(r.Context())
 		body, err := io.ReadAll(r.Body)
@@ -115,9 +124,20 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := l.next.RoundTrip(r)
 	if err == nil && (met == loseReply || met == dieAfter) {
 		answer.Body.Close()
+		if l.afterwards != nil {
+			l.afterwards()
+		}
 		return nil, errLost
 	}
 	return answer, err
+}
+
+// bare is an answer without a body.
+func bare(r *http.Request, status int) *http.Response {
+	if status == 0 {
+		return nil
+	}
+	return &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r}
 }
 
 // quick lets the SDK try again as it does by itself, with shorter pauses.
