@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN      := $(CURDIR)/.bin
-ADAPTERS := adapter/etcd adapter/postgres adapter/redis adapter/zookeeper
+ADAPTERS := adapter/etcd adapter/postgres adapter/redis adapter/s3 adapter/zookeeper
 MODULES  := . $(ADAPTERS) api client server cmd
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILT    := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
@@ -93,9 +93,10 @@ lint: ## golangci-lint, by hand: the first run takes minutes
 	for m in $(MODULES); do (cd $$m && golangci-lint run ./...); done
 
 .PHONY: tools
-tools: ## install the pinned tools, and the etcd that the tests need, into .bin
+tools: ## install the pinned tools, and the servers that the tests need, into .bin
 	@scripts/install-tools
 	@scripts/install-etcd
+	@scripts/install-versitygw
 
 .PHONY: clean
 clean: ## remove what was built

@@ -15,9 +15,9 @@ const modulePath = "github.com/lockstep-dev/lockstep"
 var layers = [][]string{
 	{".", "api", "api/lockstep/v1", "internal/house"},
 	{"lease", "fence", "locktest/testbed"},
-	{"memlock", "lease/locker", "fence/filefence", "fence/httpfence", "adapter/redis/redisserver", "adapter/postgres/pgserver", "adapter/zookeeper/zkserver", "adapter/etcd/etcdserver", "adapter/redis/clockjump"},
+	{"memlock", "lease/locker", "fence/filefence", "fence/httpfence", "adapter/redis/redisserver", "adapter/postgres/pgserver", "adapter/zookeeper/zkserver", "adapter/etcd/etcdserver", "adapter/s3/s3server", "adapter/redis/clockjump"},
 	{"locktest", "fencetest", "election", "client/session", "client/internal/wirefake"},
-	{"client", "adapter/redis/redislock", "adapter/redis/redlock", "adapter/zookeeper/zklock", "adapter/etcd/etcdlock", "adapter/postgres/pglock", "adapter/redis/redisfence", "adapter/etcd/etcdfence", "adapter/postgres/pgfence"},
+	{"client", "adapter/redis/redislock", "adapter/redis/redlock", "adapter/zookeeper/zklock", "adapter/etcd/etcdlock", "adapter/postgres/pglock", "adapter/redis/redisfence", "adapter/etcd/etcdfence", "adapter/s3/s3fence", "adapter/postgres/pgfence"},
 	{"server/machine", "server/expiry", "server/storage"},
 	{"server/transport", "server/backup", "server/audit"},
 	{"server/replica"},

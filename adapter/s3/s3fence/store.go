@@ -1,0 +1,104 @@
+package s3fence
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// A store is a bucket.
+type store struct {
+	cli    *s3.Client
+	bucket string
+}
+
+// everyVersion is the condition of a put that must not find an object.
+const everyVersion = "*"
+
+// get reads an object of at most limit bytes. A missing one is found by noSuchObject.
+func (s store) get(ctx context.Context, key string, limit int64) (content []byte, etag string, err error) {
+	answer, err := s.cli.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &key})
+	if err != nil {
+		return nil, "", err
+	}
+	defer answer.Body.Close()
+	content, err = io.ReadAll(io.LimitReader(answer.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, "", fmt.Errorf("read the object %s: %w", key, err)
+	case int64(len(content)) > limit:
+		return nil, "", fmt.Errorf("the object %s has more than %d bytes", key, limit)
+	case aws.ToString(answer.ETag) == "":
+		return nil, "", errors.New("the answer has no ETag")
+	}
+	return content, *answer.ETag, nil
+}
+
+// put writes an object, whatever is there.
+func (s store) put(ctx context.Context, key string, content []byte) error {
+	_, err := s.cli.PutObject(ctx, &s3.PutObjectInput{Bucket: &s.bucket, Key: &key, Body: bytes.NewReader(content)})
+	return err
+}
+
+// putIf writes an object iff the present one has the ETag; "": iff there is none. It is sent once, whatever the client's options say: who
+// sends it again first looks whether it has taken effect.
+func (s store) putIf(ctx context.Context, key, etag string, content []byte) (newETag string, err error) {
+	in := &s3.PutObjectInput{Bucket: &s.bucket, Key: &key, Body: bytes.NewReader(content)}
+	if etag == "" {
+		in.IfNoneMatch = aws.String(everyVersion)
+	} else {
+		in.IfMatch = &etag
+	}
+	answer, err := s.cli.PutObject(ctx, in, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
+	if err != nil {
+		return "", err
+	}
+	return aws.ToString(answer.ETag), nil
+}
+
+// exists reports whether there is an object at the key.
+func (s store) exists(ctx context.Context, key string) (bool, error) {
+	_, err := s.cli.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &key})
+	if noSuchObject(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// remove removes an object. There may be none.
+func (s store) remove(ctx context.Context, key string) error {
+	_, err := s.cli.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &key})
+	return err
+}
+
+// discard removes objects that nobody needs, as far as it can. What stays behind of data is for [Guard.Sweep].
+func (s store) discard(ctx context.Context, keys ...string) {
+	for _, key := range keys {
+		_ = s.remove(ctx, key) // what the caller has done is done, whatever comes of this
+	}
+}
+
+// list calls f for each key that begins with prefix, in pages of 1000.
+func (s store) list(ctx context.Context, prefix string, f func(key string) error) error {
+	pages := s3.NewListObjectsV2Paginator(s.cli, &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: &prefix})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		for _, object := range page.Contents {
+			if err := f(aws.ToString(object.Key)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maxObjectBytes bounds what is read of data: it is what S3 can store in an object.
+const maxObjectBytes = 50 << 40

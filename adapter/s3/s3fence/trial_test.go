@@ -1,0 +1,99 @@
+package s3fence_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
+	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
+)
+
+func TestAStoreThatDoesNotKeepConditionsIsRefused(t *testing.T) {
+	s := startServer(t)
+	for _, tt := range []struct {
+		name   string
+		change func(*http.Request)
+		says   string
+	}{
+		{"ignores If-None-Match", dropping("If-None-Match"), "accepts a put with If-None-Match: * on an object"},
+		{"ignores If-Match", dropping("If-Match"), "accepts a put with If-Match: another ETag"},
+		{"ignores both", dropping("If-None-Match", "If-Match"), "accepts a put with If-None-Match"},
+		{"looks first and writes then", lookingFirst(t, s), "puts at once"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cli, _ := dial(t, startClone(t, s, tt.change))
+			_, err := s3fence.Open(t.Context(), cli, s3server.Bucket, s3fence.Config{})
+			if !errors.Is(err, lockstep.ErrUnsupported) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("open: %v, want ErrUnsupported that says %q", err, tt.says)
+			}
+		})
+	}
+	t.Run("keeps them", func(t *testing.T) {
+		cli, _ := dial(t, startClone(t, s, func(*http.Request) {}))
+		_, err := s3fence.Open(t.Context(), cli, s3server.Bucket, s3fence.Config{})
+		must(t, err)
+		left, err := cli.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String(s3server.Bucket)})
+		must(t, err)
+		if len(left.Contents) > 0 {
+			t.Errorf("the trials have left %d objects", len(left.Contents))
+		}
+	})
+}
+
+func TestAStoreThatDoesNotAnswerIsNotTakenForABadOne(t *testing.T) {
+	s := startServer(t)
+	cli, _ := dial(t, s.Endpoint())
+	if _, err := s3fence.Open(t.Context(), cli, "no-such-bucket", s3fence.Config{}); !errors.Is(err, lockstep.ErrUnavailable) {
+		t.Errorf("no bucket: %v, want ErrUnavailable", err)
+	}
+	s.Kill()
+	if _, err := s3fence.Open(t.Context(), cli, s3server.Bucket, s3fence.Config{}); !errors.Is(err, lockstep.ErrUnavailable) {
+		t.Errorf("no server: %v, want ErrUnavailable", err)
+	}
+}
+
+// once lets a request be sent once.
+func once(o *s3.Options) { o.Retryer = aws.NopRetryer{} }
+
+// TestOfManyPutsWithTheSameConditionOneWins is what the guard needs of a store, and what the server of the tests gives.
+func TestOfManyPutsWithTheSameConditionOneWins(t *testing.T) {
+	const rounds, writers = 40, 24
+	cli, _ := dial(t, startServer(t).Endpoint())
+	for round := range rounds {
+		key := fmt.Sprintf("race/%d", round/2)
+		var etag *string
+		if round%2 == 1 {
+			present, err := cli.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: aws.String(s3server.Bucket), Key: &key})
+			must(t, err)
+			etag = present.ETag
+		}
+		var won atomic.Int64
+		var group sync.WaitGroup
+		for i := range writers {
+			in := &s3.PutObjectInput{Bucket: aws.String(s3server.Bucket), Key: &key, Body: strings.NewReader(fmt.Sprint(round, i)), IfMatch: etag}
+			if etag == nil {
+				in.IfNoneMatch = aws.String("*")
+			}
+			group.Go(func() {
+				if _, err := cli.PutObject(t.Context(), in, once); err == nil {
+					won.Add(1)
+				} else if !strings.Contains(err.Error(), "PreconditionFailed") {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if won.Load() != 1 {
+			t.Errorf("round %d: %d of %d puts won, want one", round, won.Load(), writers)
+		}
+	}
+}
