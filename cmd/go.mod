@@ -4,11 +4,14 @@ go 1.26.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/aws/aws-sdk-go-v2 v1.48.0
+	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.10
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lockstep-dev/lockstep v0.0.0
 	github.com/lockstep-dev/lockstep/adapter/etcd v0.0.0
 	github.com/lockstep-dev/lockstep/adapter/postgres v0.0.0
 	github.com/lockstep-dev/lockstep/adapter/redis v0.0.0
+	github.com/lockstep-dev/lockstep/adapter/s3 v0.0.0
 	github.com/lockstep-dev/lockstep/adapter/zookeeper v0.0.0
 	github.com/lockstep-dev/lockstep/api v0.0.0
 	github.com/lockstep-dev/lockstep/client v0.0.0
@@ -29,6 +32,15 @@ require (
 	github.com/DataDog/zstd v1.5.7 // indirect
 	github.com/RaduBerinde/axisds v0.1.0 // indirect
 	github.com/RaduBerinde/btreemap v0.0.0-20250419174037-3d62b7205d54 // indirect
+	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.27 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/configsources v1.5.12 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 v2.8.12 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/v4a v1.5.12 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/accept-encoding v1.13.25 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/checksum v1.11.13 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/presigned-url v1.14.12 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/s3shared v1.20.12 // indirect
+	github.com/aws/smithy-go v1.28.9 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cockroachdb/crlib v0.0.0-20241112164430-1264a2edc35b // indirect
@@ -92,3 +104,5 @@ replace github.com/lockstep-dev/lockstep/adapter/postgres => ../adapter/postgres
 replace github.com/lockstep-dev/lockstep/adapter/redis => ../adapter/redis
 
 replace github.com/lockstep-dev/lockstep/adapter/zookeeper => ../adapter/zookeeper
+
+replace github.com/lockstep-dev/lockstep/adapter/s3 => ../adapter/s3

@@ -73,8 +73,8 @@ half a minute, needs no root, and leaves nothing behind. It exits 0 only if all 
 			return a.demo(cmd.Context(), func(ctx context.Context, cfg demo.Config) error { return demo.RunPause(ctx, cfg, p) })
 		},
 	}
-	cmd.Flags().StringVar(&p.Backend, "backend", demo.PauseBackends()[0], fmt.Sprintf("where the locks are: `one` of %s, or the URL of one that runs", strings.Join(demo.PauseBackends(), ", ")))
-	cmd.Flags().StringVar(&p.Store, "store", account.Kinds()[0], fmt.Sprintf("where the accounts are: `one` of %s", strings.Join(account.Kinds(), ", ")))
+	cmd.Flags().StringVar(&p.Backend, "backend", demo.PauseBackends()[0], fmt.Sprintf("where the locks are: `name`, one of %s, or the URL of one that runs", strings.Join(demo.PauseBackends(), ", ")))
+	cmd.Flags().StringVar(&p.Store, "store", account.Kinds()[0], fmt.Sprintf("where the accounts are: `name`, one of %s", strings.Join(account.Kinds(), ", ")))
 	cmd.Flags().StringVar(&p.SVG, "svg", "", "draw the timelines as a picture into this `file`")
 	return cmd
 }

@@ -73,15 +73,14 @@ func (c Chart) svgSpans(out *strings.Builder, spans []Span, y int) {
 	for _, s := range spans {
 		from, to := c.svgX(s.From), c.svgX(s.To)
 		fmt.Fprintf(out, `<rect x="%d" y="%d" width="%d" height="%d" rx="3" fill="%s"/>`+"\n", from, y, max(to-from, 1), svgRow-2, looks[s.Kind].color)
-		label := s.Label
-		if fits := (to - from) / svgLetter; fits < len(label) {
-			label = label[:max(fits-1, 0)]
+		if len(s.Label)*svgLetter > to-from {
+			continue
 		}
 		color := "#ffffff"
 		if s.Kind == Waits {
 			color = "#1d2733"
 		}
-		fmt.Fprintf(out, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", from+5, y+16, color, html.EscapeString(label))
+		fmt.Fprintf(out, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", from+5, y+16, color, html.EscapeString(s.Label))
 	}
 }
 

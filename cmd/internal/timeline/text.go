@@ -10,7 +10,7 @@ import (
 // MinWidth is the least number of columns that [Chart.Text] draws in.
 const MinWidth = 60
 
-// Text draws the chart in ASCII, in lines of at most width columns; less than [MinWidth] counts as that. A label that is longer than its span is cut.
+// Text draws the chart in ASCII, in lines of at most width columns; less than [MinWidth] counts as that. A span that is too short for its label has none.
 func (c Chart) Text(width int) string {
 	names := 0
 	for _, l := range c.Lanes {
@@ -86,7 +86,9 @@ func (c Chart) textSpans(spans []Span, columns int) []byte {
 		body := line[from:to]
 		copy(body, bytes.Repeat([]byte{looks[s.Kind].fill}, len(body)))
 		body[0], body[len(body)-1] = '[', ']'
-		copy(body[1:len(body)-1], s.Label)
+		if len(s.Label) <= len(body)-2 {
+			copy(body[1:], s.Label)
+		}
 	}
 	return line
 }

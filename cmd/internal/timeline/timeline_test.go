@@ -33,7 +33,7 @@ func TestTheTextShowsTheLanesInOrder(t *testing.T) {
 A               [token 41==============================]
                                                                          | lost
 process of A               [frozen~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~]
-B                   [waits.................................][toke]
+B                   [waits.................................][====]
 guarded                                                       o B: 150
                                                              A: 41 < 42 X
 `

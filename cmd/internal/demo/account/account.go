@@ -43,6 +43,7 @@ var kinds = []kind{
 	{"file", "files", startFiles, openFiles},
 	{"postgres", "PostgreSQL", startPostgres, openPostgres},
 	{"redis", "Redis", startRedis, openRedis},
+	{"s3", "S3 (versitygw)", startS3, openS3},
 }
 
 // Kinds are the names of the stores, the one first that needs no server.
