@@ -30,14 +30,20 @@
 //
 // # Which stores
 //
-// A store must offer conditional puts that are atomic (If-None-Match: * and If-Match), and reads that see every completed put. Amazon S3 does, since November 2024. Some
-// stores accept the headers and ignore them, and some look first and write then. So [Open] tries: puts whose condition does not hold must be refused
-// and leave the object as it was, and of several at the same time one must win. That finds a store that ignores the conditions for certain, and
-// one that is not atomic with some luck: a store whose gap is much shorter than a round trip can pass. What its makers say counts more.
+// A store must offer conditional puts that are atomic (If-None-Match: * and If-Match), and reads that see every completed put. Amazon S3
+// does, with If-Match since November 2024. Others accept the headers and ignore them, in part (minio/minio#21526) or altogether, or
+// look first and write then.
 //
-// The tests run on versitygw 1.8.0. Measured there: of 24 puts at once with the same condition exactly one won, 600 times of 600, as it holds a lock of
-// the key while it compares and renames. An answer to a read can have the ETag of the version before the content, 53 times of 35,564 while
-// one writer replaced the object all the time; the put that follows then fails and is made again.
+// So [Open] tries: puts whose condition does not hold must be refused and leave the object as it was, and of 6 puts at once
+// one must win, 6 times. That finds a store that ignores a condition for certain. It finds one that is not atomic with some luck: a gap
+// that is much shorter than the time of a request can go unseen, and so can one between servers of a store that the client does not reach
+// both of (rustfs/rustfs#1659). It proves nothing more: what the makers of a store say comes first.
+//
+// The tests run on versitygw 1.8.0, which holds a lock of the key while it compares the ETag and renames the new object into place. Measured on
+// it: of 24 puts at once with the same condition one won, 600 times of 600. Older versions let several win (versity/versitygw#2288). An answer
+// to a read had the ETag of the version before its content 53 times of 35,564, while one writer replaced the object all the time. That is the
+// safe side: the put that follows fails, and the step reads again. A store that gave the later ETag with the earlier content could not be
+// guarded, and the trial would not find it.
 //
 // # What it costs
 //

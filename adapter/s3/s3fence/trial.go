@@ -48,6 +48,9 @@ type trialStep struct {
 // alone makes puts one after the other.
 func (t trial) alone(ctx context.Context) error {
 	defer t.store.discard(ctx, t.key)
+	if _, err := t.step(ctx, "", trialStep{"If-Match: an ETag without an object", otherETag, "intruder", false}); err != nil {
+		return err
+	}
 	first, err := t.step(ctx, "", trialStep{"If-None-Match: * without an object", "", "first", true})
 	if err != nil {
 		return err
@@ -65,7 +68,8 @@ func (t trial) alone(ctx context.Context) error {
 	return err
 }
 
-// step makes a put, checks that it is accepted iff its condition holds, and that the object is then what it should be. It returns the object's ETag.
+// step makes a put, checks that it is accepted iff its condition holds, and that the object is then what it should be: before, if it does not, where
+// "" is that there is none. It returns the object's ETag.
 func (t trial) step(ctx context.Context, before string, s trialStep) (etag string, err error) {
 	_, err = t.store.putIf(ctx, t.key, s.etag, []byte(s.content))
 	switch v := judge(err); {
@@ -82,6 +86,8 @@ func (t trial) step(ctx context.Context, before string, s trialStep) (etag strin
 	}
 	content, etag, err := t.store.get(ctx, t.key, maxManifestBytes)
 	switch {
+	case want == "" && noSuchObject(err):
+		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("read what a put with %s has left: %w", s.condition, failed(err))
 	case string(content) != want:

@@ -25,8 +25,9 @@ func TestAStoreThatDoesNotKeepConditionsIsRefused(t *testing.T) {
 		says   string
 	}{
 		{"ignores If-None-Match", dropping("If-None-Match"), "accepts a put with If-None-Match: * on an object"},
-		{"ignores If-Match", dropping("If-Match"), "accepts a put with If-Match: another ETag"},
-		{"ignores both", dropping("If-None-Match", "If-Match"), "accepts a put with If-None-Match"},
+		{"ignores If-Match", dropping("If-Match"), "accepts a put with If-Match: an ETag without an object"},
+		{"ignores both", dropping("If-None-Match", "If-Match"), "accepts a put with If-Match"},
+		{"ignores If-Match once there is an object", afterTheFirst(dropping("If-Match")), "accepts a put with If-Match: another ETag"},
 		{"looks first and writes then", lookingFirst(t, s), "puts at once"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,6 +48,16 @@ func TestAStoreThatDoesNotKeepConditionsIsRefused(t *testing.T) {
 			t.Errorf("the trials have left %d objects", len(left.Contents))
 		}
 	})
+}
+
+// afterTheFirst leaves the first put alone.
+func afterTheFirst(change func(*http.Request)) func(*http.Request) {
+	var puts atomic.Int64
+	return func(r *http.Request) {
+		if r.Method == http.MethodPut && puts.Add(1) > 1 {
+			change(r)
+		}
+	}
 }
 
 func TestAStoreThatDoesNotAnswerIsNotTakenForABadOne(t *testing.T) {

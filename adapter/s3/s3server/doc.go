@@ -6,8 +6,8 @@
 // # What it keeps
 //
 // An object is a file, and its ETag an extended attribute of it, so the directory must be on a file system with attributes "user.*": ext4,
-// xfs, btrfs, or tmpfs of Linux 6.6 and later. There is a mode with a file of attributes beside each object; it isn't used
-// here, since object and ETag are then not replaced in one step.
+// xfs, btrfs, or tmpfs of Linux 6.6 and later. Its mode with a file of attributes beside each object is not used: object and
+// ETag are then not replaced in one step.
 //
 // A killed server loses nothing that it has confirmed. It does not sync: a machine that fails may.
 //
