@@ -6,10 +6,11 @@ export LOCKSTEP_PORT=$BASE_PORT LOCKSTEP_ENDPOINTS=$host:$BASE_PORT
 export PATH="${lockstep%/*}:$PATH"
 limit=${BLOCK_LIMIT:-300} # seconds for a block; the first build of a test takes most
 
-# Block n becomes the file n.sh, and its question n.q; the one before the first question is about none.
+# Block n becomes the file n.sh, and its question n.q; the one before the first question starts a cluster.
 mkdir "$work/blocks" "$work/folder"
 awk -v dir="$work/blocks" '
-  function unanswered() { if (question != "" && blocks == 0) print question }
+  function unanswered() { if (question != start && blocks == 0) print question }
+  BEGIN { question = start = "the cluster that the answers use" }
   !code && /^## / { unanswered(); question = substr($0, 4); blocks = 0; questions++ }
   /^```sh$/ { code = 1; n++; blocks++; print question >(dir "/" n ".q"); next }
   /^```/ { code = 0; next }
