@@ -139,14 +139,34 @@ func (p *plan) drawFaults(o Options, r random) {
 	}
 }
 
-// names lists the kinds of faults that are on.
+// steady are the kinds of faults that are there all the time, beside the strikes.
+var steady = []struct {
+	name string
+	on   func(*plan) bool
+}{
+	{"loss", func(p *plan) bool { return p.loss > 0 }},
+	{"double", func(p *plan) bool { return p.double > 0 }},
+	{"reorder", func(p *plan) bool { return p.reorder }},
+	{"slow network", func(p *plan) bool { return p.latency > time.Millisecond }},
+	{"revoke now", func(p *plan) bool { return p.revokeNow > 0 }},
+}
+
+// Kinds are the names of all kinds of faults.
+func Kinds() (all []string) {
+	for _, s := range steady {
+		all = append(all, s.name)
+	}
+	for _, f := range strikes {
+		all = append(all, f.name)
+	}
+	return all
+}
+
+// faultNames lists the kinds of faults that are on.
 func (p *plan) faultNames() []string {
 	names := []string{}
-	for _, s := range []struct {
-		name string
-		on   bool
-	}{{"loss", p.loss > 0}, {"double", p.double > 0}, {"reorder", p.reorder}, {"slow network", p.latency > time.Millisecond}, {"revoke now", p.revokeNow > 0}} {
-		if s.on {
+	for _, s := range steady {
+		if s.on(p) {
 			names = append(names, s.name)
 		}
 	}

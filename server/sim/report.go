@@ -18,8 +18,7 @@ type Options struct {
 	Duration time.Duration
 	// Calm switches all faults off.
 	Calm bool
-	// Without lists kinds of faults to leave out, by their names in Report.Faults: for
-	// shrinking a failure by hand.
+	// Without lists kinds of faults to leave out, as [Kinds] names them: for shrinking a failure by hand. Others have no effect.
 	Without []string
 	// Only, if not empty, lists the kinds of faults that may be on, and switches all of them on.
 	Only []string

@@ -100,10 +100,7 @@ func guardedEtcd(t *testing.T) guarded {
 
 func TestAGuardedResourceMovesToAnotherBackend(t *testing.T) {
 	for _, g := range guards {
-		t.Run(g.name, func(t *testing.T) {
-			t.Parallel()
-			testMove(t, g.start(t))
-		})
+		t.Run(g.name, func(t *testing.T) { testMove(t, g.start(t)) })
 	}
 }
 

@@ -145,7 +145,7 @@ func TestEveryBadInputIsOneLineAndCode64(t *testing.T) {
 		"server", "server --name a/b --data-dir d", "server --name n1 --data-dir d --listen 0.0.0.0:1", "server --name n1 --data-dir d --initial-cluster n1",
 		"server --name n1 --data-dir d --initial-cluster n1=a:1,n1=a:2", "server --name n1 --data-dir d --initial-cluster n2=127.0.0.1:1",
 		"server --name n1 --data-dir d --log-level loud", "server --name n1 --data-dir d --log-format xml", "server --name n1 --data-dir d --cluster-secret-file /no/such/file", "server extra",
-		"dev --nodes 0", "dev --port 65535", "dev --port 0 --data-dir d", "dev extra", "sim --seeds 0", "sim --nodes 4", "sim --clients 51", "bench --workload cold", "bench --workers 0", "bench --workers 1 --clients 2", "bench --duration 10ms", "bench --ttl 10ms", "status extra", "version extra", "version -o xml",
+		"dev --nodes 0", "dev --port 65535", "dev --port 0 --data-dir d", "dev extra", "sim --seeds 0", "sim --nodes 4", "sim --clients 51", "sim --without nonsense", "bench --workload cold", "bench --workers 0", "bench --workers 1 --clients 2", "bench --duration 10ms", "bench --ttl 10ms", "status extra", "version extra", "version -o xml",
 	} {
 		code, out, errs := invoke(nil, strings.Fields(line)...)
 		if code != CodeUsage {

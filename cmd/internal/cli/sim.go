@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,6 +69,11 @@ func (f *simFlags) check() error {
 		return usageError("--clients: %d: must be 1 to 50", o.Clients)
 	case f.duration.d <= 0 || f.duration.d > time.Hour:
 		return usageError("--duration: %v: must be above 0 and at most 1h", f.duration.d)
+	}
+	for _, kind := range o.Without {
+		if !slices.Contains(sim.Kinds(), kind) {
+			return usageError("--without: %q is no kind of fault: want some of %s", kind, strings.Join(sim.Kinds(), ", "))
+		}
 	}
 	f.options.Duration = f.duration.d
 	return nil
