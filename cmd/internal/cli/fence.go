@@ -115,6 +115,7 @@ func (a *App) fenceShowCommand() *cobra.Command {
   postgres://USER@HOST/DB   the table of marks (adapter/postgres/pgfence)
   redis://HOST:PORT/DB      one server (adapter/redis/redisfence); rediss:// with TLS
   etcd://HOST:PORT,...      (adapter/etcd/etcdfence); etcds:// with TLS
+  s3://BUCKET               (adapter/s3/s3fence); ?endpoint=URL for a store that is not Amazon's
 
 A URL with a password belongs into LOCKSTEP_STORE: everybody on a machine can read command lines.`,
 		Example: `  lockstep fence show report --store file:///var/lib/billing

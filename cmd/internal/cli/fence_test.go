@@ -20,6 +20,8 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisfence"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
+	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/fence/filefence"
 )
@@ -40,6 +42,7 @@ var guards = []struct {
 	{"postgres", guardedPostgres},
 	{"redis", guardedRedis},
 	{"etcd", guardedEtcd},
+	{"s3", guardedS3},
 }
 
 func must[T any](v T, err error) func(t *testing.T) T {
@@ -66,6 +69,16 @@ func guardedFile(t *testing.T) guarded {
 func guardedDir(t *testing.T) guarded {
 	dir := t.TempDir()
 	return admitting(t, "--store dir://"+dir, must(filefence.OpenDir(dir, filefence.Config{}))(t))
+}
+
+// guardedS3 names itself to the store as the tools of AWS do.
+func guardedS3(t *testing.T) guarded {
+	s := must(s3server.Start(t.TempDir()))(t)
+	t.Cleanup(s.Close)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
+	g := must(s3fence.Open(t.Context(), s.Client(), s3server.Bucket, s3fence.Config{Prefix: "ours"}))(t)
+	return admitting(t, "--marks ours --store s3://"+s3server.Bucket+"?endpoint="+s.Endpoint(), g)
 }
 
 // guardedPostgres has its marks in a table of its own, to be named with --marks.

@@ -28,7 +28,7 @@ type kind struct {
 }
 
 // kinds are all stores. A new one is a line here and a file of its own.
-var kinds = []*kind{&files, &directory, &postgres, &redis, &etcd}
+var kinds = []*kind{&files, &directory, &postgres, &redis, &etcd, &bucket}
 
 func kindOf(scheme string) *kind {
 	for _, k := range kinds {

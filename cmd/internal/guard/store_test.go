@@ -11,7 +11,7 @@ import (
 )
 
 func TestEveryExampleIsAStore(t *testing.T) {
-	for _, text := range append(guard.Examples(), "rediss://u:p%40@cache:6380/3", "etcds://u:p@a", "postgresql://u@h/app?sslmode=disable", "file:///a%20b") {
+	for _, text := range append(guard.Examples(), "rediss://u:p%40@cache:6380/3", "etcds://u:p@a", "postgresql://u@h/app?sslmode=disable", "file:///a%20b", "s3://a.b-c?endpoint=http://127.0.0.1:9000") {
 		if _, err := guard.Parse(text, ""); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -30,6 +30,11 @@ func TestABadStoreIsRefusedWithoutItsPassword(t *testing.T) {
 		"redis://u:secret@a/x":    "number of a database",
 		"etcd://u:secret@a/path":  "has no path",
 		"postgres://u:secret@%zz": "psql",
+		"s3://":                   "want a bucket",
+		"s3://u:secret@a":         "want a bucket",
+		"s3://a/key":              "want a bucket",
+		"s3://a?endpoint=b:9000":  "endpoint",
+		"s3://a?x=1":              "knows no",
 	} {
 		_, err := guard.Parse(text, "")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
