@@ -37,6 +37,7 @@ test: ## install what the tests need, then run everything that a change must pas
 	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./... ./api/... ./client/... ./server/... ./cmd/...
 	@$(STEP) 'backends on their real servers' go test -race -timeout 20m $(ADAPTERS:%=./%/...)
 	@$(STEP) 'build' $(MAKE) --no-print-directory build
+	@$(STEP) 'late writes on real servers' bin/lockstep demo pause --store s3
 	@$(STEP) 'simulator' $(MAKE) --no-print-directory sim
 	@$(STEP) 'fault tour' scripts/fault-tour
 
