@@ -145,18 +145,22 @@ func leadWhile(t *testing.T, c *cluster, identity string, f func()) {
 	}
 }
 
+// A turn is the beginning or the end of a term.
+type turn struct {
+	id    string
+	token lockstep.Token
+	begin bool
+	at    time.Time
+}
+
 // TestAResignationCedesTheOffice has leaders resign as soon as they lead. The office goes to one who waits each time, never
-// back to the one who resigned, and each beginning has one end.
+// back to the one who resigned, and each beginning has one end. Identity and token of what an observer is told belong
+// together, however fast the leaders change.
 func TestAResignationCedesTheOffice(t *testing.T) {
 	const rounds = 30
 	c := startCluster(t, 3)
 	ctx, stop := context.WithCancel(t.Context())
-	type term struct {
-		id    string
-		begin bool
-		at    time.Time
-	}
-	terms := make(chan term, 4*rounds)
+	turns := make(chan turn, 4*rounds)
 	var standing sync.WaitGroup
 	for _, id := range []string{"a", "b", "c"} {
 		k, _ := c.client(t, electionTTL)
@@ -164,24 +168,55 @@ func TestAResignationCedesTheOffice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		standing.Go(func() {
-			candidate.Run(ctx, func(leading context.Context, _ lockstep.Token) error {
-				terms <- term{id, true, time.Now()}
-				defer func() { terms <- term{id, false, time.Now()} }()
-				time.Sleep(50 * time.Millisecond) // the others are in the queue
-				return candidate.Resign()
-			})
-		})
+		standing.Go(func() { resignAlways(ctx, candidate, turns) })
 	}
-	var last term
+	k, _ := c.client(t, electionTTL)
+	var observed []election.Leader
+	standing.Go(func() {
+		for leader := range election.Observe(ctx, k, electionOffice) {
+			observed = append(observed, leader)
+		}
+	})
+	leaders := checkTurns(t, turns, rounds)
+	stop()
+	standing.Wait()
+	seen := 0
+	for _, l := range observed {
+		if id := leaders[l.Token]; id != "" {
+			seen++
+			if id != l.Identity {
+				t.Errorf("observed %s with token %d, which was that of %s", l.Identity, l.Token, id)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("the observer saw no leader")
+	}
+}
+
+func resignAlways(ctx context.Context, candidate *election.Candidate, turns chan<- turn) {
+	candidate.Run(ctx, func(_ context.Context, token lockstep.Token) error {
+		turns <- turn{candidate.Identity(), token, true, time.Now()}
+		defer func() { turns <- turn{candidate.Identity(), token, false, time.Now()} }()
+		time.Sleep(50 * time.Millisecond) // the others are in the queue
+		return candidate.Resign()
+	})
+}
+
+// checkTurns checks so many terms and returns whose each token was.
+func checkTurns(t *testing.T, turns <-chan turn, rounds int) map[lockstep.Token]string {
+	t.Helper()
+	leaders := map[lockstep.Token]string{}
+	var last turn
 	var slowest time.Duration
 	for i := range 2 * rounds {
-		now := <-terms
+		now := <-turns
+		leaders[now.token] = now.id
 		switch {
 		case now.begin != (i%2 == 0):
 			t.Fatalf("%+v after %+v: beginnings and ends do not alternate", now, last)
-		case !now.begin && now.id != last.id:
-			t.Errorf("an end of %s after a beginning of %s", now.id, last.id)
+		case !now.begin && now.token != last.token:
+			t.Errorf("an end of term %d after a beginning of term %d", now.token, last.token)
 		case now.begin && now.id == last.id && i > 8: // at first not all are in the queue
 			t.Errorf("%s leads again right after it resigned", now.id)
 		case now.begin && i > 0:
@@ -189,10 +224,9 @@ func TestAResignationCedesTheOffice(t *testing.T) {
 		}
 		last = now
 	}
-	stop()
-	standing.Wait()
 	t.Logf("%d terms, the slowest hand-over took %v", rounds, slowest)
 	if slowest > time.Second {
 		t.Errorf("a hand-over took %v, the bound is 1 s", slowest)
 	}
+	return leaders
 }
