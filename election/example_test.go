@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/election"
+	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/fence/filefence"
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
@@ -100,6 +104,47 @@ func ExampleCandidate_Run_restartable() {
 	// term 1 is over: lockstep: lock lost: session expired
 	// term 2 begins with invoice 4
 	// done 5 <nil>
+}
+
+// Both halves: the context stops a leader whose term is over, and the token stops one that cannot know it. The first leader
+// is frozen in the middle of its work; the resource refuses its late write.
+func ExampleCandidate_Run_guarded() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	locker := memlock.New()
+	c, errNew := election.New(locker, "billing/report", election.Config{})
+	source, errFor := fence.For(locker, "prod", "billing/report") // refuses a backend whose tokens do not rise
+	file, errOpen := filefence.Open(filepath.Join(dir, "report"), filefence.Config{})
+	if err := errors.Join(errNew, errFor, errOpen); err != nil {
+		fmt.Println(err)
+		return
+	}
+	var frozen fence.Grant
+	err = c.Run(context.Background(), func(ctx context.Context, token lockstep.Token) error {
+		grant := source.Grant(token)
+		if err := file.Enter(ctx, grant); err != nil { // before the first read
+			return err
+		}
+		if frozen.Token == 0 {
+			frozen = grant
+			locker.Expire() // it freezes here, and its lease ends
+			return ctx.Err()
+		}
+		return file.Write(ctx, grant, []byte("the second leader's"))
+	})
+	fmt.Println("run:", err)
+	late := file.Write(context.Background(), frozen, []byte("the first leader's"))
+	fmt.Println("the late write is refused:", errors.Is(late, fence.ErrStale))
+	report, err := file.Read(context.Background())
+	fmt.Printf("report: %s %v\n", report, err)
+	// Output:
+	// run: <nil>
+	// the late write is refused: true
+	// report: the second leader's <nil>
 }
 
 // Anybody can follow who leads. That nobody does is an event too.

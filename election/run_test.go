@@ -110,7 +110,7 @@ func TestTheEndOfTheContextEndsRun(t *testing.T) {
 			}
 		})
 	})
-	t.Run("while it waits with the cause", func(t *testing.T) {
+	t.Run("while it waits with the cause, and no body hears of it (client-go#1187)", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			space := memlock.NewSpace()
 			run(t, space.Locker(), election.Config{}) // leads

@@ -7,8 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -196,8 +194,6 @@ func TestAMillionNames(t *testing.T) {
 	}
 }
 
-func mib(n int64) float64 { return float64(n) / (1 << 20) }
-
 func grew(before, after int64) bool { return after > before+before/10 }
 
 func takeAndFree(t *testing.T, cluster *faulttest.Cluster, prefix string, count int) {
@@ -239,17 +235,7 @@ func measure(t *testing.T, cluster *faulttest.Cluster) []footprint {
 	awaitSnapshots(t, cluster)
 	var all []footprint
 	for i := range 3 {
-		get(t, "http://"+cluster.HTTP(i)+"/debug/pprof/heap?gc=1")
-		metrics := get(t, "http://"+cluster.HTTP(i)+"/metrics")
-		found := regexp.MustCompile(`(?m)^go_memstats_heap_alloc_bytes (\S+)`).FindSubmatch(metrics)
-		if found == nil {
-			t.Fatal("no go_memstats_heap_alloc_bytes in the metrics")
-		}
-		heap, err := strconv.ParseFloat(string(found[1]), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, footprint{heap: int64(heap), snapshot: newestSnapshot(t, cluster.DataDir(i)).Size()})
+		all = append(all, footprint{heap: heapOf(t, cluster, i), snapshot: newestSnapshot(t, cluster.DataDir(i)).Size()})
 	}
 	return all
 }
@@ -276,22 +262,7 @@ func awaitSnapshots(t *testing.T, cluster *faulttest.Cluster) {
 	t.Fatal("a node wrote no further snapshot")
 }
 
-func get(t *testing.T, url string) []byte {
-	t.Helper()
-	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s, %v", url, response.Status, err)
-	}
-	return body
-}
-
 func newestSnapshot(t *testing.T, dir string) os.FileInfo {
-	t.Helper()
 	t.Helper()
 	var newest os.FileInfo
 	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {

@@ -36,8 +36,9 @@ to be one that can be started again.
 A command that ends by itself ends the candidacy: elect gives the office up and ends with
 the command's exit code, 0 or another. INT and TERM resign: a leader's command gets TERM, and KILL after
 --kill-after, and the office is given up as soon as it has ended; the next leader need not
-wait for the lease. Other signals are passed on to the command. Errors of the service are told, and do
-not end the candidacy.
+wait for the lease. Other signals are passed on to the command. A service that cannot be reached for
+--connect-timeout at the beginning ends the candidacy. Once it has been reached, its errors are told, and elect tries again
+for ever.
 
 The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment. The token rises from term to
 term: write it with whatever you write, and let the place where you write it refuse older ones.
@@ -45,8 +46,8 @@ term: write it with whatever you write, and let the place where you write it ref
 --observe takes no part. It prints a line for who leads now and for each change, "nobody" too, until INT.
 
 Exit codes: that of the command, 128 + n if signal n ended it or ended the waiting, 64 for a wrong command
-line, 121 when leadership was lost while elect was ending, 126 or 127 when the command cannot be executed; with
---observe 69 when the service cannot be reached.`
+line, 69 when the service could never be reached, 121 when leadership was lost while elect was ending, 126 or 127 when the
+command cannot be executed; with --observe 69 whenever the service cannot be reached.`
 
 func (a *App) electCommand() *cobra.Command {
 	var f electFlags

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
 // reign notes each start of a leader with its token, and leads until the file NAME.enough is there.
@@ -220,19 +221,72 @@ func TestACandidateThatWaitsEndsWithTerm(t *testing.T) {
 
 func TestACandidateOutlivesAnOutage(t *testing.T) {
 	w := newWorld(t)
+	p := w.start("elect", "--ttl", "3", "x", "-c", reign("a"))
+	w.terms("a", 1)
 	w.set("down")
-	p := w.start("elect", "--ttl", "3", "x", "--", "true")
+	w.set("expired")
 	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "trying again") })
+	w.unset("expired")
 	w.unset("down")
+	w.terms("a", 2)
+	w.enough("a")
 	if got := p.code(); got != 0 {
 		t.Errorf("exit code %d: %s", got, p.err.String())
 	}
-	w.set("down")
-	p = w.start("elect", "--ttl", "300", "x", "--", "true") // the pause is 40 s
-	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "trying again") })
+}
+
+func TestAPauseEndsWithTerm(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("elect", "--ttl", "300", "x", "-c", reign("a")) // the pause is 40 s
+	w.terms("a", 1)
+	w.set("expired")
+	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "standing again") })
 	p.Process.Signal(syscall.SIGTERM)
 	if got := p.code(); got != 128+15 {
-		t.Errorf("exit code %d, want 143", got)
+		t.Errorf("exit code %d, want 143: %s", got, p.err.String())
+	}
+}
+
+func TestAServiceThatIsNeverReachedEndsElect(t *testing.T) {
+	w := newWorld(t)
+	w.set("down")
+	_, stderr := w.run(CodeUnavailable, "elect", "x", "--", "touch", "ran")
+	oneLineOf(t, stderr)
+	if w.has("ran") || !w.has("closed") {
+		t.Error("want no command and a closed session")
+	}
+}
+
+func TestAMistypedEndpointEndsElect(t *testing.T) {
+	w := newService(t)
+	free, err := testbed.Addresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stderr := w.run(CodeUnavailable, "elect", "--endpoints", free[0], "--connect-timeout", "0.5", "x", "--", "touch", "ran")
+	oneLineOf(t, stderr)
+	if !strings.Contains(stderr, free[0]) || w.has("ran") {
+		t.Errorf("stderr %q, want the endpoint and no command", stderr)
+	}
+}
+
+func TestWhichWaitingHasReachedTheService(t *testing.T) {
+	const s = time.Second
+	down := &lockstep.OpError{Op: "acquire", Lock: "x", Err: lockstep.ErrUnavailable}
+	for _, c := range []struct {
+		err  error
+		took time.Duration
+		want bool
+	}{
+		{nil, 0, true},
+		{lockstep.ErrQuota, 0, true},
+		{down, 0, false},
+		{down, 11 * s, false},
+		{down, 11*s + 1, true},
+	} {
+		if got := reaches(c.err, c.took, 10*s); got != c.want {
+			t.Errorf("%v after %v: %v, want %v", c.err, c.took, got, c.want)
+		}
 	}
 }
 

@@ -27,7 +27,14 @@ type candidate struct {
 	*runner
 	plan  electPlan
 	retry time.Duration
+	// reached says that the service has served this candidate before; until then a service that is not there is
+	// taken for one that never will be, such as a mistyped endpoint.
+	reached bool
 }
+
+// reachedAfter is how much longer than --connect-timeout a waiting takes that was served for a while before it failed.
+// One that was never served ends at that time, and a little later on a busy machine.
+const reachedAfter = time.Second
 
 // elect leads again and again until the command ends by itself or a signal resigns. The error carries the exit code;
 // nil is code 0.
@@ -52,16 +59,24 @@ func retryPeriod(ttl time.Duration) time.Duration { return max(ttl*2/15, electio
 // campaign is the waiting for the office and the term that follows. It reports whether to stand again; else
 // the candidacy is over, the lock and the session too, and err is its end.
 func (c *candidate) campaign(ctx context.Context) (again bool, err error) {
+	began := time.Now()
 	c.lock, err = c.acquire(ctx)
+	c.reached = c.reached || reaches(err, time.Since(began), c.plan.target.Connect)
 	if err == nil {
 		return c.lead(ctx)
 	}
-	if ctx.Err() != nil || !passes(err) {
+	if ctx.Err() != nil || !c.reached || !passes(err) {
 		c.leave(goodbye)
 		return false, err
 	}
 	c.say("cannot stand for election, trying again: %w", err)
 	return c.pause(ctx)
+}
+
+// reaches reports whether a call of Acquire that took so long was served, at its beginning at least. Acquire gives up when nobody
+// serves for connect.
+func reaches(err error, took, connect time.Duration) bool {
+	return !errors.Is(err, lockstep.ErrUnavailable) || took > connect+reachedAfter
 }
 
 // passes reports whether an error of Acquire may be gone at the next try.

@@ -77,13 +77,13 @@ func TestAFrozenRunLosesItsGroupWhenTheLeaseEnds(t *testing.T) {
 
 func TestEverythingFrozenForThreeTTLsIsKilledOnWaking(t *testing.T) {
 	w := newWorld(t)
-	p := w.start("run", "--ttl", "1", "x", "--", "sh", "-c", family("echo term >> got"))
+	p := w.start("run", "--ttl", "3", "x", "--", "sh", "-c", family("echo term >> got"))
 	pids := w.pids("pids")
 	all := append(append([]int{p.Process.Pid}, children(p.Process.Pid)...), pids...)
 	for _, pid := range all {
 		syscall.Kill(pid, syscall.SIGSTOP)
 	}
-	time.Sleep(3 * time.Second)
+	time.Sleep(9 * time.Second)
 	for _, pid := range pids {
 		if !runs(pid) {
 			t.Fatal("something died while everything was frozen")

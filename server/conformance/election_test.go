@@ -1,0 +1,232 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/client"
+	"github.com/lockstep-dev/lockstep/election"
+)
+
+const (
+	electionOffice = "election/office"
+	// electionTTL outlasts what a busy machine keeps a test from renewing.
+	electionTTL = 10 * time.Second
+	// observerDelay is long enough for two leaders to come and go.
+	observerDelay = 2 * time.Second
+)
+
+// A stall holds up the first calls that it is asked about, as a slow network does.
+type stall struct {
+	once    sync.Once
+	reached chan struct{} // closed when a call is held up
+}
+
+func (s *stall) wait() {
+	s.once.Do(func() {
+		close(s.reached)
+		time.Sleep(observerDelay)
+	})
+}
+
+func (s *stall) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	s.wait()
+	return invoke(ctx, method, req, reply, cc, opts...)
+}
+
+func (s *stall) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s.wait()
+	return open(ctx, desc, cc, method, opts...)
+}
+
+// TestADelayedObserverInventsNoLeader delays an observer before it subscribes, between subscribing and reading, and between
+// two of its looks, while two leaders come and go (etcd#18163). It reports none of the two as leading, sees the third
+// come, and sees that nobody leads when that one is gone.
+func TestADelayedObserverInventsNoLeader(t *testing.T) {
+	c := startCluster(t, 3)
+	for name, slow := range map[string]func(s *stall, cfg *client.Config){
+		"before it subscribes": func(s *stall, cfg *client.Config) {
+			cfg.DialOptions = append(cfg.DialOptions, grpc.WithStreamInterceptor(s.stream))
+		},
+		"between subscribing and reading": func(s *stall, cfg *client.Config) {
+			cfg.DialOptions = append(cfg.DialOptions, grpc.WithUnaryInterceptor(s.unary))
+		},
+		"after the first look": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			observer := &stall{reached: make(chan struct{})}
+			k, _ := c.client(t, electionTTL, func(cfg *client.Config) {
+				if slow != nil {
+					slow(observer, cfg)
+				}
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			reports := make(chan string, 100)
+			go observe(ctx, k, reports, func() {
+				if slow == nil {
+					observer.wait()
+				}
+			})
+			<-observer.reached
+			began := time.Now()
+			leadBriefly(t, c, "a")
+			leadBriefly(t, c, "b")
+			if took := time.Since(began); took > observerDelay*4/5 {
+				t.Fatalf("void: two leaders came and went in %v", took)
+			}
+			time.Sleep(observerDelay)
+			var got []string
+			leadWhile(t, c, "c", func() { got = append(got, reportsUntil(t, reports, "c")...) })
+			got = append(got, reportsUntil(t, reports, "nobody")...)
+			if want := []string{"nobody", "c", "nobody"}; !slices.Equal(got, want) {
+				t.Errorf("reported %q, want %q", got, want)
+			}
+			stop()
+			for range reports { // the goroutine ends
+			}
+		})
+	}
+}
+
+// observe reports who leads until ctx is done, and calls after behind each report.
+func observe(ctx context.Context, k *client.Client, reports chan<- string, after func()) {
+	defer close(reports)
+	for leader, err := range election.Observe(ctx, k, electionOffice) {
+		switch {
+		case err != nil:
+			reports <- err.Error()
+		case leader.Nobody():
+			reports <- "nobody"
+		default:
+			reports <- leader.Identity
+		}
+		after()
+	}
+}
+
+func reportsUntil(t *testing.T, reports <-chan string, last string) (got []string) {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case r := <-reports:
+			if got = append(got, r); r == last {
+				return got
+			}
+		case <-limit:
+			t.Fatalf("reported %q and not %q", got, last)
+		}
+	}
+}
+
+func leadBriefly(t *testing.T, c *cluster, identity string) { leadWhile(t, c, identity, func() {}) }
+
+// leadWhile has a candidate lead for as long as f takes.
+func leadWhile(t *testing.T, c *cluster, identity string, f func()) {
+	t.Helper()
+	k, _ := c.client(t, electionTTL)
+	candidate, err := election.New(k, electionOffice, election.Config{Identity: identity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = candidate.Run(t.Context(), func(context.Context, lockstep.Token) error {
+		f()
+		return nil
+	})
+	if err != nil {
+		t.Errorf("run of %s: %v", identity, err)
+	}
+}
+
+// A turn is the beginning or the end of a term.
+type turn struct {
+	id    string
+	token lockstep.Token
+	begin bool
+	at    time.Time
+}
+
+// TestAResignationCedesTheOffice has leaders resign as soon as they lead. The office goes to one who waits each time, never
+// back to the one who resigned, and each beginning has one end. Identity and token of what an observer is told belong
+// together, however fast the leaders change.
+func TestAResignationCedesTheOffice(t *testing.T) {
+	const rounds = 30
+	c := startCluster(t, 3)
+	ctx, stop := context.WithCancel(t.Context())
+	turns := make(chan turn, 4*rounds)
+	var standing sync.WaitGroup
+	for _, id := range []string{"a", "b", "c"} {
+		k, _ := c.client(t, electionTTL)
+		candidate, err := election.New(k, electionOffice, election.Config{Identity: id, RetryPeriod: election.MinRetryPeriod})
+		if err != nil {
+			t.Fatal(err)
+		}
+		standing.Go(func() { resignAlways(ctx, candidate, turns) })
+	}
+	k, _ := c.client(t, electionTTL)
+	var observed []election.Leader
+	standing.Go(func() {
+		for leader := range election.Observe(ctx, k, electionOffice) {
+			observed = append(observed, leader)
+		}
+	})
+	leaders := checkTurns(t, turns, rounds)
+	stop()
+	standing.Wait()
+	seen := 0
+	for _, l := range observed {
+		if id := leaders[l.Token]; id != "" {
+			seen++
+			if id != l.Identity {
+				t.Errorf("observed %s with token %d, which was that of %s", l.Identity, l.Token, id)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("the observer saw no leader")
+	}
+}
+
+func resignAlways(ctx context.Context, candidate *election.Candidate, turns chan<- turn) {
+	candidate.Run(ctx, func(_ context.Context, token lockstep.Token) error {
+		turns <- turn{candidate.Identity(), token, true, time.Now()}
+		defer func() { turns <- turn{candidate.Identity(), token, false, time.Now()} }()
+		time.Sleep(50 * time.Millisecond) // the others are in the queue
+		return candidate.Resign()
+	})
+}
+
+// checkTurns checks so many terms and returns whose each token was.
+func checkTurns(t *testing.T, turns <-chan turn, rounds int) map[lockstep.Token]string {
+	t.Helper()
+	leaders := map[lockstep.Token]string{}
+	var last turn
+	var slowest time.Duration
+	for i := range 2 * rounds {
+		now := <-turns
+		leaders[now.token] = now.id
+		switch {
+		case now.begin != (i%2 == 0):
+			t.Fatalf("%+v after %+v: beginnings and ends do not alternate", now, last)
+		case !now.begin && now.token != last.token:
+			t.Errorf("an end of term %d after a beginning of term %d", now.token, last.token)
+		case now.begin && now.id == last.id && i > 8: // at first not all are in the queue
+			t.Errorf("%s leads again right after it resigned", now.id)
+		case now.begin && i > 0:
+			slowest = max(slowest, now.at.Sub(last.at))
+		}
+		last = now
+	}
+	t.Logf("%d terms, the slowest hand-over took %v", rounds, slowest)
+	if slowest > time.Second {
+		t.Errorf("a hand-over took %v, the bound is 1 s", slowest)
+	}
+	return leaders
+}
