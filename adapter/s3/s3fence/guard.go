@@ -33,7 +33,7 @@ var (
 )
 
 // Open makes a Guard on a bucket, which exists, and a client of the caller, and tries whether the store keeps the conditions of puts: see
-// "Which stores" above. The trial takes about 60 requests, whose objects are below "PREFIX/_trial/" and removed at the end. A store that does not keep
+// "Which stores" above. The trial takes about 60 requests, whose objects are below "PREFIX/_trial/" and removed at the end; a lifecycle rule may remove there what a process that died has left. A store that does not keep
 // the conditions is [lockstep.ErrUnsupported], one that does not answer [lockstep.ErrUnavailable]; a bad argument is [lockstep.ErrInvalid]
 // and names the field.
 func Open(ctx context.Context, cli *s3.Client, bucket string, cfg Config) (*Guard, error) {
