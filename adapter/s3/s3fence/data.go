@@ -79,13 +79,13 @@ func (g *Guard) Commit(ctx context.Context, resource string, grant fence.Grant, 
 	if token, ours := keysOf(g.cfg.Prefix, resource).token(key); !ours || token != grant.Token {
 		return broken("key", key, "must be of NewKey for this resource and token")
 	}
-	return g.step(ctx, resource, grant, s, change{replaceData, key}, func(ctx context.Context) error {
+	return g.step(ctx, resource, grant, s, plan{change: change{replaceData, key}, prepare: func(ctx context.Context) error {
 		there, err := g.store.exists(ctx, key)
 		if err == nil && !there {
 			return &lockstep.InvalidError{Field: "key", Value: lockstep.Excerpt(key), Rule: "must be that of an object that was uploaded"}
 		}
 		return failed(err)
-	})
+	}})
 }
 
 // Sweep removes what writers that died or were cut off have left of the resource, and returns how many objects it removed, also

@@ -58,8 +58,8 @@
 //
 // # What is left behind
 //
-// A writer that dies between its requests leaves at most one object of data of its own, and perhaps two of versions before, that no manifest refers to. They
-// cost their space and nothing else. [Guard.Sweep] removes them at any time, without looking at a clock. A lifecycle rule
+// A writer that dies or fails between its requests leaves at most one object of data of its own, and two of versions before, that no manifest refers
+// to. They cost their space and nothing else. [Guard.Sweep] removes them at any time, without looking at a clock. A lifecycle rule
 // that removes objects below PREFIX by their age would remove marks and data that are in use. In a bucket with versions, a rule for
 // noncurrent versions is right: nothing here reads them.
 //

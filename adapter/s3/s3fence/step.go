@@ -28,11 +28,15 @@ type plan struct {
 	keys keys
 	// nonce marks the change, so that it is found again.
 	nonce string
+	// change is what becomes of the data.
+	change change
 	// decide makes the next manifest of the present one. The same manifest means that there is nothing to store. dead are the keys of data that nobody
 	// needs once it is stored.
 	decide func(now manifest) (next manifest, dead []string, err error)
 	// prepare is called before the first manifest is stored. nil: there is nothing to prepare.
 	prepare func(context.Context) error
+	// data is the key of what prepare uploads, to be removed when the step is refused. "": nothing is.
+	data string
 }
 
 // carryOut stores what the plan makes of the manifest on the condition that the manifest has not changed in between, and starts again
@@ -75,6 +79,7 @@ func (e *execution) try(ctx context.Context) (over bool, err error) {
 	}
 	next, dead, err := e.decide(now)
 	if err != nil {
+		e.withdraw(ctx, now)
 		return true, e.end(err)
 	}
 	if next == now {
@@ -103,6 +108,14 @@ func (e *execution) prepareOnce(ctx context.Context) error {
 	}
 	e.prepared = true
 	return e.prepare(ctx)
+}
+
+// withdraw removes the data of a step that the present manifest refuses. A put of it that is still on its way comes too late: it was made on
+// another manifest, which admitted it. At any other end of a step the data may be in use.
+func (e *execution) withdraw(ctx context.Context, now manifest) {
+	if e.prepared && e.data != "" && !now.refersTo(e.data) {
+		e.store.discard(ctx, e.data)
+	}
 }
 
 // end is the error of a step that ends with err.
