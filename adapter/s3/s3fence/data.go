@@ -51,7 +51,7 @@ func (g *Guard) key(ctx context.Context, resource string) (string, error) {
 	if err := CheckResource(resource); err != nil {
 		return "", err
 	}
-	m, _, err := g.load(ctx, keysOf(g.cfg.Prefix, resource))
+	m, _, err := g.store.load(ctx, keysOf(g.cfg.Prefix, resource))
 	if err == nil && m.Data == "" {
 		err = fs.ErrNotExist
 	}
@@ -79,20 +79,21 @@ func (g *Guard) Commit(ctx context.Context, resource string, grant fence.Grant, 
 	if token, ours := keysOf(g.cfg.Prefix, resource).token(key); !ours || token != grant.Token {
 		return broken("key", key, "must be of NewKey for this resource and token")
 	}
-	return g.step(ctx, resource, grant, s, change{replaceData, key}, func(ctx context.Context) error {
+	return g.step(ctx, resource, grant, s, plan{change: change{replaceData, key}, prepare: func(ctx context.Context) error {
 		there, err := g.store.exists(ctx, key)
 		if err == nil && !there {
 			return &lockstep.InvalidError{Field: "key", Value: lockstep.Excerpt(key), Rule: "must be that of an object that was uploaded"}
 		}
 		return failed(err)
-	})
+	}})
 }
 
 // Sweep removes what writers that died or were cut off have left of the resource, and returns how many objects it removed, also
-// with an error. It may run at any time, beside writers and readers: it removes the data that no manifest refers to and whose token is
-// below the mark, which nobody can commit any more. What is left of the newest token is removed once there is a newer one.
+// with an error. It may run at any time, beside writers and readers: it removes the data that the manifest does not refer to and whose token is
+// below the mark, which nobody can commit any more. What is left of the newest token is removed once there is a newer one, and after a
+// [Guard.Reset] to lower tokens, what is left from before it once they have passed it.
 //
-// It takes a request for the manifest, one for each 1000 objects, and one for each that it removes.
+// It takes two requests for each 1000 objects of the resource, and one for each that it removes.
 func (g *Guard) Sweep(ctx context.Context, resource string) (removed int, err error) {
 	removed, err = g.sweep(ctx, resource)
 	return removed, named("sweep", resource, err)
@@ -103,19 +104,21 @@ func (g *Guard) sweep(ctx context.Context, resource string) (removed int, err er
 		return 0, err
 	}
 	k := keysOf(g.cfg.Prefix, resource)
-	m, _, err := g.load(ctx, k) // before the list: what is referred to later has at least this token
-	if err != nil {
-		return 0, err
-	}
-	err = g.store.list(ctx, k.data, func(key string) error {
-		if token, ours := k.token(key); !ours || token >= m.Mark.Token || m.refersTo(key) {
-			return nil
-		}
-		if err := g.store.remove(ctx, key); err != nil {
+	err = g.store.list(ctx, k.data, func(found []string) error {
+		m, _, err := g.store.load(ctx, k) // after the list: no object of the list that is unneeded now will be needed later
+		if err != nil {
 			return err
 		}
-		removed++
+		for _, key := range found {
+			if token, ours := k.token(key); !ours || token >= m.Mark.Token || m.refersTo(key) {
+				continue
+			}
+			if err := g.store.remove(ctx, key); err != nil {
+				return failed(err)
+			}
+			removed++
+		}
 		return nil
 	})
-	return removed, failed(err)
+	return removed, err
 }

@@ -53,12 +53,13 @@
 //   - Read: a GET of the manifest and one of the data.
 //   - Space: the data twice, those before too. A manifest stays for good.
 //
-// A step that meets other writers tries again, up to 24 times and 6 s of pauses, and is then [fence.ErrBusy].
+// A step that meets other writers tries again, up to 24 times with pauses of 5 s at most together, and is then [fence.ErrBusy]. Of 32 that wrote to one resource
+// without a break, 1 write of 320 ended so; of 16, none.
 //
 // # What is left behind
 //
-// A writer that dies between its requests leaves at most one object of data of its own, and perhaps two of versions before, that no manifest refers to. They
-// cost their space and nothing else. [Guard.Sweep] removes them at any time, without looking at a clock. A lifecycle rule
+// A writer that dies or fails between its requests leaves at most one object of data of its own, and two of versions before, that no manifest refers
+// to. They cost their space and nothing else. [Guard.Sweep] removes them at any time, without looking at a clock. A lifecycle rule
 // that removes objects below PREFIX by their age would remove marks and data that are in use. In a bucket with versions, a rule for
 // noncurrent versions is right: nothing here reads them.
 //
@@ -66,7 +67,8 @@
 //
 //   - A write that goes past the guard, by any client of the bucket, is not seen. A policy of the bucket can keep others away. The guard's user needs
 //     the permission to get, put and delete objects below PREFIX, and to list the bucket: S3 hides from others that an object is missing.
-//   - A request that was sent and not answered may arrive later. It takes effect then only when no step was taken in between.
+//   - A put that was sent and not answered may arrive later. It takes effect then only when no step was taken in between.
+//   - A proxy that sends a put again by itself can make a write that took effect look refused, when a later holder has written between the two.
 //   - Restoring old versions of objects, or copying a part of a bucket over another, brings back old marks, and older holders are
 //     admitted until a newer one enters. Replication to another bucket has no order across objects: a guard works on one bucket.
 package s3fence

@@ -28,7 +28,7 @@ func judge(err error) verdict {
 		return done
 	}
 	switch status := statusOf(err); {
-	case status == http.StatusPreconditionFailed, status == http.StatusConflict, status == http.StatusNotFound && codeOf(err) == codeNoKey:
+	case status == http.StatusPreconditionFailed, status == http.StatusConflict, noSuchObject(err):
 		return raced
 	case status == http.StatusNotImplemented, status >= 400 && status < 500 && status != http.StatusRequestTimeout:
 		return refused

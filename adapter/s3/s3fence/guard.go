@@ -3,7 +3,6 @@ package s3fence
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -33,7 +32,7 @@ var (
 )
 
 // Open makes a Guard on a bucket, which exists, and a client of the caller, and tries whether the store keeps the conditions of puts: see
-// "Which stores" above. The trial takes about 60 requests, whose objects are below "PREFIX/_trial/" and removed at the end. A store that does not keep
+// "Which stores" above. The trial takes about 60 requests, whose objects are below "PREFIX/_trial/" and removed at the end; a lifecycle rule may remove there what a process that died has left. A store that does not keep
 // the conditions is [lockstep.ErrUnsupported], one that does not answer [lockstep.ErrUnavailable]; a bad argument is [lockstep.ErrInvalid]
 // and names the field.
 func Open(ctx context.Context, cli *s3.Client, bucket string, cfg Config) (*Guard, error) {
@@ -65,7 +64,7 @@ func (g *Guard) Enter(ctx context.Context, resource string, grant fence.Grant) e
 
 // Admit implements [fence.Guard]: it raises the mark alone.
 func (g *Guard) Admit(ctx context.Context, resource string, grant fence.Grant, s fence.Step) error {
-	return g.step(ctx, resource, grant, s, change{}, nil)
+	return g.step(ctx, resource, grant, s, plan{})
 }
 
 // Write replaces the data.
@@ -84,42 +83,36 @@ func (g *Guard) put(ctx context.Context, resource string, grant fence.Grant, s f
 		err := &lockstep.InvalidError{Field: "data", Rule: fmt.Sprintf("are %d bytes long, the limit is %d", len(data), int64(MaxValueBytes))}
 		return named(s.String(), resource, err)
 	}
-	key, uploaded := g.NewKey(resource, grant), false
-	err := g.step(ctx, resource, grant, s, change{replaceData, key}, func(ctx context.Context) error {
-		uploaded = true
-		return failed(g.store.put(ctx, key, data))
+	key := g.NewKey(resource, grant)
+	return g.step(ctx, resource, grant, s, plan{
+		change: change{replaceData, key}, data: key,
+		prepare: func(ctx context.Context) error { return failed(g.store.put(ctx, key, data)) },
 	})
-	if uploaded && err != nil && !errors.Is(err, lockstep.ErrUncertain) {
-		g.store.discard(ctx, key) // no manifest refers to it, nor will
-	}
-	return err
 }
 
 // Delete removes the data and keeps the mark, so that an older holder cannot bring them back. It counts as a write. Deleting
 // what is not there is no error.
 func (g *Guard) Delete(ctx context.Context, resource string, grant fence.Grant) error {
-	return g.step(ctx, resource, grant, fence.Write, change{kind: removeData}, nil)
+	return g.step(ctx, resource, grant, fence.Write, plan{change: change{kind: removeData}})
 }
 
-// step takes one step and tells of it.
-func (g *Guard) step(ctx context.Context, resource string, grant fence.Grant, s fence.Step, c change, prepare func(context.Context) error) error {
-	err := g.decide(ctx, resource, grant, s, c, prepare)
+// step takes one step, of which p has the change and what goes with it, and tells of it.
+func (g *Guard) step(ctx context.Context, resource string, grant fence.Grant, s fence.Step, p plan) error {
+	err := g.decide(ctx, resource, grant, s, p)
 	fence.Tell(g.cfg.Observer, resource, grant, s, err)
 	return named(s.String(), resource, err)
 }
 
-func (g *Guard) decide(ctx context.Context, resource string, grant fence.Grant, s fence.Step, c change, prepare func(context.Context) error) error {
+func (g *Guard) decide(ctx context.Context, resource string, grant fence.Grant, s fence.Step, p plan) error {
 	if err := CheckResource(resource); err != nil {
 		return err
 	}
 	if _, err := (fence.Mark{}).Admit(grant, s); err != nil { // what no mark would admit
 		return err
 	}
-	nonce := rand.Text()
-	return g.carryOut(ctx, plan{
-		keys: keysOf(g.cfg.Prefix, resource), nonce: nonce, prepare: prepare,
-		decide: func(now manifest) (manifest, []string, error) { return now.take(grant, s, c, nonce) },
-	})
+	p.keys, p.nonce = keysOf(g.cfg.Prefix, resource), rand.Text()
+	p.decide = func(now manifest) (manifest, []string, error) { return now.take(grant, s, p.change, p.nonce) }
+	return g.carryOut(ctx, p)
 }
 
 func named(what, resource string, err error) error {

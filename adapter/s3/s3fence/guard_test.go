@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -165,6 +166,10 @@ func TestSweepRemovesWhatNobodyCanCommit(t *testing.T) {
 	if data, err := r.Read(t.Context()); err != nil || string(data) != "present" {
 		t.Errorf("data %q, %v", data, err)
 	}
+	must(t, r.Reset(t.Context(), "x", fence.Mark{Backend: "etcd:test", Lock: "reports", Token: 7, Written: 6}, fence.Mark{Backend: "native:prod", Lock: "reports"}))
+	if n, err := r.Sweep(t.Context(), "x"); err != nil || n != 0 {
+		t.Errorf("after a reset to token 0: removed %d, %v", n, err)
+	}
 	if n, err := r.Sweep(t.Context(), "nothing"); err != nil || n != 0 {
 		t.Errorf("nothing: removed %d, %v", n, err)
 	}
@@ -298,6 +303,14 @@ func TestErrorsSayWhatIsCertain(t *testing.T) {
 	if err := stranger.Write(t.Context(), "x", grant(1), nil); !errors.Is(err, lockstep.ErrUnavailable) {
 		t.Errorf("without permission: %v, want ErrUnavailable", err)
 	}
+	must(t, s.Freeze())
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := r.Write(short, grant(1), nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, lockstep.ErrUncertain) {
+		t.Errorf("a frozen server: %v, want DeadlineExceeded, as no put was sent", err)
+	}
+	must(t, s.Thaw())
+	must(t, r.Write(t.Context(), grant(1), nil))
 	s.Kill()
 	if err := r.Write(t.Context(), grant(1), nil); !errors.Is(err, lockstep.ErrUnavailable) {
 		t.Errorf("no server: %v, want ErrUnavailable, as nothing was sent", err)

@@ -2,6 +2,7 @@ package s3fence
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,4 +117,17 @@ func decode(text []byte, k keys) (manifest, error) {
 		}
 	}
 	return m, nil
+}
+
+// load reads the manifest of a resource, and the ETag by which it is replaced. Both are zero when there is none.
+func (s store) load(ctx context.Context, k keys) (m manifest, etag string, err error) {
+	content, etag, err := s.get(ctx, k.manifest, maxManifestBytes)
+	switch {
+	case noSuchObject(err):
+		return manifest{}, "", nil
+	case err != nil:
+		return manifest{}, "", failed(err)
+	}
+	m, err = decode(content, k)
+	return m, etag, err
 }

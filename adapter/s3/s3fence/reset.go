@@ -12,7 +12,7 @@ func (g *Guard) Mark(ctx context.Context, resource string) (fence.Mark, error) {
 	if err := CheckResource(resource); err != nil {
 		return fence.Mark{}, named("read mark of", resource, err)
 	}
-	m, _, err := g.load(ctx, keysOf(g.cfg.Prefix, resource))
+	m, _, err := g.store.load(ctx, keysOf(g.cfg.Prefix, resource))
 	return m.Mark, named("read mark of", resource, err)
 }
 

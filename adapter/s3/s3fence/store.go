@@ -83,18 +83,20 @@ func (s store) discard(ctx context.Context, keys ...string) {
 	}
 }
 
-// list calls f for each key that begins with prefix, in pages of 1000.
-func (s store) list(ctx context.Context, prefix string, f func(key string) error) error {
+// list calls f with the keys that begin with prefix, up to 1000 at a time.
+func (s store) list(ctx context.Context, prefix string, f func(keys []string) error) error {
 	pages := s3.NewListObjectsV2Paginator(s.cli, &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: &prefix})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return err
+			return failed(err)
 		}
+		var keys []string
 		for _, object := range page.Contents {
-			if err := f(aws.ToString(object.Key)); err != nil {
-				return err
-			}
+			keys = append(keys, aws.ToString(object.Key))
+		}
+		if err := f(keys); err != nil {
+			return err
 		}
 	}
 	return nil
