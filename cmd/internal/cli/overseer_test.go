@@ -75,6 +75,10 @@ func TestTheOverseer(t *testing.T) {
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
 			{at: 31 * s, validUntil: 10 * s, want: "KILL!"},
 		}, true},
+		{"a renewal that is seen after the watcher has killed comes too late", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 10001 * time.Millisecond, validUntil: 12 * s, want: "KILL!"},
+		}, true},
 		{"a session that expired gets KILL at once", []moment{
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
 			{at: 2 * s, over: &lockstep.LossError{Reason: lockstep.SessionExpired}, want: "KILL!"},
@@ -122,7 +126,7 @@ func TestTheOverseer(t *testing.T) {
 		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := overseer{killAfter: 2 * s}
+			o := overseer{killAfter: 2 * s, validUntil: 5 * s}
 			for _, m := range c.moments {
 				var got orders
 				if m.signal != 0 {
@@ -163,7 +167,7 @@ func TestTheOverseerWakesInTime(t *testing.T) {
 
 // A loss is told with its reason, also when TERM came first.
 func TestTheVerdictNamesTheReason(t *testing.T) {
-	o := overseer{killAfter: time.Second}
+	o := overseer{killAfter: time.Second, validUntil: 5 * time.Second}
 	o.look(1, 10*time.Second, nil)
 	o.look(9*time.Second, 10*time.Second, nil)
 	if err := o.verdict("a\x1bb", 7); !errors.Is(err, errNotRenewed) || strings.Contains(err.Error(), "\x1b") {
