@@ -59,7 +59,7 @@ func (a *App) fenceCommand() *cobra.Command {
 		Short: "Look at the marks of guarded resources, and give one to another lock",
 		Long: `A guard keeps a mark with each resource: to which lock of which backend it belongs, and the highest
 token seen. These commands are for operators. Writers never need them.`,
-		Example: "  lockstep fence show report --store file:///var/lib/billing",
+		Example: "  lockstep fence show report --guard file:///var/lib/billing",
 		Args:    exactly(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return missing(cmd, "COMMAND") },
 	}
@@ -74,7 +74,7 @@ type storeFlags struct {
 }
 
 func (f *storeFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.url, "store", "", "where the marks are as a `URL`, such as postgres://host/app (must be given)")
+	flags.StringVar(&f.url, "guard", "", "where the marks are as a `URL`, such as postgres://host/app (must be given)")
 	flags.StringVar(&f.marks, "marks", "", "prefix of the keys or `name` of the table, where the program that writes has chosen one")
 	f.connect = span{10 * time.Second, true}
 	flags.Var(&f.connect, "connect-timeout", "give up when the store does not answer for so long")
@@ -83,11 +83,11 @@ func (f *storeFlags) register(flags *pflag.FlagSet) {
 // withMarks calls use with the marks of the store.
 func (f *storeFlags) withMarks(ctx context.Context, use func(context.Context, fence.Resetter, guard.Store) error) error {
 	if f.url == "" {
-		return usageError("say where the marks are: --store URL, such as %s", strings.Join(guard.Examples(), " or "))
+		return usageError("say where the marks are: --guard URL, such as %s", strings.Join(guard.Examples(), " or "))
 	}
 	store, err := guard.Parse(f.url, f.marks)
 	if err != nil {
-		return usageError("--store: %w", err)
+		return usageError("--guard: %w", err)
 	}
 	if store.Connect = f.connect.d; store.Connect <= 0 {
 		return usageError("--connect-timeout: must be above 0")
@@ -106,7 +106,7 @@ func (a *App) fenceShowCommand() *cobra.Command {
 	var from storeFlags
 	var out output
 	cmd := &cobra.Command{
-		Use:   "show RESOURCE --store URL [flags]",
+		Use:   "show RESOURCE --guard URL [flags]",
 		Short: "Show to which lock a guarded resource belongs, and the highest token seen",
 		Long: `Shows the mark of a guarded resource. One that no grant has reached has none; that is no error.
 
@@ -117,9 +117,9 @@ func (a *App) fenceShowCommand() *cobra.Command {
   etcd://HOST:PORT,...      (adapter/etcd/etcdfence); etcds:// with TLS
   s3://BUCKET               (adapter/s3/s3fence); ?endpoint=URL for a store that is not Amazon's
 
-A URL with a password belongs into LOCKSTEP_STORE: everybody on a machine can read command lines.`,
-		Example: `  lockstep fence show report --store file:///var/lib/billing
-  lockstep fence show invoices --store postgres://127.0.0.1/app -o json | jq .token`,
+A URL with a password belongs into LOCKSTEP_GUARD: everybody on a machine can read command lines.`,
+		Example: `  lockstep fence show report --guard file:///var/lib/billing
+  lockstep fence show invoices --guard postgres://127.0.0.1/app -o json | jq .token`,
 		Args: exactly("RESOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.withMarks(cmd.Context(), func(ctx context.Context, marks fence.Resetter, store guard.Store) error {
@@ -171,7 +171,7 @@ func (a *App) fenceResetCommand() *cobra.Command {
 	var to resetFlags
 	var out output
 	cmd := &cobra.Command{
-		Use:   "reset RESOURCE --store URL --seen TOKEN [flags]",
+		Use:   "reset RESOURCE --guard URL --seen TOKEN [flags]",
 		Short: "Give a guarded resource to another lock or backend",
 		Long: `Gives a guarded resource to another lock, or to the same name of another backend. It is for a move to
 another cluster, for a cluster that was lost and built anew under a new name, and for a lock that was renamed. The tokens of two locks do not
@@ -185,8 +185,8 @@ For files run it as the user of the writers, who must be able to read the mark. 
 
 Exit codes: 0 when it is done, 1 when the mark is not the one that was seen or there is none, 64 for a wrong command line
 or a missing --seen, 69 when the store cannot be reached.`,
-		Example: `  lockstep fence show report --store file:///var/lib/billing
-  lockstep fence reset report --store file:///var/lib/billing --to-backend etcd:prod --seen 900`,
+		Example: `  lockstep fence show report --guard file:///var/lib/billing
+  lockstep fence reset report --guard file:///var/lib/billing --to-backend etcd:prod --seen 900`,
 		Args: exactly("RESOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to.looked = cmd.Flags().Changed("seen")

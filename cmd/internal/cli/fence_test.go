@@ -63,12 +63,12 @@ func admitting(t *testing.T, store string, g fence.Guard) guarded {
 func guardedFile(t *testing.T) guarded {
 	dir := t.TempDir()
 	f := must(filefence.Open(dir+"/invoices", filefence.Config{}))(t)
-	return guarded{"--store file://" + dir, func(g fence.Grant) error { return f.Write(t.Context(), g, []byte("data")) }}
+	return guarded{"--guard file://" + dir, func(g fence.Grant) error { return f.Write(t.Context(), g, []byte("data")) }}
 }
 
 func guardedDir(t *testing.T) guarded {
 	dir := t.TempDir()
-	return admitting(t, "--store dir://"+dir, must(filefence.OpenDir(dir, filefence.Config{}))(t))
+	return admitting(t, "--guard dir://"+dir, must(filefence.OpenDir(dir, filefence.Config{}))(t))
 }
 
 // guardedS3 names itself to the store as the tools of AWS do.
@@ -78,7 +78,7 @@ func guardedS3(t *testing.T) guarded {
 	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
 	g := must(s3fence.Open(t.Context(), s.Client(), s3server.Bucket, s3fence.Config{Prefix: "ours"}))(t)
-	return admitting(t, "--marks ours --store s3://"+s3server.Bucket+"?endpoint="+s.Endpoint(), g)
+	return admitting(t, "--marks ours --guard s3://"+s3server.Bucket+"?endpoint="+s.Endpoint(), g)
 }
 
 // guardedPostgres has its marks in a table of its own, to be named with --marks.
@@ -91,7 +91,7 @@ func guardedPostgres(t *testing.T) guarded {
 		t.Fatal(err)
 	}
 	g := must(pgfence.New(pgfence.Config{Table: "our_marks"}))(t)
-	return admitting(t, "--marks our_marks --store "+s.URL(), g.Marks(pool))
+	return admitting(t, "--marks our_marks --guard "+s.URL(), g.Marks(pool))
 }
 
 func guardedRedis(t *testing.T) guarded {
@@ -99,7 +99,7 @@ func guardedRedis(t *testing.T) guarded {
 	t.Cleanup(s.Close)
 	rdb := redis.NewClient(&redis.Options{Addr: s.Address(), DB: 3})
 	t.Cleanup(func() { rdb.Close() })
-	return admitting(t, "--store redis://"+s.Address()+"/3", must(redisfence.New(rdb, redisfence.Config{}))(t))
+	return admitting(t, "--guard redis://"+s.Address()+"/3", must(redisfence.New(rdb, redisfence.Config{}))(t))
 }
 
 func guardedEtcd(t *testing.T) guarded {
@@ -107,7 +107,7 @@ func guardedEtcd(t *testing.T) guarded {
 	t.Cleanup(c.Close)
 	cli := must(clientv3.New(clientv3.Config{Endpoints: c.Endpoints()}))(t)
 	t.Cleanup(func() { cli.Close() })
-	store := "--marks ours --store etcd://" + strings.TrimPrefix(c.Endpoints()[0], "http://")
+	store := "--marks ours --guard etcd://" + strings.TrimPrefix(c.Endpoints()[0], "http://")
 	return admitting(t, store, must(etcdfence.New(cli, etcdfence.Config{Prefix: "ours"}))(t))
 }
 
@@ -181,7 +181,7 @@ func testMove(t *testing.T, g guarded) {
 func TestALookAtAResourceThatIsNotThereLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	for _, scheme := range []string{"file", "dir"} {
-		if code, _, errs := invoke(nil, "fence", "show", "reprot", "--store", scheme+"://"+dir); code != CodeOK {
+		if code, _, errs := invoke(nil, "fence", "show", "reprot", "--guard", scheme+"://"+dir); code != CodeOK {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
 	}
@@ -192,7 +192,7 @@ func TestALookAtAResourceThatIsNotThereLeavesNothingBehind(t *testing.T) {
 
 func TestAStoreThatIsNotThereIsToldInTime(t *testing.T) {
 	for _, url := range []string{"postgres://127.0.0.1:1/app", "redis://127.0.0.1:1", "etcd://127.0.0.1:1"} {
-		code, _, errs := invoke(map[string]string{"LOCKSTEP_STORE": url}, "fence", "show", "x", "--connect-timeout", "0.5")
+		code, _, errs := invoke(map[string]string{"LOCKSTEP_GUARD": url}, "fence", "show", "x", "--connect-timeout", "0.5")
 		if code != CodeUnavailable {
 			t.Errorf("%s: exit code %d, want %d: %s", url, code, CodeUnavailable, errs)
 		}
@@ -203,7 +203,7 @@ func TestAStoreThatIsNotThereIsToldInTime(t *testing.T) {
 func TestAPostgresWithoutTheTableIsToldSo(t *testing.T) {
 	s := must(pgserver.Start(pgserver.Config{}))(t)
 	t.Cleanup(func() { s.Close() })
-	code, _, errs := invoke(nil, "fence", "show", "x", "--store", s.URL())
+	code, _, errs := invoke(nil, "fence", "show", "x", "--guard", s.URL())
 	if code != CodeUsage || !strings.Contains(errs, "pgfence.Migrate") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
