@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/faulttest"
 )
 
-var electionsFor = flag.Duration("elections.for", 15*time.Second, "how long TestElectionsUnderFaults hurts leaders")
+var electionsFor = flag.Duration("elections.for", 10*time.Second, "how long TestElectionsUnderFaults hurts leaders")
 
 const (
 	contestants = 8
@@ -87,13 +87,13 @@ type undoing struct {
 // the resource then show whether the promises of package election were kept.
 func TestElectionsUnderFaults(t *testing.T) {
 	c := newContest(t)
-	faults, servers := leaderFaults(), 0
+	faults, rounds := leaderFaults(), 0
 	for end := now() + *electionsFor; now() < end; {
 		rand.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 		for _, f := range faults {
 			c.hurt(f, false)
 		}
-		if servers++; servers%2 == 0 {
+		if rounds++; rounds%2 == 1 {
 			c.hurt(faults[0], true)
 		}
 	}

@@ -41,9 +41,9 @@
 //
 // The tests run on versitygw 1.8.0, which holds a lock of the key while it compares the ETag and renames the new object into place. Measured on
 // it: of 24 puts at once with the same condition one won, 600 times of 600. Older versions let several win (versity/versitygw#2288). An answer
-// to a read had the ETag of the version before its content 53 times of 35,564, while one writer replaced the object all the time. That is the
-// safe side: the put that follows fails, and the step reads again. A store that gave the later ETag with the earlier content could not be
-// guarded, and the trial would not find it.
+// to a read had the ETag of an earlier version than its content 53 times of 35,564, while one writer replaced the object all the time. That is the
+// safe side: the put that follows fails, and the step reads again. A store that gave a later ETag than its content could not be
+// guarded, and the trial would not find it; versitygw never did.
 //
 // # What it costs
 //

@@ -1,9 +1,12 @@
 package s3fence_test
 
 import (
+	"crypto/md5"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -107,4 +110,54 @@ func TestOfManyPutsWithTheSameConditionOneWins(t *testing.T) {
 			t.Errorf("round %d: %d of %d puts won, want one", round, won.Load(), writers)
 		}
 	}
+}
+
+// TestAnETagIsNeverLaterThanItsContent is the other thing that the guard needs of a store: a decision made on older content must not be stored by a later
+// ETag. The server sometimes answers with the ETag of the version before, which is harmless.
+func TestAnETagIsNeverLaterThanItsContent(t *testing.T) {
+	const versions, readers = 300, 4
+	cli, _ := dial(t, startServer(t).Endpoint())
+	r := &resource{cli: cli}
+	content := func(n int) string { return strings.Repeat(fmt.Sprintf("%04d", n), 1+n%50) }
+	number := map[string]int{} // of the version with the ETag
+	for n := range versions {
+		number[fmt.Sprintf(`"%x"`, md5.Sum([]byte(content(n))))] = n
+	}
+	r.put(t, "moving/x", content(0))
+	var done atomic.Bool
+	var reads, behind atomic.Int64
+	var group sync.WaitGroup
+	for range readers {
+		group.Go(func() {
+			for !done.Load() {
+				answer, err := cli.GetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String(s3server.Bucket), Key: aws.String("moving/x")})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text, err := io.ReadAll(answer.Body)
+				answer.Body.Close()
+				if len(text) < 4 {
+					t.Errorf("read %q, %v", text, err)
+					return
+				}
+				n, errNumber := strconv.Atoi(string(text[:4]))
+				of, known := number[aws.ToString(answer.ETag)]
+				if err := errors.Join(err, errNumber); err != nil || string(text) != content(n) || !known || of > n {
+					t.Errorf("content of version %d with the ETag %s of version %d, %v", n, aws.ToString(answer.ETag), of, err)
+					return
+				}
+				reads.Add(1)
+				if of < n {
+					behind.Add(1)
+				}
+			}
+		})
+	}
+	for n := range versions {
+		r.put(t, "moving/x", content(n))
+	}
+	done.Store(true)
+	group.Wait()
+	t.Logf("%d of %d reads gave the ETag of an earlier version", behind.Load(), reads.Load())
 }
