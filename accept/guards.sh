@@ -17,7 +17,7 @@ guarded redis ./adapter/redis/redisfence
 guarded etcd ./adapter/etcd/etcdfence
 guarded s3 ./adapter/s3/s3fence
 go_tests 'TestAStoreThatDoesNotKeepConditionsIsRefused' ./adapter/s3/s3fence
-say "a bucket whose store ignores the conditions of puts is refused: $(grep -cE '^ +--- PASS: .*/(ignores|looks)' "$work/tests") kinds"
+say "a store that does not keep the conditions of puts is refused: $(grep -cE '^ +--- PASS: .*/(ignores|looks)' "$work/tests") kinds"
 go_tests 'TestSuiteFailsOnBadGuards|TestEachCheckCanFail' ./fencetest
 say "fencetest fails on $(grep -cE '^ +--- PASS: TestSuiteFailsOnBadGuards/' "$work/tests") planted bad guards, and each of its checks can fail"
 go_tests TestAStaleUpdateTypedInPsqlIsRefused ./adapter/postgres/pgfence
