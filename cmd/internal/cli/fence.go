@@ -16,7 +16,7 @@ import (
 
 // A markReport is the mark of a guarded resource.
 type markReport struct {
-	Backend string `json:"backend"` // with the lock empty: no grant has been here
+	Backend string `json:"backend"` // empty, as the lock is, when no grant has been here
 	Lock    string `json:"lock"`
 	Token   uint64 `json:"token"`   // the highest seen
 	Written uint64 `json:"written"` // of the last write; 0: none
