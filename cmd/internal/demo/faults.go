@@ -47,7 +47,7 @@ func (p *performance) awaitLoss(ctx context.Context) error {
 		}
 		sleep(ctx, 100*time.Millisecond)
 	}
-	return errors.New("A's lock never said that it was lost")
+	return errors.New("the lock of A never said that it was lost")
 }
 
 func (p *performance) changeLeader(ctx context.Context) error {
