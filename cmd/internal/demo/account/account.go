@@ -4,7 +4,9 @@ package account
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,3 +101,36 @@ func stored(balance int) []byte { return []byte(strconv.Itoa(balance)) }
 type unguarded struct{}
 
 func (unguarded) Enter(context.Context, fence.Grant) error { return nil }
+
+// A guarded account is data of its name behind a guard that keeps the data too.
+type guarded struct {
+	guard guard
+	name  string
+}
+
+type guard interface {
+	Enter(ctx context.Context, resource string, g fence.Grant) error
+	Read(ctx context.Context, resource string) ([]byte, error)
+	Write(ctx context.Context, resource string, g fence.Grant, data []byte) error
+}
+
+func (a guarded) Enter(ctx context.Context, g fence.Grant) error {
+	return a.guard.Enter(ctx, a.name, g)
+}
+
+func (a guarded) Read(ctx context.Context) (int, error) { return opened(a.guard.Read(ctx, a.name)) }
+
+func (a guarded) Write(ctx context.Context, g fence.Grant, balance int) error {
+	return a.guard.Write(ctx, a.name, g, stored(balance))
+}
+
+// opened is the balance in what was read, where nothing was written too.
+func opened(content []byte, err error) (int, error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return Opening, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return balance(content)
+}

@@ -2,8 +2,6 @@ package account
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -41,15 +39,4 @@ func (f guardedFile) Read(ctx context.Context) (int, error) { return opened(f.Fi
 
 func (f guardedFile) Write(ctx context.Context, g fence.Grant, balance int) error {
 	return f.File.Write(ctx, g, stored(balance))
-}
-
-// opened is the balance in what was read, where nothing was written too.
-func opened(content []byte, err error) (int, error) {
-	if errors.Is(err, fs.ErrNotExist) {
-		return Opening, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return balance(content)
 }

@@ -32,7 +32,7 @@ func openRedis(_ context.Context, url, name string) (Pair, error) {
 	}
 	client := redis.NewClient(options)
 	guard, err := redisfence.New(client, redisfence.Config{})
-	return Pair{plainKey{client: client, name: name}, guardedKey{guard, name}}, err
+	return Pair{plainKey{client: client, name: name}, guarded{guard, name}}, err
 }
 
 type plainKey struct {
@@ -51,21 +51,4 @@ func (k plainKey) Read(ctx context.Context) (int, error) {
 
 func (k plainKey) Write(ctx context.Context, _ fence.Grant, balance int) error {
 	return k.client.Set(ctx, k.name, stored(balance), 0).Err()
-}
-
-type guardedKey struct {
-	guard *redisfence.Guard
-	name  string
-}
-
-func (k guardedKey) Enter(ctx context.Context, g fence.Grant) error {
-	return k.guard.Enter(ctx, k.name, g)
-}
-
-func (k guardedKey) Read(ctx context.Context) (int, error) {
-	return opened(k.guard.Read(ctx, k.name))
-}
-
-func (k guardedKey) Write(ctx context.Context, g fence.Grant, balance int) error {
-	return k.guard.Write(ctx, k.name, g, stored(balance))
 }

@@ -33,7 +33,7 @@ func startS3(_ context.Context, dir string) (*Store, error) {
 func openS3(ctx context.Context, url, name string) (Pair, error) {
 	client := s3server.NewClient("http://" + strings.TrimPrefix(url, "s3://"))
 	guard, err := s3fence.Open(ctx, client, s3server.Bucket, s3fence.Config{})
-	return Pair{plainObject{client: client, key: name}, guardedObject{guard, name}}, err
+	return Pair{plainObject{client: client, key: name}, guarded{guard, name}}, err
 }
 
 type plainObject struct {
@@ -57,21 +57,4 @@ func (o plainObject) Read(ctx context.Context) (int, error) {
 func (o plainObject) Write(ctx context.Context, _ fence.Grant, balance int) error {
 	_, err := o.client.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(s3server.Bucket), Key: aws.String(o.key), Body: bytes.NewReader(stored(balance))})
 	return err
-}
-
-type guardedObject struct {
-	guard *s3fence.Guard
-	name  string
-}
-
-func (o guardedObject) Enter(ctx context.Context, g fence.Grant) error {
-	return o.guard.Enter(ctx, o.name, g)
-}
-
-func (o guardedObject) Read(ctx context.Context) (int, error) {
-	return opened(o.guard.Read(ctx, o.name))
-}
-
-func (o guardedObject) Write(ctx context.Context, g fence.Grant, balance int) error {
-	return o.guard.Write(ctx, o.name, g, stored(balance))
 }
