@@ -292,7 +292,7 @@ func TestWhichWaitingHasReachedTheService(t *testing.T) {
 
 func TestAResignationOutweighsALoss(t *testing.T) {
 	const s = time.Second
-	o := overseer{killAfter: 2 * s, resigns: true}
+	o := overseer{killAfter: 2 * s, validUntil: 5 * s, resigns: true}
 	o.look(1*s, 10*s, nil)
 	if got := o.signal(2*s, unix.SIGUSR1).String(); got != "SIGUSR1" {
 		t.Errorf("orders %q, want the signal passed on", got)
@@ -306,7 +306,7 @@ func TestAResignationOutweighsALoss(t *testing.T) {
 	if got := o.look(4*s, 14*s, nil).String(); got != "KILL!" {
 		t.Errorf("orders %q after kill-after, want KILL", got)
 	}
-	o = overseer{killAfter: 2 * s, resigns: true}
+	o = overseer{killAfter: 2 * s, validUntil: 5 * s, resigns: true}
 	o.look(1*s, 10*s, nil)
 	o.look(2*s, 0, &lockstep.LossError{Reason: lockstep.SessionExpired})
 	o.signal(3*s, unix.SIGTERM)
