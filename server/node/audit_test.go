@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/lockstep-dev/lockstep/server/audit"
@@ -49,12 +50,12 @@ func (ts trails) add(t testing.TB, cfg *Config) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- tr.Run(ctx) }()
-	tr.stop = func() {
+	tr.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	}
+	})
 }
 
 // started tells a log its node.
@@ -63,8 +64,9 @@ func (ts trails) started(c *cluster, name string) {
 	close(ts[name].ready)
 }
 
-// lines are those of all files of a log but the headers, oldest first.
+// lines are those of all files of a log but the headers, oldest first. It stops the log, which may be about to rename its files.
 func (tr *trail) lines(t testing.TB) []byte {
+	tr.stop()
 	var all []byte
 	for i := 100; i >= 0; i-- {
 		name := fmt.Sprintf("%s.%d", tr.path, i)
