@@ -157,7 +157,7 @@ func ExampleObserve() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	ended := make(chan error, 1)
+	leading, ended := make(chan struct{}), make(chan error, 1)
 	shown := 0
 	for leader, err := range election.Observe(ctx, space.Locker(), "billing/scheduler") {
 		switch {
@@ -173,12 +173,16 @@ func ExampleObserve() {
 		case 1:
 			go func() {
 				ended <- c.Run(ctx, func(ctx context.Context, _ lockstep.Token) error {
+					close(leading)
 					<-ctx.Done()
 					return ctx.Err()
 				})
 			}()
 		case 2:
-			c.StepDown(time.Hour)
+			<-leading // an observer may know before the term begins here
+			if err := c.StepDown(time.Hour); err != nil {
+				fmt.Println(err)
+			}
 		case 3:
 			stop()
 		}
