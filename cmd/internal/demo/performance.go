@@ -54,8 +54,8 @@ func (set *set) cast(ctx context.Context, s *stage, sc scene) (p *performance, e
 	}
 	s.closers = append(s.closers, other.Close, p.cable.Close)
 	start := func(who string, cable *testbed.Proxy) (*actor.Actor, error) {
-		cmd := exec.Command(s.binary, "demo", "actor", "--backend", set.service.url, "--store", set.store.URL, "--name", name, "--cable", cable.Address(), "--ttl", pauseTTL.String())
-		cmd.Env = environment()
+		cmd := exec.Command(s.binary, "demo", "actor", "--store", set.store.URL, "--name", name, "--cable", cable.Address(), "--ttl", pauseTTL.String())
+		cmd.Env = append(environment(), "LOCKSTEP_BACKEND="+set.service.url) // which may have a password
 		return actor.Start(who, cmd)
 	}
 	if p.a, err = start("A", p.cable); err != nil {
@@ -160,7 +160,7 @@ func (p *performance) change(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.tale.released(laneB, gone.At)
+	p.tale.over(laneB, gone.At)
 	sleep(ctx, beat)
 	return nil
 }
@@ -231,6 +231,6 @@ func (p *performance) again(ctx context.Context) error {
 	p.say("A takes the lock anew, token %d, reads %d and writes %d: nothing is lost.", grant.Token, wrote.Guarded-addsA, wrote.Guarded)
 	sleep(ctx, 2*beat)
 	gone, err := p.a.Release(ctx)
-	p.tale.released(laneA, gone.At)
+	p.tale.over(laneA, gone.At)
 	return err
 }

@@ -51,7 +51,7 @@ func TestATaleIsDrawnFromItsBeginning(t *testing.T) {
 	tale.over(laneA, at(4000))
 	tale.waits(laneB, at(2000))
 	tale.held(laneB, at(5000), 253122849519761)
-	tale.released(laneB, at(5500))
+	tale.over(laneB, at(5500))
 	tale.leads(at(3000), "n2")
 	tale.mark(laneGuarded, at(6000), timeline.Refused, "A is refused")
 	c := tale.chart("a story")

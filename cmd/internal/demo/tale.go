@@ -79,8 +79,6 @@ func (t *tale) held(l int, at time.Time, token lockstep.Token) {
 	t.enter(l, at, timeline.Holds, tokenLabel+short(token))
 }
 
-func (t *tale) released(l int, at time.Time) { t.over(l, at) }
-
 func (t *tale) leads(at time.Time, who string) { t.enter(laneService, at, timeline.Leads, who) }
 
 // chart draws the tale as it stands. What still goes on ends with it.

@@ -28,7 +28,7 @@ type Config struct {
 	Backend string        // URL of the backend
 	Store   string        // URL of the store: see [account.Open]
 	Name    string        // of the lock and of the account
-	Cable   string        // what the backend is reached through: see [testbed.NewCable]
+	Cable   string        // what the backend is reached through: see [testbed.NewCable]. Empty: nothing
 	TTL     time.Duration // of the lease
 }
 
@@ -66,12 +66,15 @@ func open(ctx context.Context, cfg Config, out io.Writer) (*player, error) {
 	if err != nil {
 		return nil, err
 	}
-	dial := func(ctx context.Context, address string) (net.Conn, error) {
-		return testbed.DialThrough(ctx, cfg.Cable, address)
+	options := backend.Options{TTL: cfg.TTL, Connect: patience}
+	if cfg.Cable != "" {
+		options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return testbed.DialThrough(ctx, cfg.Cable, address)
+		}
 	}
 	p := &player{name: cfg.Name}
 	p.out.Encoder = json.NewEncoder(out)
-	if p.locker, err = backend.Open(url, backend.Options{TTL: cfg.TTL, Connect: patience, Dial: dial}); err != nil {
+	if p.locker, err = backend.Open(url, options); err != nil {
 		return nil, err
 	}
 	if p.source, err = fence.For(p.locker, "demo", cfg.Name); err != nil {
