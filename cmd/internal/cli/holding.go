@@ -170,7 +170,8 @@ func (h *holding) wait() func() bool {
 	case <-h.watcher.Done():
 		return func() bool { h.replaceWatcher(); return false }
 	case change := <-h.changes:
-		return func() bool { return h.changed(change) }
+		late := term.Now() >= h.overseer.validUntil // asked before a renewal moves it: this is what the watcher went by
+		return func() bool { return h.changed(change, late) }
 	}
 }
 
@@ -219,9 +220,13 @@ func (h *holding) giveTerminal() {
 	}
 }
 
-// changed handles news of the child and reports whether it has ended.
-func (h *holding) changed(change childChange) bool {
+// changed handles news of the child and reports whether it has ended. One whose end is late was killed by the watcher, also when the
+// lock turns out to have been renewed since.
+func (h *holding) changed(change childChange, late bool) bool {
 	if change.err != nil || change.Ended() {
+		if late && h.overseer.loss == nil {
+			h.overseer.loss = errNotRenewed
+		}
 		return true
 	}
 	h.stopped(change.Stopped)

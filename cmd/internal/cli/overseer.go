@@ -76,13 +76,13 @@ func (o *overseer) look(now, validUntil time.Duration, over error) orders {
 	case o.phase == ending:
 		return o.killIfDue(now)
 	}
-	if now >= o.validUntil { // the watcher kills the command by now, so a renewal that is seen only now came too late
-		o.loss = errNotRenewed
-		return o.kill()
-	}
 	var out orders
 	if validUntil > o.validUntil {
 		o.validUntil, out.feed = validUntil, validUntil
+	}
+	if now >= o.validUntil {
+		o.loss = errNotRenewed
+		return o.kill()
 	}
 	if o.validUntil-now <= o.killAfter {
 		o.loss = errNotRenewed
