@@ -133,6 +133,32 @@ func (m *model) check(t *rapid.T, s *Store) {
 	}
 }
 
+// TestAVoteAloneIsSynced: a node that forgets its vote in a power cut votes twice in one term. Such a write has no
+// entries and no new term.
+func TestAVoteAloneIsSynced(t *testing.T) {
+	for _, changed := range []struct {
+		what string
+		hard *raftpb.HardState
+	}{
+		{"a vote in the same term", hard(2, 3, 1)},
+		{"a term without a vote", hard(3, 0, 1)},
+	} {
+		fs := vfs.NewCrashableMem()
+		s := started(t, fs, "data")
+		if err := s.Append(testGroup, []*raftpb.Message{appendMsg(hard(2, 0, 1), nil)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Append(testGroup, []*raftpb.Message{appendMsg(changed.hard, nil)}); err != nil {
+			t.Fatal(err)
+		}
+		after := open(t, fs.CrashClone(vfs.CrashCloneCfg{}), "data")
+		got := recovered(t, after).HardState
+		if got.GetTerm() != changed.hard.GetTerm() || got.GetVote() != changed.hard.GetVote() {
+			t.Errorf("%s: after the power cut: term %d, vote %d", changed.what, got.GetTerm(), got.GetVote())
+		}
+	}
+}
+
 // TestACrashWhileTheDirectoryIsMadeIsNoDamage stops the making after every write in turn.
 func TestACrashWhileTheDirectoryIsMadeIsNoDamage(t *testing.T) {
 	for n := 0; ; n++ {
