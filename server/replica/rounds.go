@@ -91,6 +91,10 @@ func (s *rounds) hold(h held, prompt bool) bool {
 		s.work += h.cost()
 	}
 	s.held++
+	if n := len(s.open); mutantJoin && n > 0 && h.keepAlive() {
+		s.open[n-1].items = append(s.open[n-1].items, h)
+		return true
+	}
 	if len(s.waiting) == 0 {
 		s.waitingOldest = never
 	}

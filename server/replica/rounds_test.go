@@ -103,6 +103,42 @@ func TestARoundThatTheNextLeaderConfirmsCountsForNothing(t *testing.T) {
 	}
 }
 
+// TestARoundThatBeganBeforeAKeepAliveRenewsNothing: the acknowledgements of a round show who led when they were sent. A leader
+// that sleeps while they lie in its socket may read them together with a keepalive that is seconds younger, when
+// another leader times the lease already.
+func TestARoundThatBeganBeforeAKeepAliveRenewsNothing(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	old := c.lead(1)
+	k := c.open(old, ttl)
+	c.run(100 * ms)
+	read := k.send(ReadLock{Name: "job"})
+	c.until(10*ms, "open round", func() bool { return len(old.r.lead.rounds.open) > 0 })
+	old.paused = true
+	c.run(5 * ms)
+	acks := old.inputs
+	old.inputs = nil
+	c.leader(1)
+	c.run(2 * second)
+
+	later := old.inputs // from other sockets
+	old.inputs = nil
+	keep := k.send(KeepAlive{Number: 1})
+	old.inputs = append(old.inputs, acks...)
+	old.paused = false
+	c.turn(old)
+	answered := func(tag uint64) []Reply { return old.take(func(r Reply) bool { return r.Tag == tag }) }
+	if got := answered(read); len(got) != 1 {
+		t.Fatalf("the round was not confirmed: the test proves nothing: %+v", got)
+	}
+	if got := answered(keep); len(got) != 0 {
+		t.Errorf("answered %+v, sent 2 s after another leader began to time the lease", got)
+	}
+	old.inputs = append(later, old.inputs...)
+	if a := c.answer(old, keep); refusal(a) != NotLeader {
+		t.Errorf("in the end answered %+v", a)
+	}
+}
+
 func TestAnAnswerWaitsUntilWhatWasCommittedBeforeIsApplied(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	h := c.lead(1)

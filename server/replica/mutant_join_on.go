@@ -1,0 +1,6 @@
+//go:build mutant_join
+
+package replica
+
+// mutantJoin plants a bug: a keepalive joins a quorum round that is under way already.
+const mutantJoin = true
