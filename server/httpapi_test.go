@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -301,12 +302,14 @@ func (s *sse) next() (id, kind, data string) {
 
 func TestWatchOverHTTPSendsEventsAndResumes(t *testing.T) {
 	t.Parallel()
-	c := newCurl(t, startAlone(t))
+	s := startAlone(t)
+	c, cluster := newCurl(t, s), s.Status().ClusterID
 	path, proof := c.session()
 	w := c.watch("?prefix=team/")
 	begin, kind, _ := w.next()
-	if kind != "reached" {
-		t.Fatalf("the watch begins with %q", kind)
+	begin, whole := strings.CutPrefix(begin, cluster+":")
+	if kind != "reached" || !whole {
+		t.Fatalf("the watch begins with %q and id %q, want that of cluster %s", kind, begin, cluster)
 	}
 	claimOf(t, c.post(path+"/acquire", proof+`,"spec":{"names":["other"]}}`))
 	seq, token := claimOf(t, c.post(path+"/acquire", proof+`,"spec":{"names":["team/job"]}}`))
@@ -321,11 +324,55 @@ func TestWatchOverHTTPSendsEventsAndResumes(t *testing.T) {
 				id, kind, data = w.next()
 			}
 			var e map[string]any
-			if err := json.Unmarshal([]byte(data), &e); err != nil || kind != want || e["name"] != "team/job" || e["token"] != token || e["number"] != id {
+			if err := json.Unmarshal([]byte(data), &e); err != nil || kind != want || e["name"] != "team/job" || e["token"] != token || id != fmt.Sprint(cluster, ":", e["number"]) {
 				t.Errorf("event %s %s %s, %v; want %s of token %s", id, kind, data, err, want, token)
 			}
 		}
 		w = c.watch("?prefix=team/&after=" + begin) // the same again
+	}
+}
+
+func TestAnHTTPCallTellsAndTakesTheCluster(t *testing.T) {
+	t.Parallel()
+	s := startAlone(t)
+	c, own := newCurl(t, s), s.Status().ClusterID
+	path, proof := c.session()
+	claimOf(t, c.post(path+"/acquire", proof+`,"spec":{"names":["job"]}}`))
+	other := strings.Repeat("ab", 16)
+	for _, call := range []struct {
+		path, key, value string
+		status           int
+		body             string
+	}{
+		{"/v1/locks/job", "", "", 200, `"newest_event":"1"`},
+		{"/v1/locks/job", "Lockstep-Cluster", own, 200, `"job"`},
+		{"/v1/locks/job", "Lockstep-Cluster", other, 400, `"reason":"WRONG_CLUSTER"`},
+		{"/v1/watch", "Lockstep-Cluster", other, 400, `"reason":"WRONG_CLUSTER"`},
+		{"/v1/watch?after=0", "Last-Event-ID", other + ":1", 400, `"field":"cluster","newest":"1"`},
+		{"/v1/watch?cluster=" + other + "&after=1", "", "", 400, `"field":"cluster","newest":"1"`},
+		{"/v1/watch", "Last-Event-ID", own + ":99", 400, `"field":"after","newest":"1"`},
+		{"/v1/watch", "Last-Event-ID", "99", 400, `"reason":"OUT_OF_RANGE"`},
+		{"/v1/watch", "Last-Event-ID", own + ":0x1", 400, `"field":"Last-Event-ID"`},
+		{"/v1/locks//", "", "", 400, `"reason":"INVALID_NAME"`},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.base+call.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if call.key != "" {
+			req.Header.Set(call.key, call.value)
+		}
+		resp, err := c.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		mine := call.body != `"field":"Last-Event-ID"` // refused before the node is asked
+		if err != nil || resp.StatusCode != call.status || !strings.Contains(string(body), call.body) || mine && resp.Header.Get("Lockstep-Cluster") != own {
+			t.Errorf("%s with %s %q: %d %s of cluster %q, %v; want %d with %s of %s", call.path, call.key, call.value,
+				resp.StatusCode, body, resp.Header.Get("Lockstep-Cluster"), err, call.status, call.body, own)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ type body struct {
 	LeaderAddress string            `json:"leader_address,omitempty"`
 	Position      uint32            `json:"position,omitempty"`
 	Oldest        uint64            `json:"oldest,omitempty,string"`
+	Newest        uint64            `json:"newest,omitempty,string"`
 	Holders       []json.RawMessage `json:"holders,omitempty"`
 }
 
@@ -63,7 +64,10 @@ func ofStatus(err error) *pb.Error {
 }
 
 // writeError answers with the error of a call.
-func writeError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+func writeError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+	if md, ok := runtime.ServerMetadataFromContext(ctx); ok {
+		tellCluster(w, md.HeaderMD)
+	}
 	e := fromError(err)
 	code := status.Code(err)
 	if e.GetReason() == pb.Reason_REASON_OVERLOADED {
@@ -87,7 +91,7 @@ func send(w http.ResponseWriter, status int, content []byte) {
 func content(code codes.Code, e *pb.Error) []byte {
 	b := body{
 		Code: names[code], Message: e.GetMessage(), Field: e.GetField(),
-		LeaderAddress: e.GetLeaderAddress(), Position: e.GetPosition(), Oldest: e.GetOldest(),
+		LeaderAddress: e.GetLeaderAddress(), Position: e.GetPosition(), Oldest: e.GetOldest(), Newest: e.GetNewest(),
 	}
 	if e.GetReason() != pb.Reason_REASON_UNSPECIFIED {
 		b.Reason = protocol.ReasonText(e.GetReason())

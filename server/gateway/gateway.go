@@ -14,6 +14,7 @@ import (
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	generated "github.com/lockstep-dev/lockstep/server/gateway/lockstep/v1"
@@ -45,8 +46,8 @@ func New(conn grpc.ClientConnInterface) (*Handler, error) {
 		runtime.WithRoutingErrorHandler(misrouted),
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
-		runtime.WithIncomingHeaderMatcher(noHeader),
-		runtime.WithOutgoingHeaderMatcher(noHeader),
+		runtime.WithIncomingHeaderMatcher(onlyCluster),
+		runtime.WithOutgoingHeaderMatcher(onlyCluster),
 		runtime.WithOutgoingTrailerMatcher(noHeader),
 	)}
 	ctx := context.Background() // nothing is bound to it
@@ -62,6 +63,23 @@ func New(conn grpc.ClientConnInterface) (*Handler, error) {
 
 // noHeader keeps the headers of HTTP and the metadata of gRPC apart.
 func noHeader(string) (string, bool) { return "", false }
+
+// onlyCluster lets the id of the cluster through.
+func onlyCluster(key string) (string, bool) {
+	return clusterHeader, strings.EqualFold(key, protocol.ClusterKey)
+}
+
+// clusterHeader is the header of HTTP in the form that package net/http gives it.
+const clusterHeader = "Lockstep-Cluster"
+
+// tellCluster puts the id that an answer came with into the header of HTTP.
+func tellCluster(w http.ResponseWriter, md metadata.MD) string {
+	for _, id := range md.Get(protocol.ClusterKey) {
+		w.Header().Set(clusterHeader, id)
+		return id
+	}
+	return ""
+}
 
 // ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -16,12 +16,13 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
 // watchWriteTimeout is how long a watcher may take to read what it is sent before it is cut off.
 const watchWriteTimeout = 30 * time.Second
 
-// serveWatch streams events as server-sent ones. The id of an event is its number; a browser that
+// serveWatch streams events as server-sent ones. The id of an event is its cluster and its number; a browser that
 // connects again sends the last one in Last-Event-ID.
 func (h *Handler) serveWatch(w http.ResponseWriter, r *http.Request) {
 	req, problem := watchRequest(r)
@@ -29,13 +30,17 @@ func (h *Handler) serveWatch(w http.ResponseWriter, r *http.Request) {
 		write(w, http.StatusBadRequest, problem)
 		return
 	}
-	ctx := metadata.NewOutgoingContext(r.Context(), metadata.Pairs("x-forwarded-for", r.RemoteAddr))
+	forwarded := metadata.Pairs("x-forwarded-for", r.RemoteAddr)
+	forwarded.Append(protocol.ClusterKey, r.Header.Values(clusterHeader)...)
+	ctx := metadata.NewOutgoingContext(r.Context(), forwarded)
 	stream, err := h.watch.Watch(ctx, req)
 	if err != nil {
 		writeError(ctx, nil, nil, w, r, err)
 		return
 	}
-	first, err := stream.Recv() // comes at once: it tells where the watch begins
+	first, err := stream.Recv()  // comes at once: it tells where the watch begins
+	header, _ := stream.Header() // is there since then; a stream without one has failed
+	cluster := tellCluster(w, header)
 	if err != nil {
 		writeError(ctx, nil, nil, w, r, err)
 		return
@@ -45,7 +50,7 @@ func (h *Handler) serveWatch(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	for resp := first; ; {
 		_ = out.SetWriteDeadline(time.Now().Add(watchWriteTimeout)) // a closed connection shows in the writing
-		if _, err := w.Write(lines(resp)); err != nil || out.Flush() != nil {
+		if _, err := w.Write(lines(cluster, resp)); err != nil || out.Flush() != nil {
 			return
 		}
 		if resp, err = stream.Recv(); err != nil {
@@ -66,17 +71,25 @@ func watchRequest(r *http.Request) (*pb.WatchRequest, *pb.Error) {
 		return nil, invalid("query", "%s", strings.TrimPrefix(err.Error(), queryProblem))
 	}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		if req.After, err = strconv.ParseUint(last, 10, 64); err != nil {
-			return nil, invalid("Last-Event-ID", "Last-Event-ID: must be the number of an event")
+		cluster, number, found := strings.Cut(last, ":")
+		if !found {
+			cluster, number = "", last
 		}
+		if req.After, err = strconv.ParseUint(number, 10, 64); err != nil {
+			return nil, invalid("Last-Event-ID", "Last-Event-ID: must be the id of an event, such as CLUSTER:NUMBER, or its number alone")
+		}
+		req.Cluster, req.FromOldest = cluster, false
 	}
 	return req, nil
 }
 
 // lines are the events of a response. The last one tells how far the watch has come, when that is more than the
 // events say.
-func lines(resp *pb.WatchResponse) []byte {
+func lines(cluster string, resp *pb.WatchResponse) []byte {
 	var b bytes.Buffer
+	if cluster != "" {
+		cluster += ":"
+	}
 	last := uint64(0)
 	for _, e := range resp.GetEvents() {
 		last = e.GetNumber()
@@ -85,10 +98,10 @@ func lines(resp *pb.WatchResponse) []byte {
 		if err != nil {
 			continue // its text is UTF-8, so it always encodes
 		}
-		fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", last, kind, bytes.TrimSpace(text))
+		fmt.Fprintf(&b, "id: %s%d\nevent: %s\ndata: %s\n\n", cluster, last, kind, bytes.TrimSpace(text))
 	}
 	if reached := resp.GetReached(); reached > last || len(resp.GetEvents()) == 0 {
-		fmt.Fprintf(&b, "id: %d\nevent: reached\ndata: {\"reached\":\"%d\"}\n\n", reached, reached)
+		fmt.Fprintf(&b, "id: %s%d\nevent: reached\ndata: {\"reached\":\"%d\"}\n\n", cluster, reached, reached)
 	}
 	return b.Bytes()
 }

@@ -85,7 +85,7 @@ func ToGetLock(a replica.LockRead) *pb.GetLockResponse {
 	l := toLock(a.Lock)
 	cutHolders(l)
 	l.Waiters = l.Waiters[:fitting(l.Waiters, maxListBytes-proto.Size(&pb.Lock{Holders: l.Holders}))]
-	return &pb.GetLockResponse{Lock: l}
+	return &pb.GetLockResponse{Lock: l, NewestEvent: proto.Uint64(a.Newest)}
 }
 
 // cutHolders keeps one lock, which thousands may share, from outgrowing what clients accept.

@@ -47,6 +47,7 @@ var codeOf = [...]codes.Code{
 	pb.Reason_REASON_OVERLOADED:       codes.ResourceExhausted,
 	pb.Reason_REASON_UNAVAILABLE:      codes.Unavailable,
 	pb.Reason_REASON_DATA_LOSS:        codes.DataLoss,
+	pb.Reason_REASON_WRONG_CLUSTER:    codes.FailedPrecondition,
 }
 
 // A refusal says how a refused request is explained to its client.
@@ -139,6 +140,9 @@ func errorInfo(e *pb.Error) *errdetails.ErrorInfo {
 	}
 	if o := e.GetOldest(); o > 0 {
 		set("oldest", strconv.FormatUint(o, 10))
+	}
+	if n := e.GetNewest(); n > 0 {
+		set("newest", strconv.FormatUint(n, 10))
 	}
 	if h := e.GetHolders(); len(h) > 0 {
 		set("holder", h[0].GetSession())

@@ -195,7 +195,15 @@ func FromHistory(r *pb.HistoryRequest) (replica.Request, *pb.Error) {
 }
 
 // CheckWatch checks the form of a request of Watch.
-func CheckWatch(r *pb.WatchRequest) *pb.Error { return checkPrefix(r.GetPrefix()) }
+func CheckWatch(r *pb.WatchRequest) *pb.Error {
+	switch {
+	case r.GetFromOldest() && r.GetAfter() != 0:
+		return invalid("after", "is %d, must be 0 with from_oldest", r.GetAfter())
+	case r.GetCluster() != "" && !IsClusterID(r.GetCluster()):
+		return invalid("cluster", "%s is not a cluster id: it has 32 lower-case hexadecimal digits", lockstep.Excerpt(r.GetCluster()))
+	}
+	return checkPrefix(r.GetPrefix())
+}
 
 // EventsGone is the error of a watch that wants the events after a number when those up to oldest are not there
 // any more.
@@ -203,5 +211,19 @@ func EventsGone(after, oldest uint64) *pb.Error {
 	e := broken(pb.Reason_REASON_OUT_OF_RANGE, "after",
 		"the events after %d are not all there any more: the lowest number to resume after is %d", after, oldest)
 	e.Oldest = oldest
+	return e
+}
+
+// AnotherHistory is the error of a watch whose number is of another history than this cluster's: of cluster, or of an earlier
+// life of this one when cluster is empty. Here events begin after oldest and end with newest.
+func AnotherHistory(cluster string, after, oldest, newest uint64) *pb.Error {
+	field, of := "after", "an earlier history"
+	if cluster != "" {
+		field, of = "cluster", "cluster "+cluster
+	}
+	e := broken(pb.Reason_REASON_OUT_OF_RANGE, field,
+		"the history has changed: event %d is one of %s. In this one watch after %d for all events that are still there, or after %d for new ones",
+		after, of, oldest, newest)
+	e.Oldest, e.Newest = oldest, newest
 	return e
 }

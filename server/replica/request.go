@@ -168,7 +168,10 @@ type (
 	}
 
 	// LockRead, LocksRead, SessionsRead and HistoryRead answer the reads.
-	LockRead  struct{ Lock machine.Lock }
+	LockRead struct {
+		Lock   machine.Lock
+		Newest uint64 // number of the newest event of any name in that state; 0 = none
+	}
 	LocksRead struct {
 		Locks []machine.Lock
 		More  bool

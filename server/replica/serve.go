@@ -118,7 +118,7 @@ func (r *Replica) read(q *Request, has proof) {
 	}
 	switch b := q.Body.(type) {
 	case ReadLock:
-		r.reply(q.Stream, q.Tag, q.Session, LockRead{r.machine.Lock(b.Name, b.Waiters)})
+		r.reply(q.Stream, q.Tag, q.Session, LockRead{r.machine.Lock(b.Name, b.Waiters), r.machine.Counts().Events})
 	case ReadLocks:
 		locks, more := r.machine.Locks(b.Prefix, b.After, b.Limit)
 		r.reply(q.Stream, q.Tag, q.Session, LocksRead{Locks: locks, More: more})

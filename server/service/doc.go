@@ -32,6 +32,12 @@
 // wait and one for the others. The deadline goes along, and the answer or the error with its details comes back. A call is passed on once: one
 // that was, or for which no leader is known, is answered NOT_LEADER. Status and streams are never passed on.
 //
+// # Which cluster
+//
+// Every answer and every error has the id of the node's cluster in its metadata. A call that names another cluster there
+// is refused with WRONG_CLUSTER; calls that are passed on name their own, so that they never take effect in a cluster whose node
+// has taken over the address of a leader.
+//
 // # Health
 //
 // The standard health service answers SERVING while this node knows a leader, and, if it is

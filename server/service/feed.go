@@ -115,10 +115,7 @@ type page struct {
 func (f *Feed) after(number, base uint64, limit int) page {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := page{oldest: base}
-	if len(f.mu.parts) > 0 {
-		p.oldest = f.mu.parts[0].events[0].Number - 1
-	}
+	p := page{oldest: f.oldestLocked(base)}
 	if number < p.oldest {
 		p.gone = true
 		return p
@@ -137,9 +134,18 @@ func (f *Feed) after(number, base uint64, limit int) page {
 	return p
 }
 
-// last is the number of the newest event; base for a feed that has none yet.
-func (f *Feed) last(base uint64) uint64 {
+// oldestLocked is the lowest number behind which all events are there. f.mu must be held.
+func (f *Feed) oldestLocked(base uint64) uint64 {
+	if len(f.mu.parts) > 0 {
+		return f.mu.parts[0].events[0].Number - 1
+	}
+	return base
+}
+
+// bounds are the lowest number behind which all events are there and the number of the newest event; both are base for a feed
+// that has none yet.
+func (f *Feed) bounds(base uint64) (oldest, last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return max(f.lastLocked(), base)
+	return f.oldestLocked(base), max(f.lastLocked(), base)
 }

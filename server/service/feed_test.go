@@ -44,7 +44,7 @@ func TestAFeedGivesTheEventsBehindANumberInPages(t *testing.T) {
 	wantPage(t, f.after(17, 7, 10), 18, 20)
 	wantPage(t, f.after(20, 7, 10), 0, 0)
 	wantPage(t, f.after(1<<63, 7, 10), 0, 0) // of the future
-	if last := f.last(7); last != 20 {
+	if _, last := f.bounds(7); last != 20 {
 		t.Errorf("the last is %d, want 20", last)
 	}
 }

@@ -121,17 +121,27 @@ func (s *Service) forward(ctx context.Context, st node.Status, method string, re
 		r.By = remote(ctx) // the leader sees this node's address
 	}
 	resp := responseOf(method)
-	out := metadata.NewOutgoingContext(ctx, metadata.Pairs(hopKey, st.Name))
+	out := metadata.NewOutgoingContext(ctx, toLeader(st))
 	err = conn.Invoke(out, method, req, resp)
 	switch code := status.Code(err); {
 	case err == nil:
 		return resp, nil
 	case ctx.Err() != nil:
 		return nil, status.FromContextError(ctx.Err()).Err()
-	case protocol.FromErr(err) == nil && (code == codes.Unavailable || code == codes.Canceled):
+	case protocol.FromErr(err) == nil && (code == codes.Unavailable || code == codes.Canceled),
+		protocol.FromErr(err).GetReason() == pb.Reason_REASON_WRONG_CLUSTER: // the address is another's now
 		return nil, s.leaderLost(st)
 	}
 	return nil, err
+}
+
+// toLeader goes along with a call that is passed on. The address of the leader may be that of another cluster's node by now.
+func toLeader(st node.Status) metadata.MD {
+	md := metadata.Pairs(hopKey, st.Name)
+	if st.ClusterID != "" {
+		md.Set(protocol.ClusterKey, st.ClusterID)
+	}
+	return md
 }
 
 // leaderLost is the error of a call whose connection to the leader failed: it may still take effect.

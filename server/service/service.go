@@ -170,7 +170,7 @@ func New(cfg Config) (*Service, error) {
 		forwarder: newForwarder(cfg),
 		local:     bufconn.Listen(localBuffer),
 	}
-	s.grpc = grpc.NewServer(append(options(cfg), grpc.ChainUnaryInterceptor(s.route))...)
+	s.grpc = grpc.NewServer(append(options(cfg), grpc.ChainUnaryInterceptor(s.pinUnary, s.route), grpc.StreamInterceptor(s.pinStream))...)
 	s.grpc.RegisterService(checked(pb.LockService_ServiceDesc), s)
 	s.grpc.RegisterService(checked(pb.AdminService_ServiceDesc), s)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)

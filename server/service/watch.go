@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
@@ -20,6 +21,8 @@ const (
 	watchBatch = 256
 	// watchIdle is how often a watch without events tells how far it has come.
 	watchIdle = 10 * time.Second
+	// newestTimeout bounds the question how far the cluster is, which takes one round of heartbeats.
+	newestTimeout = 5 * time.Second
 )
 
 // Watch sends the events of the history as this node applies them. A watcher that reads so slowly that the feed
@@ -35,13 +38,9 @@ func (s *Service) Watch(r *pb.WatchRequest, g pb.LockService_WatchServer) error 
 	if s.watches.Add(1) > maxWatches {
 		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_QUOTA_EXCEEDED, Message: "watches of this node: 1024, the limit"})
 	}
-	base, err := s.applied(g.Context())
+	w, err := s.begin(r, g)
 	if err != nil {
 		return err
-	}
-	w := watch{svc: s, grpc: g, prefix: r.GetPrefix(), reached: r.GetAfter(), base: base}
-	if r.GetAfter() == 0 {
-		w.reached = s.cfg.Feed.last(base)
 	}
 	err = w.run()
 	if e := protocol.FromErr(err); e.GetReason() == pb.Reason_REASON_OUT_OF_RANGE {
@@ -50,17 +49,59 @@ func (s *Service) Watch(r *pb.WatchRequest, g pb.LockService_WatchServer) error 
 	return err
 }
 
-// applied is the number of the last event that this node has applied. It waits until its directory is read.
-func (s *Service) applied(ctx context.Context) (uint64, error) {
+// begin finds where a watch begins, and refuses a number of another history.
+func (s *Service) begin(r *pb.WatchRequest, g pb.LockService_WatchServer) (*watch, error) {
+	st, err := s.started(g.Context(), r.GetCluster() != "")
+	if err != nil {
+		return nil, err
+	}
+	w := &watch{svc: s, grpc: g, prefix: r.GetPrefix(), reached: r.GetAfter(), base: st.Counts.Events}
+	oldest, last := s.cfg.Feed.bounds(w.base)
+	switch {
+	case r.GetCluster() != "" && r.GetCluster() != st.ClusterID:
+		return nil, protocol.Err(protocol.AnotherHistory(r.GetCluster(), r.GetAfter(), oldest, last))
+	case r.GetFromOldest():
+		w.reached = oldest
+	case r.GetAfter() == 0:
+		w.reached = last
+	case r.GetAfter() > last: // the cluster may be further than this node
+		newest, known, err := s.newestEvent(g.Context())
+		if err != nil {
+			return nil, err
+		}
+		if known && r.GetAfter() > newest {
+			return nil, protocol.Err(protocol.AnotherHistory("", r.GetAfter(), oldest, newest))
+		}
+	}
+	return w, nil
+}
+
+// newestEvent is the number of the cluster's newest event, as a majority knows it. It is not known when the leader is of a
+// build that does not tell.
+func (s *Service) newestEvent(ctx context.Context) (newest uint64, known bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, newestTimeout)
+	defer cancel()
+	req := &pb.GetLockRequest{Name: "lockstep/watch", WaiterLimit: 1} // any name: the number is that of all
+	info := &grpc.UnaryServerInfo{FullMethod: pb.LockService_GetLock_FullMethodName}
+	resp, err := s.route(ctx, req, info, func(ctx context.Context, _ any) (any, error) { return s.GetLock(ctx, req) })
+	if err != nil {
+		return 0, false, err
+	}
+	lock := resp.(*pb.GetLockResponse)
+	return lock.GetNewestEvent(), lock.NewestEvent != nil, nil
+}
+
+// started waits until the node has read its directory, and knows its cluster if that is asked for.
+func (s *Service) started(ctx context.Context, cluster bool) (node.Status, error) {
 	for {
-		if st := s.cfg.Node.Status(); st.Role != node.Starting {
-			return st.Counts.Events, nil
+		if st := s.cfg.Node.Status(); st.Role != node.Starting && (st.ClusterID != "" || !cluster) {
+			return st, nil
 		}
 		select {
 		case <-s.stopping:
-			return 0, s.farewell()
+			return node.Status{}, s.farewell()
 		case <-ctx.Done():
-			return 0, status.FromContextError(ctx.Err()).Err()
+			return node.Status{}, status.FromContextError(ctx.Err()).Err()
 		case <-time.After(healthEvery):
 		}
 	}
