@@ -17,6 +17,8 @@ const (
 	recoveryFormat = 2
 	// memberFormat has a Recovery, pending or not, and the member table there.
 	memberFormat = 3
+	// birthFormat has the birth after the member table. It comes at feature level 2.
+	birthFormat = 4
 
 	chunkHeader   = 'H'
 	chunkShard    = 'S'
@@ -139,6 +141,9 @@ func (m *Machine) appendHeader(b []byte) []byte {
 	if len(m.members) > 0 {
 		format = memberFormat
 	}
+	if m.birth != (BirthID{}) {
+		format = birthFormat
+	}
 	b = binary.AppendUvarint(b, format)
 	b = appendLimits(b, &m.limits) // begins with the feature level
 	for _, v := range [...]uint64{
@@ -158,6 +163,9 @@ func (m *Machine) appendHeader(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(m.members)))
 	for i := range m.members {
 		b = appendMember(b, &m.members[i])
+	}
+	if format >= birthFormat {
+		b = append(b, m.birth[:]...)
 	}
 	return b
 }

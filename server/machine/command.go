@@ -13,9 +13,9 @@ type Entry struct {
 	Commands []Command
 }
 
-// A Command changes the state. The kinds are the types of this file that are passed
+// A Command changes the state. The kinds are the types that are passed
 // by value: OpenSession, CloseSession, Acquire, Cancel, Release, Expire, EndWait,
-// EndDelay, Revoke, SetTokenFloor, SetLimits, CheckHash, EndRecovery, SetMember and RemoveMember.
+// EndDelay, Revoke, SetTokenFloor, SetLimits, CheckHash, EndRecovery, SetMember, RemoveMember and SetBirth.
 type Command interface{ command() }
 
 // OpenSession makes a session. Its id is the position of the command and Random,
@@ -152,7 +152,7 @@ type Limits struct {
 // DefaultLimits are those of a new cluster.
 func DefaultLimits() Limits {
 	return Limits{
-		FeatureLevel:     1,
+		FeatureLevel:     FeatureLevel,
 		Sessions:         200_000,
 		WaitersPerName:   16_384,
 		ClaimsPerSession: 4_096,

@@ -96,6 +96,8 @@ func decodeBody(d *decoder, kind byte) (Command, error) {
 		return SetMember{decodeMember(d)}, nil
 	case kindRemoveMember:
 		return RemoveMember{d.uint()}, nil
+	case kindSetBirth:
+		return SetBirth{d.bytes16()}, nil
 	default:
 		return nil, fmt.Errorf("command of kind %d is unknown to this build", kind)
 	}

@@ -29,6 +29,7 @@ const (
 	kindEndRecovery
 	kindSetMember
 	kindRemoveMember
+	kindSetBirth // feature level 2
 )
 
 // AppendEntry appends the encoding of e to dst. It panics on a command of an
@@ -117,6 +118,8 @@ func appendBody(dst []byte, c Command) []byte {
 		return appendMember(append(dst, kindSetMember), &c.Member)
 	case RemoveMember:
 		return binary.AppendUvarint(append(dst, kindRemoveMember), c.ID)
+	case SetBirth:
+		return append(append(dst, kindSetBirth), c.Birth[:]...)
 	default:
 		panic(fmt.Sprintf("machine: cannot encode command %T", c))
 	}

@@ -2,8 +2,11 @@ package machine
 
 import "fmt"
 
-// FeatureLevel is the newest level that this build can apply.
-const FeatureLevel = 1
+// FeatureLevel is the newest level that this build can apply. Level 2 has [SetBirth].
+const FeatureLevel = 2
+
+// firstLevel is that of a cluster before the first [SetLimits].
+const firstLevel = 1
 
 // MaxToken is the largest token: JSON numbers are exact up to here.
 const MaxToken Token = 1<<53 - 1

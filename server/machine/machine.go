@@ -17,6 +17,7 @@ type Machine struct {
 	events    uint64   // number of the last event
 	endings   uint64   // number of the last session that ended
 	members   []Member // by id; replaced, never changed
+	birth     BirthID
 
 	shards   [shardCount]shard
 	names    [nameTables]table[string, *name] // made of the claims: not in a snapshot
@@ -38,6 +39,7 @@ type Machine struct {
 	scratch []byte
 
 	recent  [recentHashes]indexHash // for CheckHash, by index
+	marks   marks
 	capture *Capture
 }
 
@@ -57,14 +59,16 @@ type indexHash struct{ index, hash uint64 }
 // orderDegree is that of the tree of names, as its authors measured best for pointers.
 const orderDegree = 32
 
-// New returns the machine of a new group, with [DefaultLimits]. It grants nothing before
+// New returns the machine of a new group, with [DefaultLimits] but at the first feature level. It grants nothing before
 // the first [SetTokenFloor].
 func New() *Machine {
 	m := &Machine{
 		order: btree.NewG(orderDegree, func(a, b *name) bool { return a.text < b.text }),
 		byID:  btree.NewG(orderDegree, func(a, b *session) bool { return compareIDs(a.id, b.id) < 0 }),
 	}
-	m.setLimits(DefaultLimits())
+	limits := DefaultLimits()
+	limits.FeatureLevel = firstLevel
+	m.setLimits(limits)
 	return m
 }
 
@@ -76,6 +80,7 @@ func (m *Machine) Apply(index, term uint64, e *Entry) Output {
 	if index <= m.index {
 		panic(fmt.Sprintf("machine: entry %d applied after entry %d", index, m.index))
 	}
+	m.marks.pass(m.index, index-1, m.hash)
 	m.index = index
 	m.wall = e.Header.Wall
 	clear(m.touched)
@@ -92,6 +97,7 @@ func (m *Machine) Apply(index, term uint64, e *Entry) Output {
 	m.out = Output{}
 	m.hash = hashOutput(m.hash, index, &out)
 	m.recent[index%recentHashes] = indexHash{index, m.hash}
+	m.marks.pass(index-1, index, m.hash)
 	return out
 }
 
@@ -127,6 +133,8 @@ func (m *Machine) command(term uint64, c Command) Result {
 		return m.setMember(&c)
 	case RemoveMember:
 		return m.removeMember(&c)
+	case SetBirth:
+		return m.setBirth(&c)
 	default:
 		panic(fmt.Sprintf("machine: unknown command %T at %d", c, m.index))
 	}

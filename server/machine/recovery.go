@@ -21,7 +21,7 @@ func (m *Machine) Recovery() Recovery { return m.recovery }
 
 // Renew turns the state of a backup, taken at the wall time stamp, into the first state of a new cluster, one
 // index further. No session survives: each ends as revoked by "restore", with all its claims, closing ones
-// and remembered ones. The member table is emptied. Nothing is granted before a new token floor and, unless wait is zero,
+// and remembered ones. The member table is emptied and the birth forgotten. Nothing is granted before a new token floor and, unless wait is zero,
 // before the leader has waited for the longest of wait and every TTL and delay in the backup. The result is a
 // function of the state and the arguments alone, so that each node makes the same from one file.
 // It panics while a capture runs.
@@ -40,7 +40,8 @@ func (m *Machine) Renew(stamp WallMillis, wait Millis) {
 	m.hash = hashOutput(m.hash, m.index, &m.out)
 	m.recent[m.index%recentHashes] = indexHash{m.index, m.hash}
 	m.out = Output{}
-	m.members = nil // the new cluster has its own
+	m.members, m.birth = nil, BirthID{} // the new cluster has its own
+	m.marks = marks{start: Mark{m.index, m.hash}}
 	m.recovery = Recovery{FloorDue: true, Wait: wait, Stamp: stamp}
 }
 

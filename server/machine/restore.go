@@ -119,8 +119,8 @@ func (in *chunkReader) finish() error {
 func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	d := &decoder{s: content}
 	format := d.uint()
-	if format < snapshotFormat || format > memberFormat {
-		return segments, fmt.Errorf("format %d, this build knows %d to %d", format, snapshotFormat, memberFormat)
+	if format < snapshotFormat || format > birthFormat {
+		return segments, fmt.Errorf("format %d, this build knows %d to %d", format, snapshotFormat, birthFormat)
 	}
 	limits := decodeLimits(d)
 	m.index, m.hash, m.nextToken = d.uint(), d.uint(), Token(d.uint())
@@ -138,6 +138,12 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 			return segments, err
 		}
 	}
+	if format >= birthFormat {
+		m.birth = d.bytes16()
+		if d.err == nil && m.birth == (BirthID{}) {
+			return segments, fmt.Errorf("format %d without a birth", format)
+		}
+	}
 	if err := d.end(); err != nil {
 		return segments, err
 	}
@@ -149,6 +155,7 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	}
 	m.setLimits(limits)
 	m.recent[m.index%recentHashes] = indexHash{m.index, m.hash}
+	m.marks.start = Mark{m.index, m.hash}
 	return segments, nil
 }
 

@@ -1,0 +1,49 @@
+package machine
+
+import (
+	"encoding/hex"
+	"fmt"
+)
+
+// A BirthID tells one life of a cluster from every other, those that began with the same configuration included. It is
+// drawn at random by the first leader. Zero: the cluster has none, or none is applied yet.
+type BirthID [16]byte
+
+// String is the id in 32 hexadecimal digits, or "" for zero.
+func (b BirthID) String() string {
+	if b == (BirthID{}) {
+		return ""
+	}
+	return hex.EncodeToString(b[:])
+}
+
+// BirthLevel is the feature level from which a cluster has a birth.
+const BirthLevel = 2
+
+// SetBirth names the cluster's life. The first one counts; later ones change nothing.
+type SetBirth struct{ Birth BirthID }
+
+func (SetBirth) command() {}
+
+func (m *Machine) setBirth(c *SetBirth) Result {
+	if c.Birth == (BirthID{}) {
+		return Result{Code: Malformed, Limit: "a birth needs an id"}
+	}
+	if m.limits.FeatureLevel < BirthLevel {
+		panic(fmt.Sprintf("machine: a birth at entry %d, but the cluster has feature level %d", m.index, m.limits.FeatureLevel))
+	}
+	if m.birth == (BirthID{}) {
+		m.birth = c.Birth
+		m.hash = hashBytes(m.hash, c.Birth[:])
+	}
+	return Result{}
+}
+
+// Birth is the cluster's birth id, zero if it has none yet.
+func (m *Machine) Birth() BirthID { return m.birth }
+
+// Rootless reports whether the cluster has given tokens, or may have, without a birth: it began at a feature level
+// that has none.
+func (m *Machine) Rootless() bool {
+	return m.birth == (BirthID{}) && m.nextToken != 0 && !m.recovery.FloorDue
+}
