@@ -152,9 +152,13 @@ func (s *Session) becameOver(c *claim, st *pb.ClaimStatus) {
 	case c.state >= granted && st.GetState() == pb.ClaimState_CLAIM_STATE_EXPIRED:
 		s.remove(c, Update{Kind: Lost, Reason: lockstep.SessionExpired})
 	case c.state >= granted:
-		s.remove(c, Update{Kind: Lost, Reason: lockstep.RecordMissing, Detail: "the service says: " + stateText(st.GetState())})
+		s.remove(c, Update{Kind: Lost, Reason: lockstep.RecordMissing, Detail: "another call of the session ended it: " + stateText(st.GetState())})
 	case st.GetState() == pb.ClaimState_CLAIM_STATE_EXPIRED:
 		s.remove(c, Update{Kind: Abandoned})
+	case st.GetState() == pb.ClaimState_CLAIM_STATE_CANCELLED:
+		s.remove(c, Update{Kind: Refused, Err: &pb.Error{
+			Reason: pb.Reason_REASON_NOT_QUEUED, Message: "another call of the session ended it: " + stateText(st.GetState()),
+		}})
 	default:
 		s.remove(c, Update{Kind: Refused, Err: &pb.Error{
 			Reason:   pb.Reason_REASON_BUSY,

@@ -46,7 +46,7 @@ func (m *Machine) acquire(a *Acquire) Result {
 		return Result{Code: Malformed}
 	}
 	m.changing(s.id)
-	s.hear(a.Floor, a.Seen)
+	s.hear(a.Floor, a.Seen, &m.limits)
 	seq := a.Seq
 	if !s.numbered {
 		seq = s.nonces[a.Nonce] // zero for a new one, and for none
@@ -60,6 +60,9 @@ func (m *Machine) acquire(a *Acquire) Result {
 			return r
 		}
 	} else {
+		if a.Nonce != "" && a.Floor < s.floor { // sent before the client let go of nonces: it may be one of them
+			return Result{Code: StaleRequest}
+		}
 		s.last++
 		seq = s.last
 		a.Nonce = strings.Clone(a.Nonce) // it is remembered longer than the command, whose memory it shares
@@ -98,8 +101,8 @@ func (m *Machine) place(s *session, a *Acquire, seq, print uint64) Result {
 	}
 	spec := &a.Spec
 	done := outcome{seq: seq, print: print, nonce: a.Nonce}
-	if limit := m.limits.ClaimsPerSession; s.weight+uint32(len(spec.Names)) > limit {
-		return m.refuse(s, done, m.refused(QuotaExceeded, "claims of a session times their names", limit))
+	if s.weight+uint32(len(spec.Names)) > m.limits.ClaimsPerSession {
+		return m.full(s, done)
 	}
 	var found [MaxNames]*name
 	var hashes [MaxNames]uint64
@@ -141,7 +144,25 @@ func (m *Machine) place(s *session, a *Acquire, seq, print uint64) Result {
 func (m *Machine) refuse(s *session, done outcome, r Result) Result {
 	if s.numbered || done.nonce != "" {
 		done.code, done.reason = r.Code, r.Limit
+		if !s.numbered && m.limits.keeps() { // nothing else bounds how many there are
+			done.names = 1
+			s.weight++
+		}
 		s.remember(done, &m.limits)
+	}
+	return r
+}
+
+// full refuses a claim of a session that has as many as it may, remembered ones included. In a machine-numbered
+// session this is not remembered: the same call is right once the client has let go of some.
+func (m *Machine) full(s *session, done outcome) Result {
+	r := m.refused(QuotaExceeded, "claims of a session times their names", m.limits.ClaimsPerSession)
+	if !m.limits.keeps() {
+		return m.refuse(s, done, r)
+	}
+	r.Limit += ", remembered ones included: end some, or say in floor and seen what may be forgotten"
+	if s.numbered {
+		return m.refuse(s, done, r)
 	}
 	return r
 }

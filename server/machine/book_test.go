@@ -15,8 +15,18 @@ type book struct {
 	changes map[SessionID]uint64
 	event   uint64
 	heard   map[SessionID]heard
-	ended   map[ClaimID]uint64 // claims of client-numbered sessions that the service ended: the change
+	ended   map[ClaimID]uint64 // claims whose end the owner is told of: the change
+	nonces  map[nonceOf]uint64 // the claim that each made
+	level   uint32             // the feature level before the entry
 }
+
+type nonceOf struct {
+	session SessionID
+	nonce   string
+}
+
+// keepsLevel is the feature level from which on sessions keep what their clients need.
+const keepsLevel = 2
 
 // heard is the most that the logged commands of a session may have told.
 type heard struct{ floor, seen uint64 }
@@ -38,31 +48,37 @@ func newBook() *book {
 		changes: map[SessionID]uint64{},
 		heard:   map[SessionID]heard{},
 		ended:   map[ClaimID]uint64{},
+		nonces:  map[nonceOf]uint64{},
 	}
 }
 
 // remembered checks that the holder of what the service ended can still learn of it.
 func (b *book) remembered(m *Machine, e *Entry, out *Output) error {
 	for _, c := range out.Changes {
-		if st := c.Claim.State; st == Revoked || st == WaitEnded {
+		s, live := m.Session(c.Session)
+		if c.Claim.State.Final() && live && (s.ClientNumbered || c.Claim.State == Revoked) {
 			b.ended[ClaimID{c.Session, c.Claim.Seq}] = c.Number
 		}
 	}
-	for _, c := range e.Commands {
+	for i, c := range e.Commands {
 		switch c := c.(type) {
 		case Acquire:
-			b.hear(c.Session, c.Floor, c.Seen)
+			if err := b.nonce(&c, &out.Results[i]); err != nil {
+				return err
+			}
+			b.hear(m, c.Session, c.Floor, c.Seen)
 		case Cancel:
-			b.hear(c.Session, c.Floor, c.Seen)
+			b.hear(m, c.Session, c.Floor, c.Seen)
 		}
 	}
+	b.level = m.Limits().FeatureLevel
 	for id, change := range b.ended {
 		s, live := m.Session(id.Session)
-		h := b.heard[id.Session]
-		if !live || !s.ClientNumbered || id.Seq < h.floor && change <= h.seen {
+		if !live || b.mayForget(s, id.Seq, change) {
 			delete(b.ended, id)
 			continue
 		}
+		h := b.heard[id.Session]
 		if c, ok := m.Claim(id); !ok || c.Change != change {
 			return fmt.Errorf("claim %v, ended by change %d, is forgotten with floor %d and seen %d", id, change, h.floor, h.seen)
 		}
@@ -73,7 +89,32 @@ func (b *book) remembered(m *Machine, e *Entry, out *Output) error {
 	return nil
 }
 
-func (b *book) hear(id SessionID, floor, seen uint64) {
+// mayForget reports whether the end of a claim, told by this change, may be forgotten.
+func (b *book) mayForget(s Session, seq, change uint64) bool {
+	h := b.heard[s.ID]
+	if s.ClientNumbered {
+		return seq < h.floor && change <= h.seen
+	}
+	return b.level < keepsLevel || change <= h.seen
+}
+
+// nonce checks that no nonce that the client has not let go of makes a second claim.
+func (b *book) nonce(c *Acquire, r *Result) error {
+	if c.Nonce == "" || r.Code != OK || b.level < keepsLevel {
+		return nil
+	}
+	key := nonceOf{c.Session, c.Nonce}
+	if before := b.nonces[key]; before != 0 && before != r.Claim.Seq && before >= b.heard[c.Session].floor && before >= c.Floor {
+		return fmt.Errorf("nonce %q of %v made claim %d, and now %d", c.Nonce, c.Session, before, r.Claim.Seq)
+	}
+	b.nonces[key] = r.Claim.Seq
+	return nil
+}
+
+func (b *book) hear(m *Machine, id SessionID, floor, seen uint64) {
+	if s, live := m.Session(id); live && !s.ClientNumbered && b.level < keepsLevel {
+		return
+	}
 	h := b.heard[id]
 	b.heard[id] = heard{max(h.floor, floor), max(h.seen, min(seen, b.changes[id]))}
 }

@@ -57,6 +57,12 @@ type outcome struct {
 // session with it.
 func (o *outcome) byService() bool { return o.state == WaitEnded || o.state == Revoked }
 
+// told reports whether the end has a change number of its own. The owner of a client-numbered session is told of
+// every end: one connection may end what another believes in, and the log does not say who asked.
+func (o *outcome) told(s *session, limits *Limits) bool {
+	return o.byService() || s.numbered && limits.keeps()
+}
+
 func (o *outcome) status() ClaimStatus {
 	return ClaimStatus{Seq: o.seq, State: o.state, Token: o.token, Change: o.change, By: o.by, Reason: o.reason}
 }

@@ -38,7 +38,7 @@ type Acquire struct {
 	// one it is zero and Nonce, if not empty, finds the claim again.
 	Seq   uint64
 	Nonce string
-	Floor uint64 // lowest seq whose answer the client still needs
+	Floor uint64 // lowest seq whose answer, or whose nonce, the client still needs
 	Seen  uint64 // last change number that the client reached
 	Spec  Spec
 }
@@ -144,7 +144,7 @@ type Limits struct {
 	WaitersPerName   uint32
 	ClaimsPerSession uint32 // sum over its claims of their names, live and remembered alike
 	RequestWindow    uint32 // seq < floor + RequestWindow
-	RememberedClaims uint32 // ended claims of a machine-numbered session; a client asks before as many more have ended
+	RememberedClaims uint32 // ended claims of a machine-numbered session that its client does not need
 	HistoryBytes     uint32 // ring of all events
 	AbnormalBytes    uint32 // ring of expiries and revocations
 }

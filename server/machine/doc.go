@@ -16,8 +16,9 @@
 //  5. Every waiter has a live session; every holder has one or is closing.
 //  6. A queue is in the order of the log. Nobody passes anybody.
 //  7. A claim is granted at most once, and what is over stays over.
-//  8. A claim that the service ended is remembered until its client let go of the number
-//     and a logged command said that the client has reached that change.
+//  8. The end of a claim that its owner is told of is remembered until its client let go of the
+//     number and a logged command said that the client has reached that change. A claim with a nonce
+//     is remembered until the client let go of its number.
 //
 // [Machine.CheckInvariants] checks those that can be seen in the state; the tests check
 // all of them from outside.

@@ -19,7 +19,9 @@ func smallHistory() (*Machine, SessionID) {
 
 func churn(m *Machine, id SessionID, from, rounds uint64, name string) {
 	for seq := from; seq < from+rounds; seq++ {
-		token := apply(m, exclusive(id, seq, name)).Results[0].Claim.Token
+		a := exclusive(id, seq, name)
+		a.Seen = seq // more than there are changes
+		token := apply(m, a).Results[0].Claim.Token
 		apply(m, Release{id, seq, token})
 	}
 }

@@ -2,11 +2,16 @@ package machine
 
 import "fmt"
 
-// FeatureLevel is the newest level that this build can apply. Level 2 has [SetBirth].
+// FeatureLevel is the newest level that this build can apply, and that of a new cluster. Level 2 has [SetBirth] and the rules
+// that keeps names.
 const FeatureLevel = 2
 
 // firstLevel is that of a cluster before the first [SetLimits].
 const firstLevel = 1
+
+// keeps reports whether every end of a claim of a client-numbered session has a change number, and a machine-numbered
+// session remembers what its client needs until floor and seen say otherwise.
+func (l *Limits) keeps() bool { return l.FeatureLevel >= 2 }
 
 // MaxToken is the largest token: JSON numbers are exact up to here.
 const MaxToken Token = 1<<53 - 1

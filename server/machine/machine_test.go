@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -94,7 +95,9 @@ func TestNamesTakenAndFreedLeaveNothingBehind(t *testing.T) {
 			var take, free []Command
 			for i := range 2000 {
 				seq := seq + uint64(i/len(ids))
-				take = append(take, exclusive(ids[i%len(ids)], seq, fmt.Sprintf("burst/%d", n+i)))
+				a := exclusive(ids[i%len(ids)], seq, fmt.Sprintf("burst/%d", n+i))
+				a.Seen = math.MaxUint64
+				take = append(take, a)
 			}
 			for i, r := range apply(m, take...).Results {
 				free = append(free, Release{ids[i%len(ids)], r.Claim.Seq, r.Claim.Token})

@@ -3,7 +3,7 @@ package machine
 // An Output is everything that applying one entry gives.
 type Output struct {
 	Results []Result // one per command, in order
-	Changes []Change // what clients did not cause, in order
+	Changes []Change // grants after a wait, and ends, in order
 	Timers  []Timer  // what the leader has to time from now on, or no longer
 	Events  []Event  // the history
 }
@@ -46,13 +46,13 @@ type ClaimStatus struct {
 	State    State
 	Token    Token
 	Position uint32 // while queued: 1 = next
-	Change   uint64 // the session's change number at its last change that the client did not cause
+	Change   uint64 // the session's change number at the claim's last change
 	By       string // with Revoked
 	Reason   string
 	Blockers []Holder // with Busy and Queued in answers: who is in the way, at most 16
 }
 
-// A Change tells the owner of a claim, or of a session that ended, what it did not cause.
+// A Change tells the owner of a claim that it was granted after a wait, or is over, or that the session ended.
 type Change struct {
 	Session SessionID
 	Number  uint64      // the session's new change number

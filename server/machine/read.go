@@ -119,8 +119,8 @@ func (m *Machine) Claim(id ClaimID) (ClaimStatus, bool) {
 	return ClaimStatus{}, false
 }
 
-// ChangedSince returns the claims of a live session with a change that their owner did not
-// cause after the number seen, in the order of these changes.
+// ChangedSince returns the claims of a live session that changed after the number seen, in
+// the order of these changes.
 func (m *Machine) ChangedSince(id SessionID, seen uint64) []ClaimStatus {
 	s := m.session(id)
 	if s == nil || s.change <= seen {

@@ -12,9 +12,9 @@ func (m *Machine) release(r *Release) Result {
 		m.changing(s.id)
 		m.free(c)
 		m.record(EventReleased, c, "", "")
-		m.settled(c, Released, "", "")
+		status := m.settled(c, Released, "", "")
 		m.settle()
-		return Result{Claim: ClaimStatus{Seq: c.seq, State: Released, Token: c.token, Change: c.change}}
+		return Result{Claim: status}
 	}
 	known := m.confirmOf(s, r.Seq, r.Token)
 	if o := s.outcome(r.Seq); o != nil {
@@ -78,7 +78,7 @@ func (m *Machine) cancel(c *Cancel) Result {
 		return Result{Code: Malformed}
 	}
 	m.changing(s.id)
-	s.hear(c.Floor, c.Seen)
+	s.hear(c.Floor, c.Seen, &m.limits)
 	if live := s.find(c.Seq); live != nil {
 		return m.cancelLive(live)
 	}
@@ -110,9 +110,9 @@ func (m *Machine) cancelLive(c *claim) Result {
 		m.unqueue(c)
 	}
 	m.record(EventCancelled, c, "", "")
-	m.settled(c, Cancelled, "", "")
+	status := m.settled(c, Cancelled, "", "")
 	m.settle()
-	return Result{Claim: ClaimStatus{Seq: c.seq, State: Cancelled, Token: c.token, Change: c.change}}
+	return Result{Claim: status}
 }
 
 // cancelLate is a Cancel of a session that has ended. It may still confirm.

@@ -21,7 +21,7 @@ import (
 //	release|cancel|revoke lock=a session=1 [seq=n] [token=n] [by=ann] [reason=r] [now]
 //	close|revoke-session session=1        expire session=(2,1) [stale]
 //	end-wait|end-delay lock=a session=1 [stale]
-//	floor token=n      limits waiters=n …      together (commands on the lines below, in one entry)
+//	floor token=n      limits level=n waiters=n …      together (commands on the lines below, in one entry)
 //	show lock=a        list [prefix=p] [after=a] [limit=n]      history lock=a [limit=n]
 //	changes session=1 [since=n]      claim session=1 seq=n      timers      counts
 //	check COMMAND …    what would be refused before it is proposed
@@ -269,6 +269,7 @@ func number(t *testing.T, s string) uint32 {
 
 func (s *stage) limits(t *testing.T, d *datadriven.TestData) SetLimits {
 	l := s.m.Limits()
+	l.FeatureLevel = arg(t, d, "level", l.FeatureLevel)
 	l.Sessions = arg(t, d, "sessions", l.Sessions)
 	l.WaitersPerName = arg(t, d, "waiters", l.WaitersPerName)
 	l.ClaimsPerSession = arg(t, d, "claims", l.ClaimsPerSession)

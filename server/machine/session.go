@@ -13,8 +13,8 @@ type session struct {
 	numbered bool // by its client
 	ended    Code // OK while it lives
 	change   uint64
-	floor    uint64 // client-numbered: the lowest seq whose answer the client needs
-	seen     uint64 // client-numbered: the last change that a logged command covers
+	floor    uint64 // the lowest seq whose answer, or nonce, the client needs
+	seen     uint64 // the last change that a logged command covers
 	last     uint64 // machine-numbered: the last seq given
 	weight   uint32 // names of the claims, live and remembered
 	metadata []Label
@@ -106,16 +106,40 @@ func (s *session) remember(o outcome, limits *Limits) {
 	s.rememberNonce(o.nonce, o.seq)
 	if !s.numbered {
 		s.outcomes = append(s.outcomes, o)
-		for uint32(len(s.outcomes)) > limits.RememberedClaims {
-			s.forget(0, 1)
-		}
+		s.trim(limits)
 		return
 	}
 	i, _ := s.outcomeAt(o.seq)
 	s.outcomes = slices.Insert(s.outcomes, i, o)
 	if o.seq < s.floor {
-		s.prune()
+		s.prune(limits)
 	}
+}
+
+// trim forgets the oldest outcomes of a machine-numbered session that its client does not need, down to
+// as many as the limits let it keep.
+func (s *session) trim(limits *Limits) {
+	if len(s.outcomes) <= int(limits.RememberedClaims) {
+		return
+	}
+	spare := 0
+	for i := len(s.outcomes) - 1; i >= 0; i-- {
+		if s.needs(&s.outcomes[i], limits) {
+			continue
+		}
+		if spare++; spare > int(limits.RememberedClaims) {
+			s.forget(i, i+1)
+		}
+	}
+}
+
+// needs reports whether the client of a machine-numbered session may still have to learn of an outcome: of a
+// revocation that it has not seen, or of the claim whose nonce it may send again. The weight of the session bounds these.
+func (s *session) needs(o *outcome, limits *Limits) bool {
+	if !limits.keeps() {
+		return false
+	}
+	return !mutantForget && o.state == Revoked && o.change > s.seen || o.nonce != "" && o.seq >= s.floor
 }
 
 // forget drops the outcomes from i up to j.
@@ -131,31 +155,38 @@ func (s *session) forget(i, j int) {
 }
 
 // hear takes note of what the client knows. Neither number falls.
-func (s *session) hear(floor, seen uint64) {
+func (s *session) hear(floor, seen uint64, limits *Limits) {
 	seen = min(seen, s.change) // a change to come cannot be known
-	if !s.numbered || floor <= s.floor && seen <= s.seen {
+	if !s.numbered {
+		floor = min(floor, s.last+1) // nor a number to come let go of
+	}
+	if floor <= s.floor && seen <= s.seen || !s.numbered && !limits.keeps() {
 		return
 	}
 	s.floor, s.seen = max(s.floor, floor), max(s.seen, seen)
-	s.prune()
+	if s.numbered {
+		s.prune(limits)
+	} else {
+		s.trim(limits)
+	}
 }
 
 // prune forgets the outcomes that the client will not ask for again. The floor alone does
 // not tell: a client that lets go of a number may still believe in the grant, until it
 // has reached the change that ended it.
-func (s *session) prune() {
+func (s *session) prune(limits *Limits) {
 	below, _ := slices.BinarySearchFunc(s.outcomes, s.floor, outcomeBySeq)
 	for i := below - 1; i >= 0; i-- {
 		j := i + 1
-		for i >= 0 && s.forgettable(&s.outcomes[i]) {
+		for i >= 0 && s.forgettable(&s.outcomes[i], limits) {
 			i--
 		}
 		s.forget(i+1, j)
 	}
 }
 
-func (s *session) forgettable(o *outcome) bool {
-	return mutantForget || !o.byService() || o.change <= s.seen
+func (s *session) forgettable(o *outcome, limits *Limits) bool {
+	return mutantForget || !o.told(s, limits) || o.change <= s.seen
 }
 
 // outside refuses a number that is not known, if it was forgotten or is too far ahead
@@ -171,15 +202,15 @@ func (m *Machine) outside(s *session, seq, floor uint64) Result {
 	}
 }
 
-// settled turns a live claim into what is remembered of it. The claim is in no list of its
-// names any more, or is about to become a closing one.
-func (m *Machine) settled(c *claim, state State, by, reason string) {
+// settled turns a live claim into what is remembered of it, and returns that. The claim is in no list
+// of its names any more, or is about to become a closing one.
+func (m *Machine) settled(c *claim, state State, by, reason string) ClaimStatus {
 	s := c.session
 	o := outcome{
 		seq: c.seq, state: state, names: uint8(len(c.links)), token: c.token,
 		change: c.change, print: c.print, nonce: c.nonce, by: by, reason: reason,
 	}
-	if o.byService() {
+	if o.told(s, &m.limits) {
 		s.change++
 		o.change = s.change
 		m.out.Changes = append(m.out.Changes, Change{
@@ -188,6 +219,7 @@ func (m *Machine) settled(c *claim, state State, by, reason string) {
 	}
 	s.claims = removeClaim(s.claims, c)
 	s.remember(o, &m.limits)
+	return o.status()
 }
 
 // session returns the live session, or nil.

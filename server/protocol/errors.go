@@ -62,7 +62,7 @@ var refusedByMachine = [...]refusal{
 	machine.SessionUnknown: {pb.Reason_REASON_SESSION_UNKNOWN, "session", "no such session, or a wrong secret"},
 	machine.SessionExpired: {pb.Reason_REASON_SESSION_EXPIRED, "session", "the lease of the session ran out: open a new one"},
 	machine.SessionRevoked: {pb.Reason_REASON_REVOKED, "session", "an operator ended the session"},
-	machine.StaleRequest:   {pb.Reason_REASON_STALE_REQUEST, "seq", "the number is below the floor of the session: that claim is over"},
+	machine.StaleRequest:   {pb.Reason_REASON_STALE_REQUEST, "seq", "the number, or the floor of this call, is below the floor of the session: that claim is over"},
 	machine.RequestReused:  {pb.Reason_REASON_REQUEST_REUSED, "seq", "the number was used for a claim that asked for something else"},
 	machine.ModeMismatch:   {pb.Reason_REASON_MODE_MISMATCH, "spec.mode", "the name is in use as another kind of lock, or with another capacity"},
 	machine.NotHeld:        {pb.Reason_REASON_NOT_HELD, "token", "the claim has no grant with this token; a claim that waits is ended by cancel"},

@@ -70,6 +70,9 @@ func (r *Replica) answer(p *pending, result *machine.Result) {
 	case machine.OpenSession:
 		r.answerOpen(p, result)
 	case machine.CloseSession:
+		if b := r.lead.sessions[p.session]; b != nil && result.Code == machine.OK {
+			r.tellOther(b, p.from, p.session, "another call with its secret closed it")
+		}
 		r.answerPlain(p, result, Closed{})
 	case machine.Revoke:
 		r.answerRevoke(p, result)

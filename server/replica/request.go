@@ -41,8 +41,8 @@ type (
 	}
 
 	// Attach binds a session to the stream, away from any other, if Number is
-	// higher than that of the last attachment. When the session was ended by the service, Ended comes
-	// before the refusal.
+	// higher than that of the last attachment. The stream that had it gets Ended. When the session was ended by
+	// the service, Ended comes before the refusal.
 	Attach struct {
 		Secret machine.Secret
 		Number uint64
@@ -158,12 +158,12 @@ type (
 	// RevokedClaims answers Revoke.
 	RevokedClaims struct{ Count uint32 }
 
-	// Changed tells of a change that the client did not cause.
+	// Changed tells of a change of a claim. It comes before the answer to the request that caused it, if one did.
 	Changed struct{ Claim machine.ClaimStatus }
 
-	// Ended tells that the session is over.
+	// Ended tells that the session is over, or over for the client of this stream.
 	Ended struct {
-		Code       machine.Code // SessionExpired or SessionRevoked
+		Code       machine.Code // SessionExpired, SessionRevoked, or SessionUnknown when another connection took or closed it
 		By, Reason string
 	}
 

@@ -209,6 +209,9 @@ func (r *Replica) attach(q *Request, b Attach, has proof) {
 	case bound != nil && b.Number <= bound.number:
 		r.refuse(q, OldAttachment)
 	default:
+		if bound != nil {
+			r.tellOther(bound, r.lead.streamOf(q.Stream), q.Session, "it was attached to another connection, which has its locks now")
+		}
 		r.lead.bind(q.Session, r.lead.streamOf(q.Stream), b.Number)
 		for _, claim := range r.machine.ChangedSince(q.Session, b.Seen) {
 			r.reply(q.Stream, 0, q.Session, Changed{claim})

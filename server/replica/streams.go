@@ -108,6 +108,13 @@ func (r *Replica) sessionOver(id machine.SessionID) {
 	r.lead.dropIdle(id, b)
 }
 
+// tellOther tells the stream of a session that it is over for its client, because of what came on another one.
+func (r *Replica) tellOther(b *binding, from *stream, session machine.SessionID, why string) {
+	if b.stream != nil && b.stream != from {
+		r.tell(b.stream, session, Ended{Code: machine.SessionUnknown, Reason: why})
+	}
+}
+
 // dropIdle forgets a binding that binds nothing.
 func (l *leadership) dropIdle(id machine.SessionID, b *binding) {
 	if b.stream == nil && b.number == 0 && b.pending == 0 && len(b.follows) == 0 {

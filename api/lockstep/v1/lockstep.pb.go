@@ -525,7 +525,7 @@ type ClaimStatus struct {
 	State         ClaimState             `protobuf:"varint,2,opt,name=state,proto3,enum=lockstep.v1.ClaimState" json:"state,omitempty"`
 	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`       // once granted
 	Position      uint32                 `protobuf:"varint,4,opt,name=position,proto3" json:"position,omitempty"` // while queued: 1 = next
-	Change        uint64                 `protobuf:"varint,5,opt,name=change,proto3" json:"change,omitempty"`     // the session's change number at its last change that the client did not cause
+	Change        uint64                 `protobuf:"varint,5,opt,name=change,proto3" json:"change,omitempty"`     // the session's change number at the claim's last change
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`              // with REVOKED
 	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`      // with REVOKED
 	Holders       []*Holder              `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"`    // with BUSY and QUEUED: who is in the way, at most 16
@@ -1263,9 +1263,10 @@ func (x *ServerFrame) GetEvents() []*ServerEvent {
 	return nil
 }
 
-// ServerEvent is an answer (tag is that of its request) or a change that the
-// client did not cause (tag is 0). The changes of one session come in the order of
-// their numbers, and a KeepAlive's answer behind all those that it counts.
+// ServerEvent is an answer (tag is that of its request) or a change of a claim (tag is 0):
+// it was granted, or it is over, also when the client asked for that, and then before the
+// answer. The changes of one session come in the order of their numbers, and a
+// KeepAlive's answer behind all those that it counts.
 type ServerEvent struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Tag     uint64                 `protobuf:"varint,1,opt,name=tag,proto3" json:"tag,omitempty"`
@@ -1680,7 +1681,7 @@ func (*StreamClosed) Descriptor() ([]byte, []int) {
 // SessionEnded says that the session is over and why. Nothing of it is held.
 type SessionEnded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        Reason                 `protobuf:"varint,1,opt,name=reason,proto3,enum=lockstep.v1.Reason" json:"reason,omitempty"` // SESSION_EXPIRED or REVOKED
+	Reason        Reason                 `protobuf:"varint,1,opt,name=reason,proto3,enum=lockstep.v1.Reason" json:"reason,omitempty"` // SESSION_EXPIRED, REVOKED, or SESSION_UNKNOWN: another connection attached or closed it
 	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2096,9 +2097,9 @@ type AcquireRequest struct {
 	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	Spec          *ClaimSpec             `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
 	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`     // client-numbered sessions only
-	Floor         uint64                 `protobuf:"varint,5,opt,name=floor,proto3" json:"floor,omitempty"` // client-numbered sessions only
-	Seen          uint64                 `protobuf:"varint,6,opt,name=seen,proto3" json:"seen,omitempty"`
-	Nonce         string                 `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"` // service-numbered sessions only: a retry with the same nonce is the same claim
+	Floor         uint64                 `protobuf:"varint,5,opt,name=floor,proto3" json:"floor,omitempty"` // the lowest seq whose answer, or whose nonce, the client still needs
+	Seen          uint64                 `protobuf:"varint,6,opt,name=seen,proto3" json:"seen,omitempty"`   // the last change number that the client reached
+	Nonce         string                 `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`  // service-numbered sessions only: a retry with the same nonce is the same claim
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -1,0 +1,107 @@
+package replica
+
+import (
+	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// An endOfGrant is a way in which a grant ends without a request of its holder on its own stream.
+type endOfGrant struct {
+	name string
+	end  func(c *cluster, h *host, k *client, claim machine.ClaimStatus)
+	// What the stream of the holder is told: a claim that became this, or, where it is zero, the end of the session with this code.
+	state machine.State
+	code  machine.Code
+}
+
+var endsOfGrants = []endOfGrant{
+	{"a release by a call with the secret", func(c *cluster, h *host, k *client, claim machine.ClaimStatus) {
+		c.call(h, k.unary(c, Release{machine.Release{Seq: claim.Seq, Token: claim.Token}}))
+	}, machine.Released, 0},
+	{"a cancel by a call with the secret", func(c *cluster, h *host, k *client, claim machine.ClaimStatus) {
+		c.call(h, k.unary(c, Cancel{machine.Cancel{Seq: claim.Seq}}))
+	}, machine.Cancelled, 0},
+	{"a close by a call with the secret", func(c *cluster, h *host, k *client, _ machine.ClaimStatus) {
+		c.call(h, k.unary(c, Close{}))
+	}, 0, machine.SessionUnknown},
+	{"a revocation of the claim", func(c *cluster, h *host, k *client, claim machine.ClaimStatus) {
+		id := machine.ClaimID{Session: k.id, Seq: claim.Seq}
+		c.call(h, Request{Stream: c.newStream(), Body: Revoke{Command: machine.Revoke{Claim: id, Token: claim.Token, By: "ann"}}})
+	}, machine.Revoked, 0},
+	{"a revocation of the name", func(c *cluster, h *host, _ *client, _ machine.ClaimStatus) {
+		c.call(h, Request{Stream: c.newStream(), Body: Revoke{Name: "job", Command: machine.Revoke{By: "ann"}}})
+	}, machine.Revoked, 0},
+	{"a revocation of the session", func(c *cluster, h *host, k *client, _ machine.ClaimStatus) {
+		c.call(h, Request{Stream: c.newStream(), Body: Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: k.id}, By: "ann"}}})
+	}, 0, machine.SessionRevoked},
+	{"the end of the lease", func(c *cluster, _ *host, _ *client, _ machine.ClaimStatus) {
+		c.run(12 * second)
+	}, 0, machine.SessionExpired},
+	{"an attachment to another stream", func(c *cluster, h *host, k *client, _ machine.ClaimStatus) {
+		other := *k
+		other.attach(h, 0)
+	}, 0, machine.SessionUnknown},
+}
+
+// unary is a call with the secret of the session.
+func (k *client) unary(c *cluster, b Body) Request {
+	return Request{Stream: c.newStream(), Session: k.id, Secret: &k.secret, Body: b}
+}
+
+func TestTheHolderIsToldOfEveryEndThatItDidNotAskFor(t *testing.T) {
+	for _, way := range endsOfGrants {
+		t.Run(way.name, func(t *testing.T) {
+			c := newCluster(t, 3, nil)
+			h := c.leader()
+			k := c.open(h, 10_000)
+			way.end(c, h, k, k.acquire("job"))
+			c.run(100 * ms)
+			if told := k.changes(); way.state != 0 && (len(told) != 1 || told[0].State != way.state) {
+				t.Errorf("the holder was told %+v, want %v", told, way.state)
+			}
+			if ended, ok := k.over(); way.code != 0 && (!ok || ended.Code != way.code) {
+				t.Errorf("the holder was told %+v, want %v", ended, way.code)
+			}
+		})
+	}
+}
+
+// TestTheHolderLearnsOfEveryEndWhenItIsBack is the same for a holder whose stream is broken at that moment, and who
+// comes back to another leader.
+func TestTheHolderLearnsOfEveryEndWhenItIsBack(t *testing.T) {
+	for _, way := range endsOfGrants {
+		t.Run(way.name, func(t *testing.T) {
+			c := newCluster(t, 3, nil)
+			h := c.leader()
+			k := c.open(h, 10_000)
+			claim := k.acquire("job")
+			c.send(h, k.request(Gone{}))
+			way.end(c, h, k, claim)
+			next := c.hosts[h.id%3]
+			c.lead(next.id)
+			k.number += 5
+			a, missed := k.attach(next, claim.Change)
+			ended, over := k.over()
+			switch attached, ok := a.(Attached); {
+			case way.state != 0 && (!ok || len(missed) != 1 || missed[0].State != way.state || attached.Change != missed[0].Change):
+				t.Errorf("attach was answered %+v behind %+v, want %v", a, missed, way.state)
+			case way.state == 0 && ok && way.code == machine.SessionUnknown: // attached elsewhere before: it has the session again
+			case way.state == 0 && (ok || over != (way.code != machine.SessionUnknown) || ended.Code != way.code && over):
+				t.Errorf("attach was answered %+v behind %+v, want the end with %v", a, ended, way.code)
+			}
+		})
+	}
+}
+
+func TestAWaiterIsToldOfACancelByAnother(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	a, b := c.open(h, 60_000), c.open(h, 60_000)
+	a.acquire("job")
+	waiting := b.acquire("job")
+	c.call(h, b.unary(c, Cancel{machine.Cancel{Seq: waiting.Seq}}))
+	if told := b.changes(); len(told) != 1 || told[0].State != machine.Cancelled {
+		t.Errorf("the waiter was told %+v", told)
+	}
+}
