@@ -172,6 +172,21 @@ func (c *cluster) leader() *running {
 	return leader
 }
 
+// lead makes the node called name the leader.
+func (c *cluster) lead(name string) *running {
+	c.t.Helper()
+	c.eventually(name+" leads", func() error {
+		leader := c.leader()
+		if leader.cfg.Name == name {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+		defer cancel()
+		return errors.Join(leader.HandOverTo(ctx, c.nodes[name].Status().ID), errors.New("another one leads"))
+	})
+	return c.nodes[name]
+}
+
 // A client is a stream to one node.
 type client struct {
 	t       testing.TB

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,7 +23,7 @@ import (
 
 // smallSnapshots makes a snapshot every 20 entries, and keeps little log behind it.
 func smallSnapshots(cfg *Config) {
-	cfg.tune = func(r *replica.Config) { r.SnapshotEntries, r.SnapshotTail = 20, 1 }
+	cfg.tune = func(r *replica.Config) { r.SnapshotEntries, r.SnapshotTail, r.SnapshotLag = 20, 1, 1 }
 }
 
 func TestAFarBehindNodeCatchesUpByAStreamedSnapshot(t *testing.T) {
@@ -59,6 +58,35 @@ func TestAFarBehindNodeCatchesUpByAStreamedSnapshot(t *testing.T) {
 	c.stop(away) // and starts from the snapshot that it received
 	c.start(away)
 	c.eventually("the node has caught up again", func() error { return sameApplied(c) })
+}
+
+func TestAFarBehindNodeCatchesUpAlthoughTheLeadersSnapshotsAreGone(t *testing.T) {
+	c := newCluster(t, 3, smallSnapshots)
+	leader := c.lead("n1")
+	cl := c.connect(leader)
+	cl.open()
+	c.stop("n2")
+	behind := leader.Status().Commit
+	for i := uint64(1); i <= 60; i++ {
+		cl.acquire(i, fmt.Sprintf("jobs/%d", i))
+	}
+	c.eventually("the log the node needs is gone, and no snapshot is under way", func() error {
+		if s := leader.Status(); s.Replica.Snapshot < behind+20 || s.Replica.Snapshot+20 <= s.Applied {
+			return fmt.Errorf("snapshot at %d, applied %d", s.Replica.Snapshot, s.Applied)
+		}
+		return nil
+	})
+	files, err := filepath.Glob(filepath.Join(c.dir, "n1/snapshots/*.snap"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("snapshot files: %v %v", files, err)
+	}
+	for _, file := range files {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start("n2")
+	c.eventually("the node has caught up", func() error { return sameApplied(c) })
 }
 
 func TestARestartFromASnapshotKeepsTheLocks(t *testing.T) {
@@ -182,15 +210,7 @@ func TestAHangingDiskGivesLeadershipAwayAndEndsTheNode(t *testing.T) {
 			cfg.FS = errorfs.Wrap(vfs.Default, stall)
 		}
 	})
-	c.eventually("n1 leads", func() error {
-		if l := c.leader(); l.cfg.Name != "n1" {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			return errors.Join(l.HandOver(ctx), errors.New("another one leads"))
-		}
-		return nil
-	})
-	bad := c.nodes["n1"]
+	bad := c.lead("n1")
 	cl := c.connect(bad)
 	cl.open()
 	hang.Lock()

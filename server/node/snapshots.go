@@ -146,7 +146,7 @@ func (n *Node) sendSnapshot(ctx context.Context, msg *raftpb.Message) {
 		return
 	}
 	n.sending.wg.Go(func() {
-		err := n.streamSnapshot(ctx, msg)
+		unreadable, err := n.streamSnapshot(ctx, msg)
 		index := msg.GetSnapshot().GetMetadata().GetIndex()
 		switch {
 		case err == nil:
@@ -156,16 +156,35 @@ func (n *Node) sendSnapshot(ctx context.Context, msg *raftpb.Message) {
 			n.log.Warn("snapshot not sent", "index", index, "err", err)
 		}
 		n.sending.release(to)
-		n.inbox.push(replica.SnapshotSent{To: to, OK: err == nil})
+		sent := replica.SnapshotSent{To: to, OK: err == nil}
+		if unreadable {
+			sent.Unreadable = index
+		}
+		n.inbox.push(sent)
 	})
 }
 
-func (n *Node) streamSnapshot(ctx context.Context, msg *raftpb.Message) error {
-	content, err := n.store.OpenSnapshot(group, msg.GetSnapshot().GetMetadata())
+// streamSnapshot sends the file, and reports whether it was the file that could not be read.
+func (n *Node) streamSnapshot(ctx context.Context, msg *raftpb.Message) (unreadable bool, err error) {
+	file, err := n.store.OpenSnapshot(group, msg.GetSnapshot().GetMetadata())
 	if err != nil {
-		return err
+		return true, err
 	}
-	return errors.Join(n.transport.SendSnapshot(ctx, group, msg, content), content.Close())
+	content := &watchedReader{r: file}
+	err = errors.Join(n.transport.SendSnapshot(ctx, group, msg, content), file.Close())
+	return content.failed, err
+}
+
+// A watchedReader remembers that reading failed.
+type watchedReader struct {
+	r      io.Reader
+	failed bool
+}
+
+func (w *watchedReader) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	w.failed = w.failed || err != nil && !errors.Is(err, io.EOF)
+	return n, err
 }
 
 // receiveSnapshot makes a peer's snapshot durable, reads it back and gives it to the replica.

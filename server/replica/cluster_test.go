@@ -97,6 +97,8 @@ type cluster struct {
 	wall    machine.WallMillis
 	// diskTime is how long a write takes.
 	diskTime Time
+	// transfer is how long a snapshot is on its way to a peer.
+	transfer Time
 }
 
 func newCluster(t testing.TB, n int, tune func(*Config)) *cluster {
@@ -178,10 +180,14 @@ func (c *cluster) describe() (s string) {
 func (c *cluster) tick() {
 	c.now += ms
 	c.wall++
-	for len(c.network) > 0 && c.network[0].at <= c.now {
-		p := c.network[0]
-		c.network = c.network[1:]
-		c.arrive(p)
+	due := c.network
+	c.network = nil
+	for _, p := range due {
+		if p.at <= c.now {
+			c.arrive(p)
+		} else {
+			c.network = append(c.network, p)
+		}
 	}
 	for _, h := range c.hosts {
 		c.sync(h)
@@ -206,10 +212,11 @@ func (c *cluster) arrive(p parcel) {
 	meta := p.message.GetSnapshot().GetMetadata()
 	from := c.host(p.from)
 	b, ok := from.disk.state[meta.GetIndex()]
-	from.inputs = append(from.inputs, SnapshotSent{To: p.to, OK: ok})
 	if !ok {
+		from.inputs = append(from.inputs, SnapshotSent{To: p.to, Unreadable: meta.GetIndex()})
 		return
 	}
+	from.inputs = append(from.inputs, SnapshotSent{To: p.to, OK: true})
 	m, err := machine.Restore(bytes.NewReader(b))
 	if err != nil {
 		c.t.Fatalf("snapshot %d from %d: %v", meta.GetIndex(), p.from, err)
@@ -256,7 +263,11 @@ func (c *cluster) turn(h *host) {
 	h.wake = out.Wake
 	for _, m := range out.Messages {
 		h.sent++
-		c.network = append(c.network, parcel{c.now + latency, h.id, m.GetTo(), proto.Clone(m).(*raftpb.Message)})
+		at := c.now + latency
+		if m.GetType() == raftpb.MsgSnap {
+			at += c.transfer
+		}
+		c.network = append(c.network, parcel{at, h.id, m.GetTo(), proto.Clone(m).(*raftpb.Message)})
 	}
 	h.wrote += len(out.Appends)
 	for _, m := range out.Appends {
@@ -441,4 +452,16 @@ func (k *client) over() (e Ended, ok bool) {
 		return r.Answer.(Ended), true
 	}
 	return e, false
+}
+
+// addLearner makes a host a learner, without the table of members. The host does not run yet.
+func (c *cluster) addLearner(leader *host, id uint64) {
+	c.t.Helper()
+	change := &raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode.Enum(), NodeId: new(id)}
+	if err := leader.r.raft.ProposeConfChange(change); err != nil {
+		c.t.Fatal(err)
+	}
+	c.until(5*second, "learner", func() bool { return leader.r.isLearner(id) })
+	meta := &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}}
+	c.hosts = append(c.hosts, &host{id: id, disk: disk{meta: meta, state: map[uint64][]byte{}}})
 }

@@ -65,6 +65,9 @@ type Config struct {
 	SnapshotEntries uint64
 	SnapshotBytes   uint64
 	SnapshotTail    uint64
+	// SnapshotLag bounds the older log that a leader keeps in memory for a follower that is catching up, data and
+	// overhead. One that falls behind by more gets the newest snapshot again. Default: 256 MiB.
+	SnapshotLag uint64
 	// SnapshotPace is the time between two parts of a snapshot, each of about 64 KiB. Default: 5 ms.
 	SnapshotPace time.Duration
 
@@ -113,6 +116,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.SnapshotEntries, 100_000)
 	orDefault(&c.SnapshotBytes, 32<<20)
 	orDefault(&c.SnapshotTail, 16<<20)
+	orDefault(&c.SnapshotLag, 256<<20)
 	orDefault(&c.SnapshotPace, 5*time.Millisecond)
 	orDefault(&c.CheckEvery, 4_096)
 	orDefault(&c.Limits, machine.DefaultLimits())

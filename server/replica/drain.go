@@ -64,16 +64,12 @@ func roleOf(s raft.StateType) Role {
 // send hands a message out for a peer. A leader whose disk does not answer keeps silent,
 // so that the others elect one whose does.
 func (r *Replica) send(m *raftpb.Message) {
-	if r.muted() {
-		if m.GetType() == raftpb.MsgSnap {
-			r.raft.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
-		}
-		return
+	switch {
+	case m.GetType() == raftpb.MsgSnap:
+		r.sendSnapshot(m)
+	case !r.muted() && !r.lead.redundant(m):
+		r.out.Messages = append(r.out.Messages, m)
 	}
-	if r.lead.redundant(m) {
-		return
-	}
-	r.out.Messages = append(r.out.Messages, m)
 }
 
 func (r *Replica) applyAll(m *raftpb.Message) {
@@ -135,9 +131,6 @@ func (r *Replica) applyConfChange(done *Applied, e *raftpb.Entry, c confChange, 
 	data := context()
 	if len(data) == 0 || r.applyMembership(done, data) {
 		r.confState = r.raft.ApplyConfChange(c)
-		// Raft refuses a snapshot that does not name the node it comes to. One that a new member needs must be younger.
-		first, _ := r.disk.FirstIndex() // has no error to return
-		r.snaps.wanted = r.snaps.wanted || first > firstIndex
 	}
 	if len(data) > 0 {
 		r.afterMembership(done)

@@ -40,6 +40,8 @@ type (
 	SnapshotSent struct {
 		To uint64
 		OK bool
+		// Unreadable is the index of a snapshot whose file is gone or damaged, which is why it was not sent; 0: it is well.
+		Unreadable uint64
 	}
 
 	// Unreachable tells that messages to a peer were dropped.

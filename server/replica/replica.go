@@ -30,7 +30,7 @@ type Replica struct {
 	cfg  Config
 	log  *slog.Logger
 	raft *raft.RawNode
-	disk *raft.MemoryStorage // the log as handed out for writing, without its oldest part
+	disk *raftStorage // the log as handed out for writing, without its oldest part
 	rng  rng
 
 	machine   *machine.Machine
@@ -68,7 +68,7 @@ func New(cfg Config) (*Replica, error) {
 		return nil, err
 	}
 	r := &Replica{
-		cfg: cfg, log: cfg.Logger.With("group", cfg.Group), disk: raft.NewMemoryStorage(),
+		cfg: cfg, log: cfg.Logger.With("group", cfg.Group), disk: newRaftStorage(),
 		machine: cfg.Machine, applied: cfg.Snapshot.GetIndex(), confState: cfg.Snapshot.GetConfState(),
 	}
 	var err error
@@ -159,11 +159,7 @@ func (r *Replica) Step(in Input) {
 		r.incoming = append(r.incoming, in)
 		r.step(in.Message)
 	case SnapshotSent:
-		status := raft.SnapshotFinish
-		if !in.OK {
-			status = raft.SnapshotFailure
-		}
-		r.raft.ReportSnapshot(in.To, status)
+		r.snapshotSent(in)
 	case Unreachable:
 		r.raft.ReportUnreachable(in.ID)
 	case Met:
@@ -194,7 +190,9 @@ func (r *Replica) receive(m *raftpb.Message) {
 	default:
 		r.lead.hear(m)
 		r.hears(m.GetFrom())
-		r.step(m)
+		if !r.empty(m) {
+			r.step(m)
+		}
 	}
 }
 

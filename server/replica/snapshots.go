@@ -3,10 +3,13 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -17,6 +20,12 @@ const (
 	partSize = 64 << 10
 	// maxSteps bounds the chunks in a part of a small state.
 	maxSteps = 32
+	// retryAfter lies between two starts of snapshots that are asked for: a disk on which they fail is not kept busy.
+	retryAfter = Time(time.Second)
+	// entryCost is what an entry takes in memory beside its data, about.
+	entryCost = 128
+	// heardFor is how long after its last message a follower still counts as one that is catching up.
+	heardFor = Time(10 * time.Second)
 )
 
 // snapshots is the work on snapshots. One is made at a time.
@@ -29,6 +38,7 @@ type snapshots struct {
 	first   bool
 	wanted  bool // one of everything that is applied, as soon as none is under way
 	next    Time // when the next part is due
+	retry   Time // when one that is asked for may be started at the earliest
 }
 
 // snapshotFailed gives up the snapshot under way. The next is due after as much log again.
@@ -67,10 +77,13 @@ func (r *Replica) captureOn() {
 // dueSnapshot reports whether enough log was applied, or somebody wants a snapshot that is not there yet.
 func (r *Replica) dueSnapshot() bool {
 	s := &r.snaps
-	if s.wanted && r.applied == s.index {
-		s.wanted = false
+	if r.applied == s.index && r.disk.sendable(s.index) {
+		s.wanted, r.disk.asked = false, false // the newest one has it all
 	}
-	return s.wanted || r.applied-max(s.began, s.index) >= r.cfg.SnapshotEntries || s.grown >= r.cfg.SnapshotBytes
+	if (s.wanted || r.disk.asked) && r.applied >= firstIndex && r.now >= s.retry {
+		return true
+	}
+	return r.applied-max(s.began, s.index) >= r.cfg.SnapshotEntries || s.grown >= r.cfg.SnapshotBytes
 }
 
 // installing reports whether a snapshot of a leader is on its way to the disk. The log in
@@ -88,7 +101,7 @@ func (r *Replica) startCapture() {
 	r.machine.AbortCapture()
 	s.meta = &raftpb.SnapshotMetadata{Index: new(r.applied), Term: new(term), ConfState: r.confState}
 	s.capture, s.first, s.next = r.machine.StartCapture(), true, r.now
-	s.began, s.grown, s.wanted = r.applied, 0, false
+	s.began, s.grown, s.wanted, s.retry = r.applied, 0, false, r.now+retryAfter
 }
 
 // snapshotWritten takes note of a durable snapshot: the log before it, but for a tail in memory for
@@ -100,6 +113,7 @@ func (r *Replica) snapshotWritten(index uint64) {
 	}
 	meta := s.meta
 	s.meta, s.capture, s.index = nil, nil, index
+	r.disk.asked, r.disk.lost = false, 0 // who needs yet another one asks again
 	_, err := r.disk.CreateSnapshot(index, meta.GetConfState(), nil)
 	if errors.Is(err, raft.ErrSnapOutOfDate) {
 		return
@@ -113,8 +127,8 @@ func (r *Replica) snapshotWritten(index uint64) {
 	r.out.CompactTo = index
 }
 
-// tailStart is the last index that the log in memory may forget, so that about
-// SnapshotTail bytes before the snapshot stay.
+// tailStart is the last index that the log in memory may forget: about SnapshotTail bytes before the snapshot stay,
+// and SnapshotLag bytes of what a follower still needs that is catching up.
 func (r *Replica) tailStart(index uint64) uint64 {
 	first, _ := r.disk.FirstIndex() // has no error to return
 	if first > index {
@@ -124,14 +138,32 @@ func (r *Replica) tailStart(index uint64) uint64 {
 	if err != nil {
 		panic(fmt.Sprintf("replica: entries %d to %d: %v", first, index, err))
 	}
-	var size uint64
-	for i := len(entries) - 1; i >= 0; i-- {
-		size += uint64(len(entries[i].GetData()))
-		if size > r.cfg.SnapshotTail {
-			return entries[i].GetIndex()
+	needed := r.neededAfter()
+	var size, cost uint64
+	for _, e := range slices.Backward(entries) {
+		size += uint64(len(e.GetData()))
+		cost += uint64(len(e.GetData())) + entryCost
+		if size > r.cfg.SnapshotTail && (e.GetIndex() <= needed || cost > r.cfg.SnapshotLag) {
+			return e.GetIndex()
 		}
 	}
 	return first - 1
+}
+
+// neededAfter is the index after which a follower that this replica heard of lately still needs the log: it has
+// everything up to there, or gets it with the snapshot on its way. Without this, a follower whose snapshot takes longer
+// than the time between two snapshots would find the log gone each time.
+func (r *Replica) neededAfter() uint64 {
+	after := uint64(math.MaxUint64)
+	if r.role != Leader {
+		return after
+	}
+	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if heard, ok := r.members.heard[id]; ok && r.now-heard <= heardFor {
+			after = min(after, max(pr.Match, pr.PendingSnapshot))
+		}
+	})
+	return after
 }
 
 const raftNoLimit = 1<<64 - 1

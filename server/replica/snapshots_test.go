@@ -2,12 +2,16 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-func smallSnapshots(cfg *Config) { cfg.SnapshotEntries, cfg.SnapshotTail = 20, 400 }
+func smallSnapshots(cfg *Config) { cfg.SnapshotEntries, cfg.SnapshotTail, cfg.SnapshotLag = 20, 400, 1 }
 
 // work takes and frees locks until n more entries are applied at the host.
 func (k *client) work(n uint64) {
@@ -121,17 +125,188 @@ func TestASnapshotThatDoesNotArriveIsSentAgain(t *testing.T) {
 	k := c.open(h, 60_000)
 	c.isolate(3)
 	k.work(90)
-	state := h.disk.state
-	h.disk.state = map[uint64][]byte{} // the file cannot be read for a while
+	c.lose = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgSnap }
 	c.heal()
 	c.run(second)
 	if c.host(3).r.Status().Applied > 20 {
 		t.Fatal("it has caught up without a snapshot")
 	}
-	h.disk.state = state
-	c.until(5*second, "caught up follower", func() bool {
-		return c.host(3).r.Status().Applied == h.r.Status().Applied
+	c.lose = nil
+	c.caughtUp(3)
+}
+
+// caughtUp waits until the host has applied what the leader has. It must not take a new entry to get there.
+func (c *cluster) caughtUp(id uint64) {
+	c.t.Helper()
+	c.until(10*second, "caught up follower", func() bool {
+		return c.host(id).r.Status().Applied == c.leader().r.Status().Applied
 	})
+	if c.host(id).r.machine.Hash() != c.leader().r.machine.Hash() {
+		c.t.Error("the states differ")
+	}
+}
+
+// strange makes a leader take host 3, of which it has heard nothing in its term, for one whose log is empty.
+func (c *cluster) strange(step func(h *host, m *raftpb.Message)) *host {
+	c.t.Helper()
+	k := c.open(c.lead(1), 60_000)
+	k.work(10)
+	c.isolate(3)
+	c.lead(2)
+	h := c.lead(1)
+	step(h, &raftpb.Message{
+		Type: raftpb.MsgAppResp.Enum(), From: new(uint64(3)), To: new(uint64(1)), Term: new(h.r.Status().Term), Index: new(uint64(0)),
+	})
+	c.heal()
+	return h
+}
+
+func TestAnAnswerToAnOldLeaderIsNotTakenForAnAcknowledgement(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	snaps := 0
+	c.lose = func(m *raftpb.Message) bool {
+		if m.GetType() == raftpb.MsgSnap {
+			snaps++
+		}
+		return false
+	}
+	c.strange(func(h *host, m *raftpb.Message) { h.inputs = append(h.inputs, Message{m}) })
+	c.caughtUp(3)
+	if snaps > 0 {
+		t.Errorf("%d snapshots were sent to a follower that lacks a few entries", snaps)
+	}
+}
+
+// TestASnapshotThatRaftAsksForIsMade: Raft wants to send a snapshot, for whatever reason, and there is none but the
+// empty machine, which has no file.
+func TestASnapshotThatRaftAsksForIsMade(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.strange(func(h *host, m *raftpb.Message) { h.r.step(m) })
+	c.caughtUp(3)
+	if h.r.Status().Snapshot < firstIndex {
+		t.Error("it caught up without a snapshot: the test is about one")
+	}
+}
+
+func TestASnapshotThatRaftAsksForAndThatFailsIsMadeAgain(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.strange(func(h *host, m *raftpb.Message) { h.r.step(m) })
+	failed, starts := 0, map[uint64]bool{}
+	for end := c.now + 3*second; c.now < end; c.tick() {
+		if meta := h.r.snaps.meta; meta != nil {
+			failed++
+			starts[c.now.seconds()] = true
+			h.disk.unsynced = slices.DeleteFunc(h.disk.unsynced, func(s sync) bool { return s.snapshot != nil })
+			h.inputs = append(h.inputs, SnapshotFailed{meta.GetIndex()})
+		}
+	}
+	if failed == 0 || failed > 4*len(starts) {
+		t.Errorf("%d snapshots were tried in 3 s, want about one a second", failed)
+	}
+	c.caughtUp(3)
+}
+
+func (t Time) seconds() uint64 { return uint64(t / second) }
+
+func TestASnapshotWhoseFileIsGoneIsMadeAgain(t *testing.T) {
+	c := newCluster(t, 3, smallSnapshots)
+	h := c.lead(1)
+	k := c.open(h, 60_000)
+	c.isolate(3)
+	k.work(90)
+	c.run(200 * ms)
+	h.disk.state = map[uint64][]byte{}
+	c.heal()
+	c.caughtUp(3)
+	for index := range h.disk.state {
+		if index < h.r.Status().Snapshot {
+			t.Errorf("a snapshot at %d is there, the newest is at %d", index, h.r.Status().Snapshot)
+		}
+	}
+}
+
+// TestAMemberThatIsYoungerThanTheSnapshotGetsANewOne: a snapshot is under way when the member is added, and when it is
+// durable the log from before it is gone.
+func TestAMemberThatIsYoungerThanTheSnapshotGetsANewOne(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { smallSnapshots(cfg); cfg.SnapshotEntries = 60 })
+	h := c.lead(1)
+	k := c.open(h, 60_000)
+	c.diskTime = 50 * ms
+	for h.r.snaps.meta == nil {
+		k.work(1)
+	}
+	c.addLearner(h, 4)
+	if h.r.Status().Snapshot != 1 {
+		t.Fatalf("the snapshot at %d is durable already", h.r.Status().Snapshot)
+	}
+	c.diskTime = latency
+	c.until(5*second, "short log", func() bool {
+		first, _ := h.r.disk.FirstIndex()
+		return first > firstIndex
+	})
+	c.start(c.host(4))
+	c.caughtUp(4)
+}
+
+func TestAFollowerThatRestartsBeforeTheSnapshotIsInItsLogGetsAnother(t *testing.T) {
+	c := newCluster(t, 3, smallSnapshots)
+	h := c.lead(1)
+	k := c.open(h, 60_000)
+	c.isolate(3)
+	k.work(90)
+	c.heal()
+	behind := c.host(3)
+	behind.disk.stuck = true
+	c.until(5*second, "snapshot on its way to the disk", func() bool { return behind.r.installing() })
+	c.crash(behind)
+	c.start(behind)
+	c.caughtUp(3)
+}
+
+// TestAFollowerCatchesUpUnderLoad: a snapshot takes longer to arrive than the load takes to make the next one.
+func TestAFollowerCatchesUpUnderLoad(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.SnapshotEntries, cfg.SnapshotTail = 100, 400 })
+	c.transfer = 2 * second
+	h := c.lead(1)
+	k := c.open(h, 600_000)
+	c.isolate(3)
+	c.run(heardFor + second)
+	k.work(250)
+	c.heal()
+	for behind, from := c.host(3), c.now; behind.r.Status().Applied+10 < h.r.Status().Applied; {
+		k.work(10)
+		if c.now-from > 10*second {
+			t.Fatalf("not caught up after 10 s of load: %s", c.describe())
+		}
+	}
+	if n := h.r.Status().Snapshot; n < 500 {
+		t.Errorf("the newest snapshot is at %d: the load made too few to show anything", n)
+	}
+	k.work(200)
+	c.run(200 * ms)
+	if first, _ := h.r.disk.FirstIndex(); h.r.Status().Snapshot-first > 20 {
+		t.Errorf("the log from %d on is still in memory, snapshot at %d", first, h.r.Status().Snapshot)
+	}
+}
+
+func TestTheLogThatIsKeptForAFollowerIsBounded(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.SnapshotEntries, cfg.SnapshotTail, cfg.SnapshotLag = 50, 400, 100*(entryCost+100)
+	})
+	h := c.lead(1)
+	k := c.open(h, 600_000)
+	c.host(3).disk.stuck = true // it hears its leader and acknowledges nothing
+	c.host(3).disk.unsynced = nil
+	for range 12 {
+		k.work(50)
+		first, _ := h.r.disk.FirstIndex()
+		if kept := h.r.Status().LastIndex - first; kept > 250 {
+			t.Fatalf("%d entries are kept", kept)
+		}
+		if c.host(3).r.Status().DiskBusy > 9*time.Second {
+			break
+		}
+	}
 }
 
 func TestAnotherSnapshotIsMadeAfterOneThatFailed(t *testing.T) {

@@ -19,15 +19,17 @@ type plan struct {
 	shared, permits, multi, bounded, lockDelay float64
 
 	// The machines.
-	turnTime   time.Duration // the longest that a loop takes to come round
-	streamTime time.Duration // the longest that a snapshot is on its way
-	syncMean   time.Duration
-	snapshotAt uint64 // entries between two snapshots
-	tail       uint64 // bytes of log kept behind a snapshot
-	inFlight   int
-	queue      int
-	waiters    uint32 // limit of the waiters of a name
-	claims     uint32 // limit of the claims of a session times their names
+	turnTime    time.Duration // the longest that a loop takes to come round
+	streamLeast time.Duration // the shortest that a snapshot is on its way
+	streamTime  time.Duration // the longest
+	syncMean    time.Duration
+	snapshotAt  uint64 // entries between two snapshots
+	tail        uint64 // bytes of log kept behind a snapshot
+	lag         uint64 // bytes of log kept for a follower that is catching up
+	inFlight    int
+	queue       int
+	waiters     uint32 // limit of the waiters of a name
+	claims      uint32 // limit of the claims of a session times their names
 
 	// The faults.
 	faults                []*fault
@@ -73,6 +75,7 @@ func (p *plan) drawWork(r random) {
 
 func (p *plan) drawMachines(r random) {
 	p.turnTime = pick(r, 50*time.Microsecond, 500*time.Microsecond, 10*time.Millisecond)
+	p.streamLeast = 5 * time.Millisecond
 	p.streamTime = r.skewed(10*time.Millisecond, time.Second)
 	p.syncMean = pick(r, 300*time.Microsecond, 2*time.Millisecond, 20*time.Millisecond)
 	p.snapshotAt = uint64(pick(r, 20, 60, 300))
@@ -83,6 +86,7 @@ func (p *plan) drawMachines(r random) {
 	p.claims = pick[uint32](r, 4096, 4096, 8)
 	p.down = r.skewed(200*time.Millisecond, 8*time.Second)
 	p.latency = 300 * time.Microsecond
+	p.lag = pick(r, uint64(1), 64<<10)
 }
 
 // ttl draws the TTL of one client.

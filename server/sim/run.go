@@ -20,14 +20,17 @@ var running sync.Mutex
 
 // Run runs one simulation to its end and reports. It panics when the options are out
 // of their bounds.
-func Run(o Options) Report {
+func Run(o Options) Report { return play(o, (*world).run) }
+
+// play makes a world and runs f in it.
+func play(o Options, f func(*world)) Report {
 	o = o.withDefaults()
 	running.Lock()
 	defer running.Unlock()
 	defer func(r io.Reader) { rand.Reader = r }(rand.Reader)
 	rand.Reader = entropy(o.Seed, "raft")
 	w := newWorld(o)
-	w.guarded(w.run)
+	w.guarded(func() { f(w) })
 	return w.report()
 }
 
@@ -53,6 +56,15 @@ func (w *world) guarded(f func()) {
 
 // run is the safety phase, and then the calm in which the cluster has to recover.
 func (w *world) run() {
+	w.start()
+	w.until(w.opts.Duration, nil)
+	if !w.failed() {
+		w.recover()
+	}
+}
+
+// start starts all processes, and the faults of the plan.
+func (w *world) start() {
 	for _, n := range w.nodes {
 		n.boot()
 	}
@@ -64,10 +76,6 @@ func (w *world) run() {
 	}
 	for _, f := range w.plan.faults {
 		w.strike(f)
-	}
-	w.until(w.opts.Duration, nil)
-	if !w.failed() {
-		w.recover()
 	}
 }
 

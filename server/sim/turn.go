@@ -115,21 +115,28 @@ func (n *node) send(m *raftpb.Message) {
 		return
 	}
 	life := n.life
+	sent := replica.SnapshotSent{To: to.id}
 	done := func(ok bool) {
+		sent.OK = ok
 		n.w.after(n.w.net.delay(), func() {
 			if n.life == life {
-				n.deliver(to.index, func() { n.rep.Step(replica.SnapshotSent{To: to.id, OK: ok}) })
+				n.deliver(to.index, func() { n.rep.Step(sent) })
 			}
 		})
 	}
-	file := n.disk.snap
-	if file.meta.GetIndex() != m.GetSnapshot().GetMetadata().GetIndex() || file.data == nil || !n.w.net.open(n.index, to.index) {
-		n.w.note("node %d has no snapshot %d to send", n.index, m.GetSnapshot().GetMetadata().GetIndex())
+	file, index := n.disk.snap, m.GetSnapshot().GetMetadata().GetIndex()
+	if file.meta.GetIndex() != index || file.data == nil {
+		n.w.note("node %d has no snapshot %d to send", n.index, index)
+		sent.Unreadable = index
+		done(false)
+		return
+	}
+	if !n.w.net.open(n.index, to.index) {
 		done(false)
 		return
 	}
 	n.w.count(snapshotSent)
-	n.w.after(n.io.between(5*time.Millisecond, n.w.plan.streamTime), func() {
+	n.w.after(n.io.between(n.w.plan.streamLeast, n.w.plan.streamTime), func() {
 		if n.life != life || !n.w.net.open(n.index, to.index) || !n.w.net.open(to.index, n.index) {
 			done(false)
 			return
