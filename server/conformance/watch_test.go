@@ -46,7 +46,7 @@ func next(t *testing.T, seen <-chan any, want any) {
 func TestALockIsWatchedOverTheRestartOfEveryNode(t *testing.T) {
 	c := startCluster(t, 3)
 	observer, _ := c.client(t, 5*time.Second)
-	k, _ := c.client(t, 5*time.Second)
+	k, _ := c.client(t, longTTL) // a lock is held while a node restarts
 	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Second)
 	defer cancel()
 	seen := tokens(ctx, observer, "w/x") // of a cluster without any event yet
