@@ -30,12 +30,13 @@ func detach(t *testing.T, c *client.Client, l lockstep.Lock) lockstep.Handle {
 func TestALockPassesThroughManyHands(t *testing.T) {
 	t.Parallel()
 	cluster, nodes := wirefake.Start(t, 3)
-	first := newClient(t, nodes)
+	ttl := func(c *client.Config) { c.TTL = 4 * time.Second }
+	first := newClient(t, nodes, ttl)
 	l := acquire(t, first, "a")
 	token := l.Token()
 	h := detach(t, first, l)
 	for range 4 { // each a process of its own
-		c := newClient(t, nodes)
+		c := newClient(t, nodes, ttl)
 		l, err := c.Attach(t.Context(), h)
 		if err != nil {
 			t.Fatal(err)
@@ -47,9 +48,9 @@ func TestALockPassesThroughManyHands(t *testing.T) {
 		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(700 * time.Millisecond) // together longer than the TTL
+		time.Sleep(1200 * time.Millisecond) // together longer than the TTL
 	}
-	last := newClient(t, nodes)
+	last := newClient(t, nodes, ttl)
 	l, err := last.Attach(t.Context(), h)
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +135,7 @@ func TestALockThatCannotBeReachedStaysWhatItIs(t *testing.T) {
 	if _, err := c.Attach(t.Context(), h); !errors.Is(err, lockstep.ErrUnavailable) {
 		t.Errorf("err %v", err)
 	}
+	c = newClient(t, nodes)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.Attach(ctx, h); !errors.Is(err, context.DeadlineExceeded) {
