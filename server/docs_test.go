@@ -69,13 +69,16 @@ func TestReadinessSaysWhatIsWrong(t *testing.T) {
 	slow := healthy
 	slow.DiskBusy = 2 * slowDisk
 	noFloor := healthy
-	noFloor.Replica.NoFloor = "the clock is before the build"
+	noFloor.Replica.GrantsHeld = "the clock is before the build"
+	restored := healthy
+	restored.Replica.GrantsHeld, restored.Replica.GrantsHeldFor = "the cluster was restored", 211_500*time.Millisecond
 	for says, st := range map[string]node.Status{
 		"starting":         {},
 		"no leader":        {Role: node.Follower},
 		"no quorum":        {Role: node.Leader, Leader: 1},
 		"the disk":         slow,
 		"before the build": noFloor,
+		"the cluster was restored; 212 s are left": restored,
 	} {
 		if got := strings.Join(problemsOf(checks(st)), "\n"); !strings.Contains(got, says) {
 			t.Errorf("got %q, want it to say %q", got, says)

@@ -65,6 +65,8 @@ var gauges = []gauge{
 	newGauge("held_requests", "Keepalives and reads that wait for a quorum round, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Held) }),
 	newGauge("attached_sessions", "Sessions bound to a stream, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Attached) }),
 	newGauge("streams", "Clients' streams and calls under way.", func(s node.Status) float64 { return float64(s.Streams) }),
+	newGauge("grants_held", "1 while nothing is granted: a restored cluster waits, the wall clock is wrong, or no token is left.", func(s node.Status) float64 { return truth(s.Replica.GrantsHeld != "") }),
+	newGauge("grants_held_seconds", "How long that lasts: on the leader what is left, elsewhere the most that it can be; 0 when it is not known.", func(s node.Status) float64 { return s.Replica.GrantsHeldFor.Seconds() }),
 	newGauge("disk_busy_seconds", "Age of the write under way.", func(s node.Status) float64 { return s.DiskBusy.Seconds() }),
 }
 

@@ -79,8 +79,11 @@ func checks(st node.Status) []check {
 	case !service.Ready(st):
 		quorum.problem = "this node leads, but has no quorum or has not caught up yet"
 	}
-	if st.Replica.NoFloor != "" {
-		floor.problem = "nothing is granted yet: " + st.Replica.NoFloor
+	if why := st.Replica.GrantsHeld; why != "" {
+		floor.problem = "nothing is granted: " + why
+		if left := st.Replica.GrantsHeldFor; left > 0 {
+			floor.problem += fmt.Sprintf("; %d s are left at most", (left+time.Second-1)/time.Second)
+		}
 	}
 	if st.DiskBusy > slowDisk {
 		disk.problem = fmt.Sprintf("the disk has not answered a write for %v", st.DiskBusy.Round(time.Millisecond))

@@ -73,6 +73,20 @@ func (m *Machine) ready() bool {
 	return m.nextToken != 0 && m.nextToken <= MaxToken && !m.recovery.Pending()
 }
 
+// checkReady refuses while no token can be given.
+func (m *Machine) checkReady() Result {
+	switch {
+	case m.Exhausted():
+		return Result{Code: Exhausted}
+	case !m.ready():
+		return Result{Code: NotReady}
+	}
+	return Result{}
+}
+
+// Exhausted reports whether all tokens were given: nothing is granted again.
+func (m *Machine) Exhausted() bool { return m.nextToken > MaxToken }
+
 func (m *Machine) setTokenFloor(c *SetTokenFloor) Result {
 	if c.Floor > MaxToken {
 		return Result{Code: OutOfRange, Limit: fmt.Sprintf("token floor: at most %d", MaxToken)}
@@ -88,7 +102,8 @@ func (m *Machine) Limits() Limits { return m.limits }
 
 // Check tells before a command is proposed that it would be refused: the refusal, and
 // false. Otherwise it returns true, and the command may still be refused when it is applied.
-// It refuses for what no command on its way can mend, and for full queues and tables.
+// It refuses for what no command on its way can mend, and for full queues and tables. NotReady it says while no token
+// can be given: only the caller knows whether the command that ends that is on its way.
 func (m *Machine) Check(c Command) (Result, bool) {
 	r := Result{}
 	switch c := c.(type) {
@@ -155,6 +170,9 @@ func (m *Machine) checkAcquire(a *Acquire) Result {
 		}
 	} else if s.nonces[a.Nonce] != 0 {
 		return Result{}
+	}
+	if r := m.checkReady(); r.Code != OK {
+		return r
 	}
 	for _, text := range a.Spec.Names {
 		n := m.find(text, hashText(0, text))

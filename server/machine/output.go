@@ -25,10 +25,11 @@ const (
 	NotQueued
 	Lost
 	QuotaExceeded
-	NotReady   // no token floor yet
+	NotReady   // no token floor yet, or the wait after a restore
 	OutOfRange // seq beyond the window, or a value beyond its bounds
 	Malformed  // breaks a rule that is checked before proposing
 	Void       // Expire, EndWait or EndDelay of another term than its entry's
+	Exhausted  // of Check alone: no token is left. Older builds say NotReady when they apply, so this one does too
 )
 
 // A Result answers one command.

@@ -18,6 +18,7 @@ var codeNames = [...]string{
 	OutOfRange:     "out of range",
 	Malformed:      "malformed",
 	Void:           "void",
+	Exhausted:      "exhausted",
 }
 
 func (c Code) String() string { return text(codeNames[:], int(c), "code") }

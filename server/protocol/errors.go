@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -69,10 +70,11 @@ var refusedByMachine = [...]refusal{
 	machine.NotQueued:      {pb.Reason_REASON_NOT_QUEUED, "seq", "the claim is not in a queue"},
 	machine.Lost:           {pb.Reason_REASON_LOST, "token", "the grant is over: another may hold the lock"},
 	machine.QuotaExceeded:  {pb.Reason_REASON_QUOTA_EXCEEDED, "", "a limit was reached"},
-	machine.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant yet: try again"},
+	machine.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant yet"},
 	machine.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor, or a value beyond its bounds"},
 	machine.Malformed:      {pb.Reason_REASON_INVALID_ARGUMENT, "seq", "a client-numbered session needs seq and has no nonce; for others it is the other way round"},
 	machine.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that asked for this leads no longer"}, // only leaders ask for what can be void
+	machine.Exhausted:      {pb.Reason_REASON_QUOTA_EXCEEDED, "", "all fencing tokens of this cluster were given, 2^53 of them: it can grant no lock again, build a new one"},
 }
 
 // refusedByReplica has a row for each refusal of the replica but RefusedByMachine.
@@ -97,6 +99,10 @@ func FromRefused(r replica.Refused) *pb.Error {
 	}
 	e.Holders = holders(r.Claim.Blockers)
 	e.Position = r.Claim.Position
+	if r.RetryAfter > 0 {
+		e.RetryAfterMs = uint64((r.RetryAfter + time.Millisecond - 1) / time.Millisecond)
+		e.Message += fmt.Sprintf(", for %d s more", (r.RetryAfter+time.Second-1)/time.Second)
+	}
 	return e
 }
 
@@ -113,11 +119,11 @@ func ReasonText(r pb.Reason) string { return strings.TrimPrefix(r.String(), "REA
 
 // Err makes the gRPC error of a unary call or of the end of a stream: the code, a
 // google.rpc.ErrorInfo with the reason, and the [pb.Error] itself for those who want all of
-// it. An OVERLOADED error also has a google.rpc.RetryInfo.
+// it. One that says when to try again, and each OVERLOADED one, also has a google.rpc.RetryInfo.
 func Err(e *pb.Error) error {
 	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(errorInfo(e)), protoadapt.MessageV1Of(e)}
-	if e.GetReason() == pb.Reason_REASON_OVERLOADED {
-		details = append(details, protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(RetryDelay)}))
+	if delay := retryDelay(e); delay > 0 {
+		details = append(details, protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(delay)}))
 	}
 	s, err := status.New(CodeOf(e.GetReason()), e.GetMessage()).WithDetails(details...)
 	if err != nil {
@@ -125,6 +131,20 @@ func Err(e *pb.Error) error {
 	}
 	return s.Err()
 }
+
+// retryDelay is what an error asks a client to wait before it tries again; 0: it does not say.
+func retryDelay(e *pb.Error) time.Duration {
+	if ms := e.GetRetryAfterMs(); ms > 0 {
+		return time.Duration(min(ms, maxRetryMs)) * time.Millisecond
+	}
+	if e.GetReason() == pb.Reason_REASON_OVERLOADED {
+		return RetryDelay
+	}
+	return 0
+}
+
+// maxRetryMs keeps a delay a duration: a day.
+const maxRetryMs = 24 * 60 * 60 * 1000
 
 func errorInfo(e *pb.Error) *errdetails.ErrorInfo {
 	info := &errdetails.ErrorInfo{Reason: ReasonText(e.GetReason()), Domain: Domain, Metadata: map[string]string{}}

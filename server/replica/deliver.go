@@ -97,7 +97,7 @@ func (r *Replica) answerPlain(p *pending, result *machine.Result, ok Answer) {
 		return
 	}
 	if result.Code != machine.OK {
-		ok = Refused{Reason: RefusedByMachine, Code: result.Code, Limit: result.Limit, Claim: result.Claim}
+		ok = r.refusal(result)
 	}
 	r.out.Replies = append(r.out.Replies, Reply{Stream: p.from.id, Tag: p.tag, Session: p.session, Answer: ok, Received: p.since})
 }

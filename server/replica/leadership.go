@@ -81,6 +81,7 @@ func (r *Replica) promote() {
 func (r *Replica) depose() {
 	l := &r.lead
 	r.log.Info("leading no longer", "term", l.term)
+	r.noFloor = "" // what the next leader's clock says is not known here
 	if c := r.members.change; c != nil {
 		r.refuse(&c.asked, NotLeader)
 	}

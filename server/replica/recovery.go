@@ -33,5 +33,41 @@ func (r *Replica) wantsRecovered() bool {
 	return l.recovering && l.recovered == 0 && !l.endLogged
 }
 
+// opening reports whether the commands that let the machine grant are on their way: what is proposed now comes
+// after them in the log.
+func (r *Replica) opening() bool {
+	l, recovery := &r.lead, r.machine.Recovery()
+	floorDue := r.machine.Counts().NextToken == 0 || recovery.FloorDue
+	return (l.floorLogged || !floorDue) && (l.endLogged || recovery.Wait == 0)
+}
+
+// refusal is what a client is told of a command that the machine refused, or would.
+func (r *Replica) refusal(result *machine.Result) Refused {
+	no := Refused{Reason: RefusedByMachine, Code: result.Code, Limit: result.Limit, Claim: result.Claim}
+	if no.Code == machine.NotReady {
+		no.Limit, no.RetryAfter = r.grantsHeld()
+	}
+	return no
+}
+
+// grantsHeld says why nothing is granted, and how long that lasts: on the leader what is left, elsewhere the
+// most that it can be, 0 when it is not known. Empty: grants go on.
+func (r *Replica) grantsHeld() (why string, span time.Duration) {
+	l, wait := &r.lead, r.machine.Recovery().Wait
+	switch {
+	case r.machine.Exhausted():
+		return "all tokens have been given: no lock can be granted again", 0
+	case r.noFloor != "":
+		return r.noFloor, 0
+	case wait == 0:
+		return "", 0
+	case l.serving && l.recovering && !l.endLogged:
+		span = max(0, l.recovered-l.clock.Now())
+	case !l.serving:
+		span = millis(wait) + r.cfg.Grace
+	}
+	return "the cluster was restored, and holders from before may believe in their leases", span
+}
+
 // Recovery tells what a restored cluster waits for; see [machine.Recovery].
 func (r *Replica) Recovery() machine.Recovery { return r.machine.Recovery() }

@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -82,4 +84,90 @@ func TestARestoredClusterNeedsAClockBehindItsBackup(t *testing.T) {
 			t.Errorf("%s: token %d", name, got.Token)
 		}
 	}
+}
+
+// TestNothingIsLoggedForClaimsThatCannotBeGrantedYet: a thousand waiting clients are no load on the log.
+func TestNothingIsLoggedForClaimsThatCannotBeGrantedYet(t *testing.T) {
+	for name, c := range map[string]struct {
+		tune  func(*Config)
+		knows bool // how long it lasts
+	}{
+		"after a restore":         {renewed(500, wall0, restoreWait), true},
+		"with a wrong clock":      {func(cfg *Config) { cfg.Built = wall0 + 500_000 }, false},
+		"a clock after a restore": {renewed(500, wall0+600_000, restoreWait), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl := newCluster(t, 3, c.tune)
+			var h *host
+			cl.until(5*second, "a leader", func() bool {
+				i := slices.IndexFunc(cl.hosts, func(o *host) bool { return o.r.Status().Serving })
+				if i >= 0 {
+					h = cl.hosts[i]
+				}
+				return i >= 0
+			})
+			k := cl.open(h, ttl)
+			cl.run(second)
+			for range 50 {
+				tag := k.send(Cancel{Claim: machine.Cancel{Seq: k.seq + 500}}) // so that something of the session is under way
+				no, ok := k.call(k.acquireBody(spec("job"))).(Refused)
+				if !ok || no.Code != machine.NotReady || no.Limit == "" || (no.RetryAfter > 0) != c.knows {
+					t.Fatalf("answered %+v", no)
+				}
+				cl.answer(h, tag)
+			}
+			if n := acquiresIn(h.applied); n != 0 {
+				t.Errorf("%d claims were logged while nothing could be granted", n)
+			}
+			st := h.r.Status()
+			if st.GrantsHeld == "" || (st.GrantsHeldFor > 0) != c.knows || st.GrantsHeldFor > restoreWait*time.Millisecond+time.Second {
+				t.Errorf("status says %q for %v", st.GrantsHeld, st.GrantsHeldFor)
+			}
+		})
+	}
+}
+
+func TestTheRestOfTheWaitIsTold(t *testing.T) {
+	c := newCluster(t, 3, renewed(500, wall0, restoreWait))
+	h := c.leader()
+	k := c.open(h, ttl)
+	no := k.call(k.acquireBody(spec("job"))).(Refused)
+	told := c.now + Time(no.RetryAfter)
+	for _, o := range c.hosts {
+		if st := o.r.Status(); o != h && st.GrantsHeldFor < restoreWait*time.Millisecond {
+			t.Errorf("follower %d says %q for %v, want the whole wait", o.id, st.GrantsHeld, st.GrantsHeldFor)
+		}
+	}
+	c.until(second*restoreWait/1000+5*second, "the end of the wait", func() bool { return h.r.Status().GrantsHeld == "" })
+	if off := time.Duration(c.now - told); off < -100*time.Millisecond || off > 2*time.Second {
+		t.Errorf("granted %v after the time that was told", off)
+	}
+}
+
+func TestTheEndOfTheTokensIsFinal(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) { cfg.TokenFloor = machine.MaxToken })
+	k := c.open(c.leader(), ttl)
+	if got := k.acquire("last"); got.Token != machine.MaxToken {
+		t.Fatalf("token %d", got.Token)
+	}
+	if no, ok := k.call(k.acquireBody(spec("one too many"))).(Refused); !ok || no.Code != machine.Exhausted || no.RetryAfter != 0 {
+		t.Errorf("answered %+v", no)
+	}
+	if st := k.host.r.Status(); st.GrantsHeld == "" {
+		t.Error("status does not say so")
+	}
+}
+
+func acquiresIn(applied []Applied) (n int) {
+	for _, a := range applied {
+		if a.Entry == nil {
+			continue
+		}
+		for _, command := range a.Entry.Commands {
+			if _, ok := command.(machine.Acquire); ok {
+				n++
+			}
+		}
+	}
+	return n
 }

@@ -190,8 +190,10 @@ type (
 	Refused struct {
 		Reason Refusal
 		Code   machine.Code // with RefusedByMachine
-		Limit  string       // which limit, for people
+		Limit  string       // which limit, or with NotReady why, for people
 		Claim  machine.ClaimStatus
+		// RetryAfter is with NotReady how long that lasts at most while this replica leads; 0: not known.
+		RetryAfter time.Duration
 	}
 )
 

@@ -258,14 +258,20 @@ func (r *Replica) command(q *Request, p *pending, has proof) {
 		r.refuseOrHold(q, *refused, has)
 		return
 	}
-	// What is under way of this session may change the verdict.
-	if b := r.lead.sessions[q.Session]; b == nil || b.pending == 0 {
-		if res, ok := r.machine.Check(p.command); !ok {
-			r.refuseOrHold(q, Refused{Reason: RefusedByMachine, Code: res.Code, Limit: res.Limit, Claim: res.Claim}, has)
-			return
-		}
+	if res, ok := r.machine.Check(p.command); !ok && r.certain(q.Session, res.Code) {
+		r.refuseOrHold(q, r.refusal(&res), has)
+		return
 	}
 	r.enqueue(q, p)
+}
+
+// certain reports whether nothing on its way can change a verdict of [machine.Machine.Check].
+func (r *Replica) certain(session machine.SessionID, code machine.Code) bool {
+	if code == machine.NotReady {
+		return !r.opening()
+	}
+	b := r.lead.sessions[session]
+	return b == nil || b.pending == 0
 }
 
 func (r *Replica) enqueue(q *Request, p *pending) {

@@ -54,6 +54,10 @@ type Status struct {
 	Confirmed time.Duration
 	// NoFloor, if not empty, says why a new cluster has no token floor yet, so that nothing is granted.
 	NoFloor string
+	// GrantsHeld, if not empty, says why nothing is granted now: NoFloor, the wait after a restore, or the end of the tokens.
+	// GrantsHeldFor is how long that lasts: on the leader what is left, elsewhere the most that it can be; 0: not known.
+	GrantsHeld    string
+	GrantsHeldFor time.Duration
 }
 
 // A Peer is another member as the leader sees it.
@@ -83,6 +87,7 @@ func (r *Replica) Status() Status {
 		Expiring: l.expiring.len(),
 		DiskBusy: r.diskBusy(), NoFloor: r.noFloor,
 	}
+	s.GrantsHeld, s.GrantsHeldFor = r.grantsHeld()
 	// A count is the same in any order.
 	for _, stream := range l.streams {
 		s.Attached += len(stream.sessions)

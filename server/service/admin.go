@@ -28,6 +28,8 @@ func toStatus(st node.Status, version string) *pb.StatusResponse {
 		Waiters:        uint64(st.Counts.Waiters),
 		Version:        version,
 		NextToken:      uint64(st.Counts.NextToken),
+		GrantsHeld:     st.Replica.GrantsHeld,
+		GrantsHeldMs:   uint64(st.Replica.GrantsHeldFor.Milliseconds()),
 	}
 	for _, m := range st.Members {
 		out.Members = append(out.Members, toMember(st, m))

@@ -29,7 +29,7 @@ func (w *world) recover() {
 		h.run()
 	}
 	for _, n := range w.nodes {
-		n.diskStuck, n.syncMean, n.crashAt = 0, time.Millisecond, never
+		n.diskStuck, n.syncMean, n.crashAt, n.clock.jump = 0, time.Millisecond, never, 0
 		n.boot()
 	}
 	start := w.now

@@ -19,6 +19,7 @@ const (
 	readRefused      = "read refused"
 	callerRenewed    = "unary keepalive answered"
 	callRepeated     = "unary acquire repeated"
+	refusedNotReady  = "refused: UNAVAILABLE"
 	revokeAnswered   = "revoke answered"
 	revokedUnheard   = "revoked while the stream was broken"
 )

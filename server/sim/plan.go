@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // A plan is what one seed is about: the size of things, the kind of work, and which faults
@@ -28,8 +30,9 @@ type plan struct {
 	lag         uint64 // bytes of log kept for a follower that is catching up
 	inFlight    int
 	queue       int
-	waiters     uint32 // limit of the waiters of a name
-	claims      uint32 // limit of the claims of a session times their names
+	waiters     uint32        // limit of the waiters of a name
+	claims      uint32        // limit of the claims of a session times their names
+	clockWrong  time.Duration // for how long the wall clocks are before the build, so that nothing is granted; 0: never
 
 	// The faults.
 	faults                []*fault
@@ -52,6 +55,9 @@ func newPlan(o Options) plan {
 	p.drawWork(r)
 	p.drawMachines(r)
 	p.drawFaults(o, stream(o.Seed, "swarm"))
+	if late := stream(o.Seed, "wrong clock"); late.chance(0.15) {
+		p.clockWrong = late.skewed(200*time.Millisecond, 10*time.Second)
+	}
 	if o.TTL > 0 {
 		p.ttls = []time.Duration{o.TTL}
 	}
@@ -87,6 +93,14 @@ func (p *plan) drawMachines(r random) {
 	p.down = r.skewed(200*time.Millisecond, 8*time.Second)
 	p.latency = 300 * time.Microsecond
 	p.lag = pick(r, uint64(1), 64<<10)
+}
+
+// built is when the program of this world was built; 0: the clocks are right about it.
+func (p *plan) built() machine.WallMillis {
+	if p.clockWrong == 0 {
+		return 0
+	}
+	return machine.WallMillis(epoch + p.clockWrong.Milliseconds())
 }
 
 // ttl draws the TTL of one client.

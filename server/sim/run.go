@@ -173,5 +173,5 @@ var reachable = []string{
 	check.ExpiredQueued, check.ExpiredHolding, check.WaitEnded, check.DelayEnded, check.RevokedClaim,
 	check.RevokedNow, check.RevokedSession, check.Delayed, check.SharedToken, check.Repeated, check.CancelFirst,
 	check.RefusedEnded, messageLost, messageDoubled, writesLost, snapshotMade, snapshotReceived, nodeExited,
-	streamTorn, changeHeldBack, revokedUnheard, readAnswered, callerRenewed, callRepeated,
+	streamTorn, changeHeldBack, refusedNotReady, revokedUnheard, readAnswered, callerRenewed, callRepeated,
 }

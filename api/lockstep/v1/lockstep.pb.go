@@ -332,6 +332,8 @@ type Error struct {
 	Position      uint32                 `protobuf:"varint,6,opt,name=position,proto3" json:"position,omitempty"`                               // with BUSY: the place in the queue, 1 = next; 0 = unknown
 	Oldest        uint64                 `protobuf:"varint,7,opt,name=oldest,proto3" json:"oldest,omitempty"`                                   // with OUT_OF_RANGE of Watch: the lowest number after which it can be resumed
 	Newest        uint64                 `protobuf:"varint,8,opt,name=newest,proto3" json:"newest,omitempty"`                                   // with OUT_OF_RANGE of Watch, when the number is of another history: the highest one here
+	RetryAfterMs  uint64                 `protobuf:"varint,9,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // with UNAVAILABLE and OVERLOADED: when to send the same request again; 0 = not known
+	Attached      uint64                 `protobuf:"varint,10,opt,name=attached,proto3" json:"attached,omitempty"`                              // with STALE_REQUEST of Attach: the number of the present attachment
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,6 +420,20 @@ func (x *Error) GetOldest() uint64 {
 func (x *Error) GetNewest() uint64 {
 	if x != nil {
 		return x.Newest
+	}
+	return 0
+}
+
+func (x *Error) GetRetryAfterMs() uint64 {
+	if x != nil {
+		return x.RetryAfterMs
+	}
+	return 0
+}
+
+func (x *Error) GetAttached() uint64 {
+	if x != nil {
+		return x.Attached
 	}
 	return 0
 }
@@ -3937,6 +3953,8 @@ type StatusResponse struct {
 	Waiters        uint64                 `protobuf:"varint,11,opt,name=waiters,proto3" json:"waiters,omitempty"`
 	Version        string                 `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
 	NextToken      uint64                 `protobuf:"varint,13,opt,name=next_token,json=nextToken,proto3" json:"next_token,omitempty"`
+	GrantsHeld     string                 `protobuf:"bytes,14,opt,name=grants_held,json=grantsHeld,proto3" json:"grants_held,omitempty"`          // why nothing is granted now; empty = grants go on
+	GrantsHeldMs   uint64                 `protobuf:"varint,15,opt,name=grants_held_ms,json=grantsHeldMs,proto3" json:"grants_held_ms,omitempty"` // how long that lasts: on the leader what is left, elsewhere the most it can be; 0 = not known
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -4058,6 +4076,20 @@ func (x *StatusResponse) GetVersion() string {
 func (x *StatusResponse) GetNextToken() uint64 {
 	if x != nil {
 		return x.NextToken
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetGrantsHeld() string {
+	if x != nil {
+		return x.GrantsHeld
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetGrantsHeldMs() uint64 {
+	if x != nil {
+		return x.GrantsHeldMs
 	}
 	return 0
 }
@@ -4384,7 +4416,7 @@ var File_lockstep_v1_lockstep_proto protoreflect.FileDescriptor
 
 const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\n" +
-	"\x1alockstep/v1/lockstep.proto\x12\vlockstep.v1\"\x86\x02\n" +
+	"\x1alockstep/v1/lockstep.proto\x12\vlockstep.v1\"\xc8\x02\n" +
 	"\x05Error\x12+\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x13.lockstep.v1.ReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
@@ -4393,7 +4425,10 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\aholders\x18\x05 \x03(\v2\x13.lockstep.v1.HolderR\aholders\x12\x1a\n" +
 	"\bposition\x18\x06 \x01(\rR\bposition\x12\x16\n" +
 	"\x06oldest\x18\a \x01(\x04R\x06oldest\x12\x16\n" +
-	"\x06newest\x18\b \x01(\x04R\x06newest\"\xc9\x02\n" +
+	"\x06newest\x18\b \x01(\x04R\x06newest\x12$\n" +
+	"\x0eretry_after_ms\x18\t \x01(\x04R\fretryAfterMs\x12\x1a\n" +
+	"\battached\x18\n" +
+	" \x01(\x04R\battached\"\xc9\x02\n" +
 	"\tClaimSpec\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12%\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x11.lockstep.v1.ModeR\x04mode\x12\x16\n" +
@@ -4650,7 +4685,7 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\x13SnapshotSaveRequest\",\n" +
 	"\x14SnapshotSaveResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"\x0f\n" +
-	"\rStatusRequest\"\x98\x03\n" +
+	"\rStatusRequest\"\xdf\x03\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x12\n" +
@@ -4667,7 +4702,10 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\awaiters\x18\v \x01(\x04R\awaiters\x12\x18\n" +
 	"\aversion\x18\f \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
-	"next_token\x18\r \x01(\x04R\tnextToken\"\xc7\x01\n" +
+	"next_token\x18\r \x01(\x04R\tnextToken\x12\x1f\n" +
+	"\vgrants_held\x18\x0e \x01(\tR\n" +
+	"grantsHeld\x12$\n" +
+	"\x0egrants_held_ms\x18\x0f \x01(\x04R\fgrantsHeldMs\"\xc7\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12!\n" +

@@ -24,6 +24,8 @@ type statusReport struct {
 	Locks          uint64           `json:"locks"`
 	Waiters        uint64           `json:"waiters"`
 	NextToken      uint64           `json:"next_token"`
+	GrantsHeld     string           `json:"grants_held"`    // why nothing is granted; empty: grants go on
+	GrantsHeldMS   uint64           `json:"grants_held_ms"` // how long that lasts at most; 0: not known
 	Version        string           `json:"version"`
 	Endpoints      []endpointReport `json:"endpoints"`
 }
@@ -139,6 +141,8 @@ func reportAnswer(s *pb.StatusResponse) statusReport {
 		Locks:          s.GetLocks(),
 		Waiters:        s.GetWaiters(),
 		NextToken:      s.GetNextToken(),
+		GrantsHeld:     s.GetGrantsHeld(),
+		GrantsHeldMS:   s.GetGrantsHeldMs(),
 		Version:        s.GetVersion(),
 	}
 	for _, m := range s.GetMembers() {
@@ -162,6 +166,9 @@ func (a *App) writeStatus(s statusReport) error {
 	}
 	fmt.Fprintf(a.Out, "cluster %s: leader %s, term %d, %d locks, %d waiters, %d sessions (as %s says)\n",
 		printable(s.ClusterID), printable(leader), s.Term, s.Locks, s.Waiters, s.Sessions, printable(s.Node))
+	if s.GrantsHeld != "" {
+		fmt.Fprintf(a.Out, "nothing is granted: %s%s\n", printable(s.GrantsHeld), atMost(s.GrantsHeldMS))
+	}
 	t := a.table()
 	fmt.Fprintln(t, "NODE\tROLE\tHEALTH\tAPPLIED\tCLIENTS\tPEERS")
 	for _, m := range s.Members {
@@ -169,4 +176,12 @@ func (a *App) writeStatus(s statusReport) error {
 			m.AppliedIndex, printable(m.ClientAddress), printable(m.PeerAddress))
 	}
 	return t.Flush()
+}
+
+// atMost says how long a state lasts, if that is known.
+func atMost(ms uint64) string {
+	if ms == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d s are left at most", (ms+999)/1000)
 }

@@ -143,6 +143,7 @@ func (r *replay) refused(s *machine.Spec, res *machine.Result) *Violation {
 		if r.table.floor {
 			return broken(WrongAnswer, "not ready behind the token floor")
 		}
+		return broken(WrongAnswer, "%q was asked for in the log before a token could be given", s.Names)
 	case machine.StaleRequest, machine.QuotaExceeded, machine.OutOfRange:
 	default:
 		return broken(WrongAnswer, "a new claim was refused with code %d", res.Code)
