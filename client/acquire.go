@@ -29,6 +29,7 @@ type claim struct {
 	lock     *lock
 	err      error
 	queued   *session.Update // the last word on the queue; nil = none
+	deferred *pb.Error       // why the service would not take it yet; nil = it did, or said nothing
 }
 
 func newClaim(cfg lockstep.AcquireConfig) *claim {

@@ -37,6 +37,14 @@ const (
 	spread      = 50 * time.Millisecond
 )
 
+// The waits after connections that attached and then ended before they were of use: they grow, so that clients whose
+// requests end their connections do not reconnect in a storm.
+const (
+	longestUseless = 5 * time.Second
+	// usefulAfter is how long a connection must have served to count as one that was of use, if it granted nothing.
+	usefulAfter = 2 * time.Second
+)
+
 // A link is one connection with its stream. Its queue is guarded by the client's mutex
 // and bounded by the session's window.
 type link struct {
@@ -45,6 +53,8 @@ type link struct {
 	queue    []*pb.ClientRequest
 	wake     chan struct{} // 1 token: the queue is not empty
 	attached bool          // the node served the session
+	since    time.Duration // when it first did
+	granted  bool          // a claim was granted on it
 	reached  bool          // the node answered at all
 	leader   string        // whom it named as the leader
 	err      error         // why it ended
@@ -61,6 +71,7 @@ func dialTimeout(ttl time.Duration) time.Duration {
 func (c *Client) keepConnected() {
 	f := newFinder(c.cfg.Endpoints)
 	backoff := lease.Backoff{Base: firstPause, Max: longestWait}
+	useless := lease.Backoff{Base: firstPause, Max: longestUseless}
 	for c.awaitWanted() {
 		addr, round := f.next()
 		if round && !c.sleep(backoff.Next()) {
@@ -70,10 +81,14 @@ func (c *Client) keepConnected() {
 		now := c.cfg.Clock.Now()
 		f.leads(now, l.leader)
 		switch {
-		case l.attached:
+		case l.useful(now):
 			f.found(addr)
 			backoff.Reset()
+			useless.Reset()
 			c.sleep(time.Duration(jitter() * float64(spread)))
+		case l.attached:
+			f.found(addr)
+			c.sleep(useless.Next())
 		case !l.reached:
 			f.unreachable(now, addr)
 		case !f.hinted(): // it leads not and knows no leader: ask it again later, or another
@@ -81,6 +96,11 @@ func (c *Client) keepConnected() {
 			f.rested()
 		}
 	}
+}
+
+// useful reports whether the connection, which has ended at now, did what it was for.
+func (l *link) useful(now time.Duration) bool {
+	return l.attached && (l.granted || l.err == nil || now >= l.since+usefulAfter)
 }
 
 // awaitWanted waits until a session wants a connection; false at the end of the client.

@@ -37,7 +37,9 @@ func (c *Client) actOnClaimLocked(s *session.Session, u session.Update) {
 	}
 	switch u.Kind {
 	case session.Queued:
-		k.queued = &u
+		k.queued, k.deferred = &u, nil
+	case session.Deferred:
+		k.deferred = u.Err
 	case session.Granted:
 		c.grantLocked(s, k, u)
 	case session.Refused:
@@ -69,6 +71,9 @@ func (c *Client) dropLocked(k *claim, err error) {
 
 func (c *Client) grantLocked(s *session.Session, k *claim, u session.Update) {
 	k.lock = newLock(c, s, k, u)
+	if c.mu.link != nil {
+		c.mu.link.granted = true
+	}
 	if k.cfg.MaxHold > 0 {
 		k.lock.endsAt = c.cfg.Clock.Now() + k.cfg.MaxHold
 		c.mu.limited = append(c.mu.limited, k.lock)
@@ -98,8 +103,8 @@ func (c *Client) confirmLocked(l *lock) {
 func (c *Client) attachedLocked(s *session.Session, kind session.Kind) {
 	c.mu.attached, c.mu.lastErr = true, nil
 	c.mu.ttl, c.mu.grace = s.TTL(), s.Grace()
-	if c.mu.link != nil {
-		c.mu.link.attached = true
+	if l := c.mu.link; l != nil && !l.attached {
+		l.attached, l.since = true, c.cfg.Clock.Now()
 	}
 	if kind == session.Opened {
 		c.eventLocked(Event{Kind: SessionOpened, Session: s.ID()})

@@ -9,10 +9,14 @@ import (
 )
 
 // The waits between tries of a request that the service would not take now: the
-// first is 50 to 100 ms, and they double up to 1 to 2 s.
+// first is 50 to 100 ms, and they double up to 1 to 2 s. When the service says how long it will not, the next
+// try comes 50 to 500 ms after that, so that many clients do not come at once, and within 5 s in any case: the
+// service may be wrong about it.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 2 * time.Second
+	toldSpread = 450 * time.Millisecond
+	toldMax    = 5 * time.Second
 )
 
 // A claimState is what is known of a claim. It only moves forward.
@@ -148,13 +152,25 @@ func (s *Session) remove(c *claim, u Update) {
 	s.tell(u)
 }
 
-// retryLater tries the claim's request again after a jittered wait.
-func (s *Session) retryLater(now time.Duration, c *claim) {
-	wait := min(firstRetry<<min(c.tries, 8), lastRetry)
-	c.tries++
+// retryLater tries the claim's request again after a jittered wait. e, which may be nil, is why it was not taken.
+func (s *Session) retryLater(now time.Duration, c *claim, e *pb.Error) {
 	c.tag = 0
-	c.retryAt = now + wait/2 + time.Duration(s.cfg.Rand()*float64(wait/2))
+	c.retryAt = now + s.retryWait(c, span(e.GetRetryAfterMs()))
 	s.later = append(s.later, c.seq)
+}
+
+// retryWait is how long to wait before the next try. told is the service's word on it; zero: it has none.
+func (s *Session) retryWait(c *claim, told time.Duration) time.Duration {
+	least, most := told+firstRetry/2, told+firstRetry/2+toldSpread
+	if told > toldMax-firstRetry/2-toldSpread {
+		least, most = toldMax/2, toldMax
+	}
+	if told == 0 {
+		most = min(firstRetry<<min(c.tries, 8), lastRetry)
+		least = most / 2
+		c.tries++
+	}
+	return least + time.Duration(s.cfg.Rand()*float64(most-least))
 }
 
 // retryDue moves the claims whose wait is over back to what is sent.

@@ -65,7 +65,7 @@ func (s *Session) answered(now time.Duration, tag uint64, st *pb.ClaimStatus) {
 		return
 	}
 	if st.GetState() < pb.ClaimState_CLAIM_STATE_RELEASED { // it should be over and is not
-		s.retryLater(now, c)
+		s.retryLater(now, c, nil)
 		return
 	}
 	s.confirmEnd(c, st)
@@ -229,11 +229,13 @@ func (s *Session) failed(now time.Duration, tag uint64, e *pb.Error) {
 		if s.id != "" {
 			s.endedBy(now, e.GetReason(), "", e.GetMessage())
 		}
-	case pb.Reason_REASON_NOT_LEADER, pb.Reason_REASON_UNAVAILABLE:
+	case pb.Reason_REASON_NOT_LEADER:
 		s.reconnect(Update{Err: e, Leader: e.GetLeaderAddress()})
 	default:
 		if known {
 			s.refused(now, q, tag, e)
+		} else if e.GetReason() == pb.Reason_REASON_UNAVAILABLE {
+			s.reconnect(Update{Err: e})
 		}
 	}
 }
@@ -269,9 +271,10 @@ func (s *Session) claimRefused(now time.Duration, c *claim, e *pb.Error) {
 	case c.end != endNone && over(e):
 		s.remove(c, endOf(c, e))
 	case c.end != endNone:
-		s.retryLater(now, c)
+		s.retryLater(now, c, e)
 	case transient(e) && !(c.spec.WaitMs != nil && c.spec.GetWaitMs() == 0):
-		s.retryLater(now, c)
+		s.tell(Update{Kind: Deferred, Seq: c.seq, Err: e})
+		s.retryLater(now, c, e)
 	default:
 		s.tell(Update{Kind: Refused, Seq: c.seq, Err: e})
 		c.quiet = true
@@ -308,9 +311,14 @@ func over(e *pb.Error) bool {
 	return false
 }
 
-// transient reports whether the same request may be taken later.
+// transient reports whether the same request may be taken later, by the same node: a claim is UNAVAILABLE while the
+// cluster grants nothing, and no other node would grant it.
 func transient(e *pb.Error) bool {
-	return e.GetReason() == pb.Reason_REASON_OVERLOADED || e.GetReason() == pb.Reason_REASON_UNSPECIFIED
+	switch e.GetReason() {
+	case pb.Reason_REASON_OVERLOADED, pb.Reason_REASON_UNAVAILABLE, pb.Reason_REASON_UNSPECIFIED:
+		return true
+	}
+	return false
 }
 
 // notAttached is how the service refuses a request of a session that another

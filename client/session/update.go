@@ -38,13 +38,16 @@ const (
 	// answer. Leader is the address of the leader if it was told, and Err the error.
 	// Call Disconnected and connect elsewhere. No Seq.
 	Reconnect
+	// Deferred: the service would not take the claim now: Err says why. It is asked for again, on this connection, until it is
+	// taken, given up or over.
+	Deferred
 	// Over: the session has ended, behind the updates of its claims. Reason is zero after
 	// Close, and when the service refused to open the session, which Err then explains.
 	Over
 )
 
 func (k Kind) String() string {
-	names := [...]string{"none", "opened", "resumed", "renewed", "queued", "granted", "refused", "abandoned", "lost", "released", "reconnect", "over"}
+	names := [...]string{"none", "opened", "resumed", "renewed", "queued", "granted", "refused", "abandoned", "lost", "released", "reconnect", "deferred", "over"}
 	if k < 0 || int(k) >= len(names) {
 		return fmt.Sprintf("Kind(%d)", int(k))
 	}
@@ -58,7 +61,7 @@ type Update struct {
 	Token    uint64
 	Position uint32       // with Queued: 1 is the next
 	Holders  []*pb.Holder // with Queued: who is in the way, as far as told
-	Err      *pb.Error    // with Refused, Reconnect and Over; may be nil with the latter two
+	Err      *pb.Error    // with Refused, Deferred, Reconnect and Over; may be nil with the latter two
 	Reason   lockstep.LossReason
 	By       string // with a revocation: who
 	Detail   string // with Lost and Over: for people; may be empty

@@ -9,6 +9,10 @@ import (
 )
 
 func (s *Service) acquire(e *session, r *pb.ClientRequest, a *pb.StreamAcquire) {
+	if s.Held != nil {
+		s.answer(e, r, &pb.ServerEvent{Body: &pb.ServerEvent_Error{Error: s.Held}})
+		return
+	}
 	e.hear(a.GetFloor(), a.GetSeen())
 	if c := e.claims[a.GetSeq()]; c != nil {
 		if c.spec != nil && !proto.Equal(c.spec, a.GetSpec()) {

@@ -27,6 +27,7 @@ type Cluster struct {
 	deadline map[string]time.Time
 	frames   int // received
 	requests int // received
+	breaking error
 }
 
 // A Node is one server of a cluster.
@@ -123,6 +124,20 @@ func (n *Node) Silence(silent bool) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
 	n.silent = silent
+}
+
+// Break makes every Acquire end its stream with err; nil ends that.
+func (c *Cluster) Break(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.breaking = err
+}
+
+// Streams is how many streams were begun on the leader.
+func (c *Cluster) Streams() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lastID
 }
 
 // Received is how many frames and requests have come.
@@ -224,6 +239,11 @@ func (c *Cluster) take(n *Node, id int, f *pb.ClientFrame) {
 		return
 	}
 	for _, r := range f.GetRequests() {
+		if r.GetAcquire() != nil && c.breaking != nil {
+			c.streams[id].end <- c.breaking
+			delete(c.streams, id)
+			return
+		}
 		if s := c.service.Handle(id, r); s != "" {
 			e := c.service.sessions[s]
 			c.deadline[s] = time.Now().Add(time.Duration(e.ttl+c.service.Gracems) * time.Millisecond)

@@ -23,8 +23,9 @@ type Delivery struct {
 
 // A Service is the state of the fake. It is not safe for concurrent use.
 type Service struct {
-	TTLms, Gracems uint64 // what sessions get; a TTL of 0 means what they ask for
-	Window         uint64 // claims above the floor
+	TTLms, Gracems uint64    // what sessions get; a TTL of 0 means what they ask for
+	Window         uint64    // claims above the floor
+	Held           *pb.Error // why nothing is granted; nil = grants go on
 
 	sessions map[string]*session
 	locks    map[string]*lock
