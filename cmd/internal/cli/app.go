@@ -43,6 +43,9 @@ type App struct {
 	Getenv func(string) string
 	// OpenLocker connects to a backend.
 	OpenLocker func(Target) (lockstep.Locker, error)
+	// Adopt makes the process the parent of orphans, and reaps every child that ends. It is nil, and nothing is adopted, where
+	// other parts of the program wait for children of their own.
+	Adopt func() error
 }
 
 // NewApp returns the App of a real process.
@@ -55,7 +58,9 @@ func Main(args []string) int {
 	if code, mine := term.Hidden(args); mine {
 		return code
 	}
-	return NewApp().Main(context.Background(), args[1:])
+	app := NewApp()
+	app.Adopt = term.Adopt
+	return app.Main(context.Background(), args[1:])
 }
 
 // Main runs one command line, without the program's name, and returns the exit code.

@@ -28,7 +28,7 @@ type electPlan struct {
 }
 
 const electLong = `Stands for election to the office NAME and runs the command for as long as it leads.
-Only one candidate at a time does. When leadership is lost the command's whole process group
+Only one candidate at a time does. When leadership is lost everything that descends from the command
 is stopped before another candidate can lead, by the same means as those of "lockstep run"; then
 this one stands again, and starts the command anew when it is elected. The command has
 to be one that can be started again.

@@ -39,6 +39,9 @@ const reachedAfter = time.Second
 // elect leads again and again until the command ends by itself or a signal resigns. The error carries the exit code;
 // nil is code 0.
 func (a *App) elect(ctx context.Context, plan electPlan) error {
+	if err := a.adopt(); err != nil {
+		return err
+	}
 	r := &runner{app: a, plan: plan.claimPlan, signals: make(chan os.Signal, signalBuffer)}
 	term.NotifyEnding(r.signals)
 	defer signal.Stop(r.signals)

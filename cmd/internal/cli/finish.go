@@ -4,60 +4,38 @@ package cli
 
 import (
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lockstep-dev/lockstep/cmd/internal/term"
 )
 
-// finish ends a holding whose child has ended, and returns the exit code. A command
-// that ended by itself may leave processes behind; of one that we stopped nothing
-// stays.
+// finish ends a holding that is over, and returns the exit code.
 func (h *holding) finish() (int, error) {
-	if h.overseer.phase == running {
-		h.watcher.StandDown() // before the child's number may become somebody else's
-	}
-	status, err := h.child.Reap()
-	if h.overseer.phase != running {
-		h.endGroup()
-		h.watcher.StandDown()
-	}
+	h.child.Release()
 	if h.terminal != nil {
 		h.terminal.TakeBack()
-		if status.Signaled() {
+		if h.status.Signaled() {
 			h.terminal.Restore()
 		}
 	}
 	if loss := h.overseer.verdict(h.plan.name, h.lock.Token()); loss != nil {
 		return 0, exitError{CodeLost, loss}
 	}
-	if err != nil {
-		return 0, exitError{CodeInternal, err}
-	}
-	return status.Code(), nil
-}
-
-// endGroup gives what is left of the group its time after TERM, and then kills it.
-func (h *holding) endGroup() {
-	for h.child.Group().Exists() {
-		h.obey(h.look())
-		if h.killedAt > 0 && term.Now()-h.killedAt > leftoversAfter {
-			return
-		}
-		time.Sleep(groupLook)
-	}
+	return h.status.Code(), nil
 }
 
 // giveUp leaves a command that does not die of SIGKILL. The lock is not given
 // back: the service frees it after the TTL, as late as it may.
 func (h *holding) giveUp() (int, error) {
 	h.stuck = true
+	left := h.child.Left()
+	h.child.Release()
 	if h.terminal != nil {
 		h.terminal.TakeBack()
 	}
-	return 0, fmt.Errorf("process group %d is still there %v after it was killed; the lock is left to its lease",
-		h.child.Group(), stuckAfter)
+	return 0, fmt.Errorf("the command was not stopped: %v after it was killed there is still %s; the lock is not given back and ends with its lease",
+		stuckAfter, term.Name(left))
 }
 
 // due says why the command is to end, or nothing.

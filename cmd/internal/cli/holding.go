@@ -12,16 +12,12 @@ import (
 )
 
 const (
-	// maxWatchers bounds how often a watcher that died is replaced within a run.
-	maxWatchers = 16
 	// stuckAfter is how long a killed command may take to be gone. Only a process
-	// that hangs in the kernel takes longer than milliseconds.
+	// that hangs in the kernel, or is another user's, takes longer than milliseconds.
 	stuckAfter = 10 * time.Second
-	// groupLook is the pause between two looks at what is left of the group.
-	groupLook = 5 * time.Millisecond
-	// leftoversAfter bounds the waiting for the rest of a killed group. It may
-	// consist of zombies that nobody reaps.
-	leftoversAfter = time.Second
+	// killLook is the pause between two kills of what is left of a command, and between
+	// two looks at a lease that is too short to start one.
+	killLook = 5 * time.Millisecond
 )
 
 // A holding is the time for which a run has its lock.
@@ -31,20 +27,15 @@ type holding struct {
 	resigns  bool // TERM and INT to us are the end of the command, not messages for it
 	overseer overseer
 	child    *term.Child
-	watcher  *term.Watcher
-	watchers int // started so far
 	terminal *term.Terminal
 	wanted   bool // the command is to have the terminal's foreground
 	parent   int
-	changes  chan childChange
 	lost     <-chan struct{} // of the lock's context; nil once it was seen
-	killedAt time.Duration   // zero: it was not
-	stuck    bool            // part of the command may be alive
-}
-
-type childChange struct {
-	term.Change
-	err error
+	ended    bool            // the command itself has ended, with status
+	status   term.Status
+	empty    bool          // nothing that descends from the command is left
+	killedAt time.Duration // zero: it was not
+	stuck    bool          // part of the command may be alive
 }
 
 // hold runs the command to its end and returns its exit code.
@@ -63,11 +54,15 @@ func (h *holding) hold() (int, error) {
 	for {
 		act := h.wait()
 		h.obey(h.look()) // first, as everything may have been frozen
-		if act() {
+		act()
+		switch {
+		case h.over():
 			return h.finish()
-		}
-		if h.killedAt > 0 && term.Now()-h.killedAt > stuckAfter {
+		case h.killedAt == 0:
+		case term.Now()-h.killedAt > stuckAfter:
 			return h.giveUp()
+		default: // for what was started, or changed its parent, while the last kill looked
+			h.child.Kill()
 		}
 	}
 }
@@ -76,7 +71,7 @@ func (h *holding) hold() (int, error) {
 // may come while the renewal of the session fails.
 func (h *holding) awaitLease() error {
 	for h.lock.Check() == nil && h.lock.Remaining() <= h.overseer.killAfter {
-		time.Sleep(groupLook)
+		time.Sleep(killLook)
 	}
 	if err := h.lock.Check(); err != nil {
 		h.overseer.loss = err
@@ -91,52 +86,24 @@ func (h *holding) start() error {
 	h.parent = os.Getppid()
 	h.terminal, _ = term.OpenTerminal()
 	h.lost = h.lock.Context().Done()
+	h.overseer.validUntil = h.validUntil()
 	child, err := term.StartChild(term.Command{
 		Path: h.plan.command[0],
 		Args: h.plan.command[1:],
 		Env:  environment(h.lock),
-	})
+	}, h.overseer.validUntil)
 	if err != nil {
 		return exitError{CodeNotRunnable, err}
 	}
 	h.child = child
-	h.overseer.validUntil = h.validUntil()
-	if err := h.watch(); err != nil {
-		child.Group().Signal(unix.SIGKILL)
-		child.Reap()
-		return exitError{CodeInternal, err}
-	}
 	term.IgnoreStops()
 	if h.terminal != nil && h.terminal.Whole() {
 		h.wanted = true
 		h.giveTerminal()
 	}
-	h.changes = make(chan childChange)
-	go h.follow()
 	if err := child.Go(); err != nil {
 		h.obey(h.overseer.kill())
 	}
-	return nil
-}
-
-// follow reports what becomes of the child, up to its end.
-func (h *holding) follow() {
-	for {
-		change, err := h.child.Wait()
-		h.changes <- childChange{change, err}
-		if err != nil || change.Ended() {
-			return
-		}
-	}
-}
-
-func (h *holding) watch() error {
-	h.watchers++
-	w, err := term.StartWatcher(h.child.Group(), h.overseer.validUntil)
-	if err != nil {
-		return err
-	}
-	h.watcher = w
 	return nil
 }
 
@@ -153,26 +120,24 @@ func (h *holding) look() orders {
 	return out
 }
 
-// wait blocks until something happens, and returns what to do about it, which
-// reports whether the command has ended.
-func (h *holding) wait() func() bool {
-	timer := time.NewTimer(h.overseer.wake(term.Now()))
+// wait blocks until something happens, and returns what to do about it.
+func (h *holding) wait() func() {
+	pause := h.overseer.wake(term.Now())
+	if h.killedAt > 0 {
+		pause = min(pause, killLook)
+	}
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	goOn := func() bool { return false }
 	select {
 	case <-timer.C:
-		return goOn
 	case <-h.lost:
 		h.lost = nil
-		return goOn
 	case sig := <-h.signals:
-		return func() bool { h.relay(sig); return false }
-	case <-h.watcher.Done():
-		return func() bool { h.replaceWatcher(); return false }
-	case change := <-h.changes:
-		late := term.Now() >= h.overseer.validUntil // asked before a renewal moves it: this is what the watcher went by
-		return func() bool { return h.changed(change, late) }
+		return func() { h.relay(sig) }
+	case change := <-h.child.Changes():
+		return func() { h.changed(change) }
 	}
+	return func() {}
 }
 
 func (h *holding) obey(o orders) {
@@ -180,19 +145,23 @@ func (h *holding) obey(o orders) {
 		h.say("%s", o.say)
 	}
 	for _, sig := range o.signals {
-		h.send(sig)
+		send := h.child.Signal
+		if o.all {
+			send = h.child.SignalAll
+		}
+		h.note(send(sig))
 	}
 	if o.kill {
 		h.killedAt = term.Now()
-		h.send(unix.SIGKILL)
+		h.note(h.child.Kill())
 	}
-	if o.feed > 0 && h.watcher.Feed(o.feed) != nil {
-		h.watcher.Kill() // frozen or gone; its end is noticed and it is replaced
+	if o.feed > 0 {
+		h.child.Feed(o.feed) // that the watcher is gone is told as news of the child
 	}
 }
 
-func (h *holding) send(sig unix.Signal) {
-	if err := h.child.Group().Signal(sig); err != nil {
+func (h *holding) note(err error) {
+	if err != nil {
 		h.say("%w", err)
 	}
 }
@@ -205,13 +174,6 @@ func (h *holding) relay(sig os.Signal) {
 	h.obey(h.overseer.signal(term.Now(), sig))
 }
 
-func (h *holding) replaceWatcher() {
-	if h.watchers >= maxWatchers || h.watch() != nil {
-		h.watcher = &term.Watcher{} // its end is never seen
-		h.obey(h.overseer.hurry(term.Now(), "the watcher cannot be started again: the command is stopped"))
-	}
-}
-
 // giveTerminal makes the command's group the foreground one. Without it the command
 // still gets its signals from us.
 func (h *holding) giveTerminal() {
@@ -220,34 +182,43 @@ func (h *holding) giveTerminal() {
 	}
 }
 
-// changed handles news of the child and reports whether it has ended. One whose end is late was killed by the watcher, also when the
-// lock turns out to have been renewed since.
-func (h *holding) changed(change childChange, late bool) bool {
-	if change.err != nil || change.Ended() {
-		if late && h.overseer.loss == nil {
-			h.overseer.loss = errNotRenewed
-		}
-		return true
+// changed handles news of the child.
+func (h *holding) changed(change term.Change) {
+	switch change.What {
+	case term.Stopped:
+		h.stopped(change.Signal)
+	case term.Ended:
+		h.ended, h.status = true, change.Status
+		h.child.MarkEnded()
+	case term.Empty:
+		h.empty = true
+	case term.Overdue: // also when the lock turns out to have been renewed since
+		h.obey(h.overseer.overdue())
+	case term.Unwatched:
+		h.obey(h.overseer.unwatched())
 	}
-	h.stopped(change.Stopped)
-	return false
 }
+
+// over reports whether nothing remains but to give the lock back. What a command that ended by itself has left running is
+// left alone; of one that is being stopped nothing may stay.
+func (h *holding) over() bool { return h.empty || h.ended && h.overseer.phase == running }
 
 // stopped handles a child that was stopped. A shell that waits for us must see us
 // stop as well, or its user never gets a prompt. Without a terminal there is no such
 // shell, and the lock is renewed on.
 func (h *holding) stopped(by unix.Signal) {
 	switch {
-	case h.overseer.phase != running:
-		h.send(unix.SIGCONT)
+	case h.overseer.phase == killed:
+	case h.overseer.phase == ending:
+		h.note(h.child.Signal(unix.SIGCONT))
 	case h.terminal == nil:
 	case (by == unix.SIGTTIN || by == unix.SIGTTOU) && h.terminal.Foreground():
 		h.wanted = true // it wants the terminal, and nobody else of our pipeline has it
 		h.giveTerminal()
-		h.send(unix.SIGCONT)
+		h.note(h.child.Signal(unix.SIGCONT))
 	case !h.terminal.JobControl():
 		if by == unix.SIGTSTP { // without us in between the command would not have seen it
-			h.send(unix.SIGCONT)
+			h.note(h.child.Signal(unix.SIGCONT))
 		}
 	default:
 		h.terminal.TakeBack()

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -38,18 +39,98 @@ func TestAKilledGroupOfRunLeavesNothing(t *testing.T) {
 	w.gone(pids...)
 }
 
-func TestAKilledRunAndWatcherLeaveNoDirectChild(t *testing.T) {
+// Killed together they leave nobody but the kernel, which ends the command itself.
+func TestAKilledRunAndWatcherLeaveNoCommand(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "x", "--", "sh", "-c", family(""))
 	pids := w.pids("pids")
-	for _, pid := range children(p.Process.Pid) {
-		if pid != pids[0] { // the watcher
-			syscall.Kill(pid, syscall.SIGSTOP)
-			defer syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
-	p.Process.Kill()
+	watcher := watcherOf(t, p)
+	syscall.Kill(p.Process.Pid, syscall.SIGSTOP) // so that it does not act between the two
+	syscall.Kill(watcher, syscall.SIGKILL)
+	syscall.Kill(p.Process.Pid, syscall.SIGKILL)
 	w.gone(pids[0])
+}
+
+// A signal to all that bear the name of the program does not hit the watcher.
+func TestTheWatcherDoesNotBearTheNameOfTheProgram(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("run", "x", "--", "sh", "-c", family(""))
+	w.pids("pids")
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", watcherOf(t, p)))
+	if err != nil || len(line) == 0 || strings.Contains(string(line), "lockstep") {
+		t.Errorf("the watcher's arguments are %q, %v", line, err)
+	}
+}
+
+// watcherOf is the only child of run.
+func watcherOf(t *testing.T, p *process) int {
+	t.Helper()
+	all := children(p.Process.Pid)
+	if len(all) != 1 {
+		t.Fatalf("children of run: %v", all)
+	}
+	return all[0]
+}
+
+// escapes starts processes in each way that leaves the process group of the command and waits; their
+// numbers are in the file pids, that of the command last.
+const escapes = `setsid sleep 1001 & echo $! >> part
+timeout 1000 sh -c 'echo $$ >> part; exec sleep 1002' &
+nohup sleep 1003 >/dev/null 2>&1 & echo $! >> part
+(setsid sh -c '(setsid sh -c "echo \$\$ >> part; exec sleep 1004" &) ; exit' &)
+env -i sh -c 'echo $$ >> part; exec sleep 1005' &
+bash -c 'set -m; sleep 1006 & echo $! >> part; wait' &
+bash --norc --noprofile -i -c 'sleep 1007 & echo $! >> part; wait' 2>/dev/null &
+until [ $(wc -l < part) -eq 7 ]; do sleep 0.01; done
+echo $$ >> part; mv part pids; sleep 1000`
+
+// Each of these ends a run, and nothing that its command has started may be left.
+func TestWhatLeavesTheGroupIsStoppedToo(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(w *world, p *process)
+	}{
+		{"killed", func(w *world, p *process) { p.Process.Kill() }},
+		{"frozen", func(w *world, p *process) { p.Process.Signal(syscall.SIGSTOP) }},
+		{"revoked", func(w *world, p *process) { w.set("revoked") }},
+		{"expired", func(w *world, p *process) { w.set("expired") }},
+		{"cut", func(w *world, p *process) { w.set("cut") }},
+		{"interrupted twice", func(w *world, p *process) {
+			p.Process.Signal(syscall.SIGINT)
+			time.Sleep(50 * time.Millisecond)
+			p.Process.Signal(syscall.SIGINT)
+		}},
+		{"unwatched", func(w *world, p *process) { syscall.Kill(watcherOf(w.t, p), syscall.SIGKILL) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			p := w.start("run", "--ttl", "3", "--kill-after", "0.3", "x", "--", "sh", "-c", `trap "" INT; `+escapes)
+			pids := w.pids("pids")
+			c.end(w, p)
+			w.gone(pids...)
+			if w.has("revoked") {
+				w.eventually("released", func() bool { return w.has("released") })
+			}
+		})
+	}
+}
+
+// What the kernel says decides: a revocation is confirmed after the last process has ended.
+func TestARevocationIsConfirmedAfterTheLastProcess(t *testing.T) {
+	w := newWorld(t)
+	p := w.start("run", "--kill-after", "0.3", "x", "--", "sh", "-c", escapes)
+	pids := w.pids("pids")
+	w.set("revoked")
+	w.eventually("released", func() bool {
+		released := w.has("released")
+		if released && slices.ContainsFunc(pids, runs) {
+			t.Fatal("the holder confirmed while something of its command was alive")
+		}
+		return released
+	})
+	if got := p.code(); got != CodeLost {
+		t.Errorf("exit code %d, want %d", got, CodeLost)
+	}
 }
 
 func TestAFrozenRunLosesItsGroupWhenTheLeaseEnds(t *testing.T) {
@@ -111,13 +192,10 @@ func TestTheWatcherAloneFrozenDoesNoHarm(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "--ttl", "3", "x", "--", "sh", "-c", `echo $$ > pid; until [ -e enough ]; do sleep 0.01; done`)
 	pid := w.pids("pid")[0]
-	watcher := slices.DeleteFunc(children(p.Process.Pid), func(c int) bool { return c == pid })
-	if len(watcher) != 1 {
-		t.Fatalf("children of run but the command: %v", watcher)
-	}
-	syscall.Kill(watcher[0], syscall.SIGSTOP)
+	watcher := watcherOf(t, p)
+	syscall.Kill(watcher, syscall.SIGSTOP)
 	time.Sleep(4500 * time.Millisecond) // its deadline passes, and newer ones wait in the pipe
-	syscall.Kill(watcher[0], syscall.SIGCONT)
+	syscall.Kill(watcher, syscall.SIGCONT)
 	time.Sleep(300 * time.Millisecond)
 	if !runs(pid) {
 		t.Error("the watcher killed the group of a lease that was renewed")
@@ -128,33 +206,19 @@ func TestTheWatcherAloneFrozenDoesNoHarm(t *testing.T) {
 	}
 }
 
-func TestADeadWatcherIsReplaced(t *testing.T) {
+// Nobody would stop the command of a run that is killed after its watcher.
+func TestADeadWatcherEndsTheCommand(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "x", "--", "sh", "-c", family(""))
 	pids := w.pids("pids")
-	watcher := func() int {
-		for _, c := range children(p.Process.Pid) {
-			if c != pids[0] && runs(c) {
-				return c
-			}
-		}
-		return 0
-	}
-	first := watcher()
-	syscall.Kill(first, syscall.SIGKILL)
-	w.eventually("a new watcher", func() bool { second := watcher(); return second != 0 && second != first })
-	if !runs(pids[0]) {
-		t.Fatal("the command ended with its watcher")
-	}
-	w.eventually("the new watcher is in place", func() bool { return watcher() != 0 && blocked(watcher()) })
-	p.Process.Kill()
+	syscall.Kill(watcherOf(t, p), syscall.SIGKILL)
 	w.gone(pids...)
-}
-
-// blocked reports whether a process sleeps, as a watcher does that has started.
-func blocked(pid int) bool {
-	state, err := processState(pid)
-	return err == nil && state == 'S'
+	if got := p.code(); got != 128+9 {
+		t.Errorf("exit code %d, want 137", got)
+	}
+	if !w.has("released") || !strings.Contains(p.err.String(), "the watcher was killed") {
+		t.Errorf("want the lock released and a word of the watcher; stderr: %s", p.err.String())
+	}
 }
 
 func TestFailingRenewalSendsTermAndThenKill(t *testing.T) {

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	app := NewApp()
+	app.Adopt = term.Adopt
 	if dir := os.Getenv(controlDir); dir != "" {
 		app.OpenLocker = func(t Target) (lockstep.Locker, error) { return &controlled{dir: dir, target: t}, nil }
 	}

@@ -49,6 +49,7 @@ const (
 // Orders are what is to be done, in the order of the fields.
 type orders struct {
 	signals []unix.Signal
+	all     bool // the signals are for everything that descends from the command, not its process group alone
 	kill    bool
 	feed    time.Duration // the watcher's new deadline; zero: it stays
 	say     string        // for the user
@@ -56,6 +57,7 @@ type orders struct {
 
 func (o *orders) add(more orders) {
 	o.signals = append(o.signals, more.signals...)
+	o.all = o.all || more.all
 	o.kill = o.kill || more.kill
 	o.feed = max(o.feed, more.feed)
 	if more.say != "" {
@@ -111,7 +113,24 @@ func (o *overseer) lost(now time.Duration, over error) orders {
 // terminate asks the command to end. A stopped one has to be continued to hear of it.
 func (o *overseer) terminate(killAt time.Duration) orders {
 	o.phase, o.killAt = ending, killAt
-	return orders{signals: []unix.Signal{unix.SIGTERM, unix.SIGCONT}}
+	return orders{signals: []unix.Signal{unix.SIGTERM, unix.SIGCONT}, all: true}
+}
+
+// overdue takes the news that the watcher killed the command.
+func (o *overseer) overdue() orders {
+	if o.loss == nil {
+		o.loss = errNotRenewed
+	}
+	return o.kill()
+}
+
+// unwatched takes the news that nobody would kill the command if this program were killed.
+func (o *overseer) unwatched() orders {
+	out := o.kill()
+	if o.loss == nil {
+		out.say = "the watcher was killed, and the command with it"
+	}
+	return out
 }
 
 func (o *overseer) killIfDue(now time.Duration) orders {

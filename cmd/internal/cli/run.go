@@ -30,12 +30,12 @@ type endWith struct {
 const runLong = `Waits for the lock NAME, runs the command, and gives the lock back when the command
 ends. The lock is renewed all the while.
 
-If the lock is lost, the command's whole process group is stopped before anybody else
+If the lock is lost, everything that descends from the command is stopped before anybody else
 can have the lock: while renewal fails it gets TERM --kill-after before the end of the lease
 and KILL at the end; when the lock was revoked it gets TERM and then KILL. It is
-also killed when this program is killed or frozen. Processes that the
-command leaves behind in the background keep running after it ended well, without the lock;
-those that left its process group are never touched.
+also killed when this program is killed or frozen. On Linux no process group and no
+session of its own is a way out; elsewhere only the command's process group is stopped. Processes that the
+command leaves behind keep running after it ended by itself, without the lock.
 
 The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment.
 Write the token with whatever you write, and let the place where you write it refuse older

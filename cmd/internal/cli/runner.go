@@ -39,6 +39,9 @@ type runner struct {
 // run waits for the lock, runs the command, and releases the lock. The error carries
 // the exit code; nil is code 0.
 func (a *App) run(ctx context.Context, plan runPlan) error {
+	if err := a.adopt(); err != nil {
+		return err
+	}
 	r, err := a.begin(ctx, plan.claimPlan)
 	if r == nil {
 		return err
@@ -54,6 +57,18 @@ func (a *App) run(ctx context.Context, plan runPlan) error {
 		return err
 	}
 	return exitWith(status)
+}
+
+// adopt takes over orphans: as process 1 of a container those of strangers too, and what descends from the command
+// if its watcher is killed.
+func (a *App) adopt() error {
+	if a.Adopt == nil {
+		return nil
+	}
+	if err := a.Adopt(); err != nil {
+		return fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	return nil
 }
 
 // begin waits for the lock. Without it there is no runner, and the error carries the exit code. Signals go

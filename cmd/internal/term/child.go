@@ -6,42 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"strconv"
+	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// The first arguments by which this program knows that it is the second half of a
-// start. They are no commands of anybody else.
 const (
-	childArgument   = "__child"
-	watcherArgument = "__watch"
+	// watcherStart bounds the time in which a watcher must say that it is ready.
+	watcherStart = 10 * time.Second
+	// watcherEnd bounds the time in which it must end when it was told to.
+	watcherEnd = 2 * time.Second
+	// feedPatience bounds a write to the watcher. The pipe holds 64 KiB, 7,000
+	// messages, so only one that is frozen for long lets it run full.
+	feedPatience = time.Second
+	// sweepPause is the pause between two kills of what a dead watcher left.
+	sweepPause = 10 * time.Millisecond
 )
-
-// The codes by which shells tell that a command could not be executed.
-const (
-	codeCannotExecute = 126
-	codeNotFound      = 127
-)
-
-// Hidden does the work of a waiting child or of a watcher if that is what args,
-// with the program's name first, ask for, and returns its exit code. Main
-// functions call it before anything else.
-func Hidden(args []string) (code int, mine bool) {
-	if len(args) < 2 {
-		return 0, false
-	}
-	switch args[1] {
-	case childArgument:
-		return becomeCommand(args[2:]), true
-	case watcherArgument:
-		return watch(), true
-	default:
-		return 0, false
-	}
-}
 
 // A Command is what a child is to become.
 type Command struct {
@@ -50,105 +33,338 @@ type Command struct {
 	Env  []string // all of it
 }
 
-// A Child is a process that leads a process group of its own. It inherits the
-// standard files and everything else that this program was started with.
+// A Child is a command with its watcher, which is its parent. The command leads a process group of its
+// own, and inherits the standard files and everything else that this program was started
+// with. One goroutine uses a Child.
 type Child struct {
-	pid    int
-	goOn   *os.File
-	reaped *unix.WaitStatus // set once it must not be waited for again
+	watcher int // its process number
+	group   Group
+	ended   bool  // the command itself has ended
+	before  []int // our children that have nothing to do with the command
+	feed    *os.File
+	changes chan Change
+	gone    chan struct{} // closed when the watcher has ended
+	let     sync.Once     // closes released
+	// released is closed when nobody wants to know more, or be rid of more.
+	released chan struct{}
+	blind    atomic.Bool // the watcher is gone and did not say that nothing is left
 }
 
-// StartChild forks a process that waits for [Child.Go] in its own group. It ends by
-// itself when this program does.
-func StartChild(c Command) (*Child, error) {
-	waits, goOn, err := os.Pipe()
+// A Change is news of a child.
+type Change struct {
+	What   What
+	Signal unix.Signal // that stopped it
+	Status Status      // with which it ended
+}
+
+// What happened to a child.
+type What int
+
+// The kinds of news. Ended comes once; after it Empty comes once, and nothing else.
+const (
+	Stopped   What = iota // the command was stopped by a signal
+	Ended                 // the command itself has ended; others that descend from it may be left
+	Empty                 // nothing that descends from the command is left
+	Overdue               // the watcher has seen the deadline pass, and kills everything
+	Unwatched             // the watcher was killed; everything is being killed
+)
+
+// StartChild starts a watcher and, below it, a process that waits for [Child.Go] in a group of
+// its own. It returns when the watcher knows the deadline.
+func StartChild(c Command, deadline time.Duration) (*Child, error) {
+	child := &Child{changes: make(chan Change), gone: make(chan struct{}), released: make(chan struct{})}
+	child.before = pids(below(unix.Getpid(), nil))
+	report, err := child.launch(c.Env)
 	if err != nil {
-		return nil, fmt.Errorf("start the command: %w", err)
+		return nil, fmt.Errorf("start the watcher: %w", err)
 	}
-	defer waits.Close()
-	// The descriptor keeps its number, above the standard files: those that the
-	// user's shell opened for the command keep theirs as well.
-	fd := waits.Fd()
-	if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
-		goOn.Close()
-		return nil, fmt.Errorf("start the command: %w", err)
+	if err := child.introduce(c, deadline, report); err != nil {
+		child.feed.Close()
+		report.Close()
+		unix.Kill(child.watcher, unix.SIGKILL)
+		return nil, err
 	}
-	args := append([]string{"lockstep", childArgument, strconv.Itoa(int(fd)), c.Path}, c.Args...)
-	pid, err := syscall.ForkExec(self(), args, &syscall.ProcAttr{
-		Env:   c.Env,
-		Files: []uintptr{0, 1, 2},
-		Sys:   childAttributes(),
+	go child.listen(report)
+	return child, nil
+}
+
+func pids(all []Process, err error) []int {
+	var numbers []int
+	for _, p := range all {
+		numbers = append(numbers, p.PID)
+	}
+	return numbers
+}
+
+// launch starts the watcher, and returns where it reports.
+func (c *Child) launch(env []string) (report *os.File, err error) {
+	path, err := self()
+	if err != nil {
+		return nil, err
+	}
+	files := &closer{}
+	defer files.close()
+	in, feed := files.pipe()
+	report, out := files.pipe()
+	null := files.null()
+	if files.err != nil {
+		return nil, files.err
+	}
+	fds := []int{files.inherited(in), files.inherited(out), files.copied(0), files.copied(1), files.copied(2)}
+	if files.err != nil {
+		return nil, files.err
+	}
+	c.watcher, err = syscall.ForkExec(path, append([]string{watcherName, watcherArgument}, numbers(fds...)...), &syscall.ProcAttr{
+		Env:   env,
+		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
+		Sys:   &syscall.SysProcAttr{Setpgid: true}, // what hits our group is to leave the watcher alone
 	})
 	if err != nil {
-		goOn.Close()
-		return nil, fmt.Errorf("start the command: %w", err)
+		return nil, fmt.Errorf("%w%s", err, limits())
 	}
-	return &Child{pid: pid, goOn: goOn}, nil
+	files.keep(feed, report)
+	c.feed = feed
+	return report, nil
+}
+
+// introduce tells the watcher what to start and until when, and waits until it is ready.
+func (c *Child) introduce(command Command, deadline time.Duration, report *os.File) error {
+	c.feed.SetWriteDeadline(time.Now().Add(watcherStart))
+	words := append([]string{ignoredAtStart(), command.Path}, command.Args...)
+	err := sendWords(c.feed, words)
+	if err == nil {
+		err = c.Feed(deadline)
+	}
+	report.SetReadDeadline(time.Now().Add(watcherStart))
+	m, errRead := readMessage(report)
+	switch {
+	case errRead != nil:
+		return fmt.Errorf("start the watcher: it ended, or did not answer within %v (%w)%s", watcherStart, errors.Join(err, errRead), limits())
+	case m.kind != reportReady:
+		return fmt.Errorf("start the command: %s%s", failure(m.value), limits())
+	}
+	report.SetReadDeadline(time.Time{})
+	c.group = Group(m.value)
+	return nil
+}
+
+func failure(value int64) string {
+	if value < 0 {
+		return unix.Errno(-value).Error()
+	}
+	return fmt.Sprintf("its first process ended with code %d before it was ready", Status{unix.WaitStatus(value)}.Code())
+}
+
+// limits names the limits of the process that keep a program from being started.
+func limits() string {
+	var words string
+	for _, l := range []struct {
+		resource int
+		name     string
+		unit     uint64
+	}{{unix.RLIMIT_NPROC, "ulimit -u", 1}, {unix.RLIMIT_AS, "ulimit -v", 1024}} {
+		var now unix.Rlimit
+		if unix.Getrlimit(l.resource, &now) == nil && now.Cur < 1<<62 {
+			words += fmt.Sprintf(", %s is %d", l.name, now.Cur/l.unit)
+		}
+	}
+	if words == "" {
+		return ""
+	}
+	return "; a watcher needs some 10 threads and 1 GiB of address space beside the command" + words
+}
+
+// listen passes on what the watcher reports.
+func (c *Child) listen(report *os.File) {
+	defer report.Close()
+	var ended, empty bool
+	for !empty {
+		m, err := readMessage(report)
+		if err != nil {
+			break
+		}
+		ended, empty = ended || m.kind == reportEnded, m.kind == reportEmpty
+		c.tell(m)
+	}
+	if !empty {
+		c.blind.Store(true)
+	}
+	for !c.blind.Load() { // until it ends
+		if _, err := readMessage(report); err != nil {
+			break
+		}
+	}
+	close(c.gone)
+	if !empty {
+		c.sweep(ended)
+	}
+}
+
+func (c *Child) tell(m message) {
+	switch m.kind {
+	case reportStopped:
+		c.send(Change{What: Stopped, Signal: unix.Signal(m.value)})
+	case reportEnded:
+		c.send(Change{What: Ended, Status: Status{unix.WaitStatus(m.value)}})
+	case reportEmpty:
+		c.send(Change{What: Empty})
+	case reportOverdue:
+		c.send(Change{What: Overdue})
+	}
+}
+
+func (c *Child) send(change Change) (wanted bool) {
+	select {
+	case c.changes <- change:
+		return true
+	case <-c.released:
+		return false
+	}
+}
+
+// sweep kills what a watcher that was killed has left, until nothing is left or the child is
+// released.
+func (c *Child) sweep(ended bool) {
+	if !c.send(Change{What: Unwatched}) {
+		return
+	}
+	for c.left(c.group) {
+		kill(c.group, c.below)
+		select {
+		case <-c.released:
+			return
+		case <-time.After(sweepPause):
+		}
+	}
+	if !ended {
+		c.send(Change{What: Ended, Status: Status{unix.WaitStatus(unix.SIGKILL)}})
+	}
+	c.send(Change{What: Empty})
+}
+
+func (c *Child) left(g Group) bool {
+	found, err := c.below()
+	return err != nil && g.Exists() || len(living(found)) > 0
 }
 
 // Go lets the child become its command.
-func (c *Child) Go() error {
-	defer c.goOn.Close()
-	if _, err := c.goOn.Write([]byte{'\n'}); err != nil {
-		return fmt.Errorf("start the command: %w", err)
+func (c *Child) Go() error { return c.say(message{kind: watchGo}) }
+
+// Feed moves the deadline, which may also come nearer. It waits at most one
+// second. A watcher that somebody has stopped is continued. An error says that the watcher is of no more use, which
+// is news of the child too.
+func (c *Child) Feed(deadline time.Duration) error {
+	c.signalWatcher(unix.SIGCONT)
+	return c.say(message{watchDeadline, int64(deadline)})
+}
+
+func (c *Child) say(m message) error {
+	c.feed.SetWriteDeadline(time.Now().Add(feedPatience))
+	if _, err := c.feed.Write(m.encode()); err != nil {
+		return fmt.Errorf("feed the watcher: %w", err)
 	}
 	return nil
 }
 
-// Group is the process group that the child leads.
-func (c *Child) Group() Group { return Group(c.pid) }
-
-// becomeCommand waits for a line and executes its arguments: the number of the
-// descriptor to wait on, a path, and the command's own arguments.
-func becomeCommand(args []string) int {
-	if len(args) < 3 {
-		return codeCannotExecute
+func (c *Child) signalWatcher(sig unix.Signal) {
+	select {
+	case <-c.gone: // and its number may be another's
+	default:
+		unix.Kill(c.watcher, sig)
 	}
-	fd, err := strconv.Atoi(args[0])
-	if err != nil {
-		return codeCannotExecute
-	}
-	parent := unix.Getppid()
-	var line [1]byte
-	n, err := unix.Read(fd, line[:])
-	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Read(fd, line[:])
-	}
-	if n != 1 { // who started us is gone
-		return codeCannotExecute
-	}
-	unix.CloseOnExec(fd)
-	// Of a process with threads it is the calling one that goes on after exec, and what
-	// the parent had set for the first thread is lost.
-	runtime.LockOSThread()
-	if !dieWithParent(parent) {
-		return codeCannotExecute
-	}
-	return execute(args[1], args[2:])
 }
 
-// execute returns only when the command cannot be executed.
-func execute(path string, args []string) int {
-	err := unix.Exec(path, args, os.Environ())
-	if errors.Is(err, unix.ENOEXEC) { // a script without its first line, as execvp has it
-		err = unix.Exec("/bin/sh", append([]string{"sh", path}, args[1:]...), os.Environ())
+// Changes is where news of the child comes. It must be read until Empty, or until Release.
+func (c *Child) Changes() <-chan Change { return c.changes }
+
+// Group is the process group that the command leads.
+func (c *Child) Group() Group { return c.group }
+
+// MarkEnded says that the Ended of [Child.Changes] was read: the number of the group may be
+// a stranger's once its last process is gone.
+func (c *Child) MarkEnded() { c.ended = true }
+
+// Signal sends sig to the process group of the command.
+func (c *Child) Signal(sig unix.Signal) error {
+	if !c.ended {
+		return c.group.Signal(sig)
 	}
-	fmt.Fprintf(os.Stderr, "lockstep: run: cannot execute %+q: %v\n", path, err)
-	if errors.Is(err, unix.ENOENT) {
-		return codeNotFound
-	}
-	return codeCannotExecute
+	return c.signalEach(sig, func(p Process) bool { return p.group == int(c.group) })
 }
 
-// self is the path of this program, also after its file was replaced or removed.
-func self() string {
-	const link = "/proc/self/exe"
-	if _, err := os.Stat(link); err == nil {
-		return link
+// SignalAll sends sig to everything that descends from the command.
+func (c *Child) SignalAll(sig unix.Signal) error {
+	if c.ended {
+		return c.signalEach(sig, func(Process) bool { return true })
 	}
-	path, err := os.Executable()
-	if err != nil {
-		return os.Args[0]
-	}
-	return path
+	return errors.Join(c.group.Signal(sig), c.signalEach(sig, func(p Process) bool { return p.group != int(c.group) }))
 }
+
+func (c *Child) signalEach(sig unix.Signal, which func(Process) bool) error {
+	found, err := c.below()
+	if errors.Is(err, errNoTree) {
+		return nil
+	}
+	for _, p := range found {
+		if which(p) {
+			err = errors.Join(err, signalProcess(p.PID, sig))
+		}
+	}
+	return err
+}
+
+// Kill kills everything that descends from the command, as far as it can be found now. It is to
+// be repeated until [Empty] comes: what was started or changed its parent meanwhile may have been missed.
+func (c *Child) Kill() error {
+	g := c.group
+	if _, err := c.below(); err == nil && c.ended {
+		g = 0
+	}
+	return kill(g, c.below)
+}
+
+// Left lists what descends from the command and is alive, as far as can be seen.
+func (c *Child) Left() []Process {
+	found, _ := c.below()
+	return living(found)
+}
+
+// below lists what descends from the command.
+func (c *Child) below() ([]Process, error) {
+	if !c.blind.Load() {
+		return below(c.watcher, nil)
+	}
+	return below(unix.Getpid(), c.before)
+}
+
+// Release ends the watcher without harm to what is left. When it returns, no kill will
+// come any more.
+func (c *Child) Release() {
+	c.let.Do(func() {
+		close(c.released)
+		c.signalWatcher(unix.SIGCONT)
+		c.say(message{kind: watchNoMore})
+		c.feed.Close()
+	})
+	timer := time.NewTimer(watcherEnd)
+	defer timer.Stop()
+	select {
+	case <-c.gone:
+	case <-timer.C: // frozen
+		c.signalWatcher(unix.SIGKILL)
+	}
+}
+
+// A Status is how a command ended.
+type Status struct{ status unix.WaitStatus }
+
+// Code is the exit code, or 128 + n for a command that signal n ended.
+func (s Status) Code() int {
+	if s.status.Signaled() {
+		return 128 + int(s.status.Signal())
+	}
+	return s.status.ExitStatus()
+}
+
+// Signaled reports whether a signal ended the command.
+func (s Status) Signaled() bool { return s.status.Signaled() }

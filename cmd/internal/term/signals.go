@@ -63,3 +63,7 @@ func StopSelf(relay chan<- os.Signal) error {
 	}
 	return unix.Kill(unix.Getpid(), unix.SIGSTOP)
 }
+
+// ignoredAtStart are the numbers of the signals that were ignored when this program started,
+// with commas between them.
+func ignoredAtStart() string { return "" }

@@ -4,9 +4,11 @@ package term
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -20,104 +22,289 @@ const (
 	// is late by a quarter of a second at most.
 	watchLook = 100 * time.Millisecond
 
-	// A kill is repeated until the group is gone or killTries are over, for a
-	// process that joined the group in between.
-	killTries = 40
-	killPause = 5 * time.Millisecond
+	// A kill is repeated until nothing is left or killFor is over. Only a process that hangs in
+	// the kernel or is another user's takes longer than milliseconds.
+	killFor   = 10 * time.Second
+	killPause = 2 * time.Millisecond
 )
 
 // A guardian is what a watcher knows.
 type guardian struct {
-	group    Group
+	group    Group         // zero before the command's first process is there
 	deadline time.Duration // zero before the first
 }
 
 // take stores a message and reports whether to go on.
-func (w *guardian) take(m message) (more bool) {
-	switch m.kind {
-	case watchGroup:
-		w.group = Group(m.value)
-	case watchDeadline:
-		w.deadline = time.Duration(m.value)
-	case watchNoMore:
-		return false
+func (g *guardian) take(m message) (more bool) {
+	if m.kind == watchDeadline {
+		g.deadline = time.Duration(m.value)
 	}
-	return true
+	return m.kind != watchNoMore
 }
 
 // armed reports whether the guardian knows enough to do harm.
-func (w *guardian) armed() bool { return w.group > 1 && w.deadline > 0 }
+func (g *guardian) armed() bool { return g.group.known() && g.deadline > 0 }
 
-// due reports whether the group has to die now.
-func (w *guardian) due(now time.Duration) bool { return w.armed() && now >= w.deadline }
+// due reports whether everything has to die now.
+func (g *guardian) due(now time.Duration) bool { return g.armed() && now >= g.deadline }
 
-// sleep is how long nothing can happen but a message.
-func (w *guardian) sleep(now time.Duration) time.Duration {
-	if !w.armed() {
+// sleep is how long nothing can happen but a message or the end of a child.
+func (g *guardian) sleep(now time.Duration) time.Duration {
+	if !g.armed() {
 		return watchLook
 	}
-	return min(watchLook, max(0, w.deadline-now))
+	return min(watchLook, max(0, g.deadline-now))
 }
 
-// watch is the whole life of a watcher: messages come on the standard input, one
-// byte goes to the standard output when it is armed.
-func watch() int {
-	// Signals that are meant for the parent may hit us too ("killall lockstep").
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,
-		unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+// A watcher is the process between this program and its command.
+type watcher struct {
+	guardian
+	feed    *os.File // messages come from here; its end is that of the parent
+	report  *os.File
+	errs    *os.File // the command's standard error, for what nobody else can tell
+	goOn    *os.File // a byte here lets the child become the command; nil after it was sent
+	child   *os.File // readable when a child may have changed
+	ready   bool     // was reported
+	ended   bool     // the command itself has ended
+	empty   bool     // nothing is left
+	killing bool
+}
+
+// watch is the whole life of a watcher. Its arguments are the descriptors on which messages come and go,
+// and the standard files of the command.
+func watch(args []string) int {
+	// The parent-death signal of the command comes when the thread that started it ends.
+	runtime.LockOSThread()
+	runtime.GOMAXPROCS(1)
+	var feed, report int
+	var f childFiles
+	if !parseNumbers(args, &feed, &report, &f.in, &f.out, &f.errs) {
+		return codeCannotExecute
+	}
+	unix.CloseOnExec(feed)
+	unix.CloseOnExec(report)
+	w := &watcher{feed: os.NewFile(uintptr(feed), "feed"), report: os.NewFile(uintptr(report), "report")}
+	w.deafen()
+	if err := errors.Join(becomeSubreaper(), w.start(f)); err != nil {
+		return codeCannotExecute
+	}
+	w.turn()
+	return 0
+}
+
+// deafen keeps signals from ending the watcher that are meant for others ("killall lockstep"). They are
+// caught, not ignored: the command would inherit that.
+func (w *watcher) deafen() {
+	all := make(chan os.Signal, 1)
+	for sig := syscall.Signal(1); sig < 65; sig++ {
+		if sig != unix.SIGCHLD && sig != unix.SIGURG && !signal.Ignored(sig) {
+			signal.Notify(all, sig)
+		}
+	}
+}
+
+// start starts the child and waits until it is there.
+func (w *watcher) start(f childFiles) error {
+	words, err := receiveWords(w.feed)
+	if err != nil || len(words) < 3 {
+		return io.ErrUnexpectedEOF
+	}
+	if err := w.followChildren(); err != nil {
+		return err
+	}
+	pid, here, err := w.fork(f, words)
+	if err != nil {
+		w.tell(reportFailed, -errnoOf(err))
+		return err
+	}
+	w.group = Group(pid)
+	w.errs = os.NewFile(uintptr(f.errs), "stderr")
+	unix.CloseOnExec(f.errs)
 	closeInherited()
-	var w guardian
-	for told := false; ; {
-		switch next, err := nextMessage(w.sleep(Now())); {
+	os.Chdir("/") // no mount is busy because of a watcher
+	defer here.Close()
+	if n, _ := here.Read(make([]byte, 1)); n == 1 { // its end is the child's end
+		return nil
+	}
+	var status unix.WaitStatus
+	unix.Wait4(pid, &status, 0, nil)
+	w.tell(reportFailed, int64(status))
+	return io.ErrUnexpectedEOF
+}
+
+// fork starts the child, which says on here that it is there.
+func (w *watcher) fork(f childFiles, words []string) (pid int, here *os.File, err error) {
+	path, err := self()
+	if err != nil {
+		return 0, nil, err
+	}
+	files := &closer{}
+	defer files.close()
+	wait, goOn := files.pipe()
+	here, said := files.pipe()
+	null := files.null()
+	if files.err != nil {
+		return 0, nil, files.err
+	}
+	f.wait, f.here = files.inherited(wait), files.inherited(said)
+	args := append([]string{childName, childArgument}, f.words()...)
+	pid, err = syscall.ForkExec(path, append(args, words...), &syscall.ProcAttr{
+		Env:   os.Environ(),
+		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
+		Sys:   childAttributes(),
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	files.keep(goOn, here)
+	w.goOn = goOn
+	return pid, here, nil
+}
+
+func errnoOf(err error) int64 {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		errno = unix.EIO
+	}
+	return int64(errno)
+}
+
+// followChildren makes w.child readable for each SIGCHLD.
+func (w *watcher) followChildren() error {
+	r, wake, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	w.child = r
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, unix.SIGCHLD)
+	go func() {
+		for range changed {
+			wake.Write([]byte{'\n'})
+		}
+	}()
+	return nil
+}
+
+// turn serves until it is told to stop, or everything was killed.
+func (w *watcher) turn() {
+	for {
+		wait := w.sleep(Now())
+		if w.empty {
+			wait = watchLook // there is nothing to kill
+		}
+		next, err := w.next(wait)
+		w.reap()
+		switch {
 		case err != nil: // the parent is gone
-			w.kill()
-			return 0
-		case next.kind == 0 && w.due(Now()):
-			w.kill()
-			return 0
+			w.killAll()
+			w.complain()
+			return
+		case next.kind == 0 && w.due(Now()) && !w.empty:
+			w.tell(reportOverdue, 0)
+			w.killAll()
+			w.linger()
+			return
+		case next.kind == watchGo && w.goOn != nil:
+			w.goOn.Write([]byte{'\n'})
+			w.goOn.Close()
+			w.goOn = nil
 		case next.kind != 0 && !w.take(next):
-			return 0
-		}
-		if w.armed() && !told {
-			told = true
-			os.Stdout.Write([]byte{'\n'})
-			os.Stdout.Close()
-		}
-	}
-}
-
-// nextMessage waits for a message on the standard input; the zero message says that
-// none came. It looks before it sleeps: a message that waits may move a deadline that
-// has passed while this process alone was frozen. If the parent was frozen as well
-// there is none.
-func nextMessage(wait time.Duration) (message, error) {
-	readable := []unix.PollFd{{Fd: 0, Events: unix.POLLIN}}
-	n, err := unix.Poll(readable, int((wait+time.Millisecond-1)/time.Millisecond))
-	if n == 0 || errors.Is(err, unix.EINTR) {
-		return message{}, nil
-	}
-	var buffer [messageSize]byte
-	if n, err := unix.Read(0, buffer[:]); err != nil || n != messageSize {
-		return message{}, io.EOF
-	}
-	return decodeMessage(buffer[:]), nil
-}
-
-func (w *guardian) kill() {
-	if !w.armed() {
-		return
-	}
-	for range killTries {
-		if err := unix.Kill(-int(w.group), unix.SIGKILL); errors.Is(err, unix.ESRCH) {
 			return
 		}
-		time.Sleep(killPause)
+		if w.armed() && !w.ready {
+			w.ready = true
+			w.tell(reportReady, int64(w.group))
+		}
+	}
+}
+
+func (w *watcher) tell(k kind, value int64) { w.report.Write(message{k, value}.encode()) }
+
+// next waits for a message; the zero message says that none came. It looks before it sleeps: a
+// message that waits may move a deadline that has passed while this process alone was
+// frozen. If the parent was frozen as well there is none.
+func (w *watcher) next(wait time.Duration) (message, error) {
+	readable := []unix.PollFd{{Fd: int32(w.feed.Fd()), Events: unix.POLLIN}, {Fd: int32(w.child.Fd()), Events: unix.POLLIN}}
+	_, err := unix.Poll(readable, int((wait+time.Millisecond-1)/time.Millisecond))
+	if errors.Is(err, unix.EINTR) {
+		return message{}, nil
+	}
+	if readable[1].Revents != 0 {
+		w.child.Read(make([]byte, 64))
+	}
+	if readable[0].Revents == 0 {
+		return message{}, nil
+	}
+	return readMessage(w.feed)
+}
+
+// reap takes the ends of children, those that came to the watcher when their parent ended as
+// well, and reports what the parent wants to know.
+func (w *watcher) reap() {
+	for !w.empty {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WUNTRACED|waitAll, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // no child is left
+			if lingers(w.group) {
+				return
+			}
+			w.empty = true
+			w.tell(reportEmpty, 0)
+		case pid == 0:
+			return
+		case pid != int(w.group):
+		case status.Stopped():
+			if !w.killing {
+				w.tell(reportStopped, int64(status.StopSignal()))
+			}
+		default:
+			w.ended = true
+			w.tell(reportEnded, int64(status))
+		}
+	}
+}
+
+// killAll kills everything below this process, until nothing is left or killFor is over.
+func (w *watcher) killAll() {
+	w.killing = true
+	list := func() ([]Process, error) { return below(unix.Getpid(), nil) }
+	for end := Now() + killFor; !w.empty && Now() < end; {
+		g := w.group
+		if _, err := list(); err == nil && w.ended { // its number may be a stranger's
+			g = 0
+		}
+		kill(g, list)
+		if w.reap(); !w.empty {
+			time.Sleep(killPause)
+		}
+	}
+}
+
+// complain says what could not be killed, when there is nobody else to say it.
+func (w *watcher) complain() {
+	if w.empty {
+		return
+	}
+	found, _ := below(unix.Getpid(), nil)
+	fmt.Fprintf(w.errs, "lockstep: run was killed, and its command goes on without the lock: %s cannot be killed by this user, or hangs\n", Name(living(found)))
+}
+
+// linger stays for a parent that is frozen or does its own part: what this process leaves when it ends is no longer
+// below it.
+func (w *watcher) linger() {
+	for !w.empty {
+		next, err := w.next(watchLook)
+		if w.reap(); err != nil || next.kind == watchNoMore {
+			return
+		}
 	}
 }
 
 // closeInherited closes what the parent's own parent left open for the command: a
-// reader of such a pipe would wait for the watcher's end as well. Go's own files
-// are marked close-on-exec and stay.
+// reader of such a pipe would wait for the watcher's end as well. What is marked close-on-exec is our own and stays.
 func closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -136,5 +323,3 @@ func closeInherited() {
 		}
 	}
 }
-
-func watcherAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

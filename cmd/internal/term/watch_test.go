@@ -1,11 +1,15 @@
-//go:build unix
+//go:build linux
 
 package term
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
-	"os/exec"
-	"syscall"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,65 +23,126 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestAGuardianIsDueAtItsDeadlineOnceItKnowsItsGroup(t *testing.T) {
+func TestAGuardianIsDueAtItsDeadlineOnceItHasAChild(t *testing.T) {
 	const s = time.Second
-	var w guardian
-	if w.due(100 * s) {
+	var g guardian
+	if g.due(100 * s) {
 		t.Error("due before anything is known")
 	}
-	w.take(message{watchDeadline, int64(10 * s)})
-	if w.due(100*s) || w.armed() {
+	g.take(message{watchDeadline, int64(10 * s)})
+	if g.due(100*s) || g.armed() {
 		t.Error("due without a group")
 	}
-	w.take(message{watchGroup, 1})
-	if w.armed() {
+	g.group = 1
+	if g.armed() {
 		t.Error("armed against everybody")
 	}
-	w.take(message{watchGroup, 4711})
-	if w.due(10*s-1) || !w.due(10*s) {
+	g.group = 4711
+	if g.due(10*s-1) || !g.due(10*s) {
 		t.Error("want it due at 10 s and not before")
 	}
-	if got := w.sleep(10*s - 7*time.Millisecond); got != 7*time.Millisecond {
+	if got := g.sleep(10*s - 7*time.Millisecond); got != 7*time.Millisecond {
 		t.Errorf("sleeps %v, want 7 ms", got)
 	}
-	if got := w.sleep(5 * s); got != watchLook {
+	if got := g.sleep(5 * s); got != watchLook {
 		t.Errorf("sleeps %v, want %v", got, watchLook)
 	}
-	w.take(message{watchDeadline, int64(20 * s)})
-	if w.due(10 * s) {
+	g.take(message{watchDeadline, int64(20 * s)})
+	if g.due(10 * s) {
 		t.Error("due although the deadline has moved")
 	}
-	if w.take(message{kind: watchNoMore}) {
+	if g.take(message{kind: watchNoMore}) {
 		t.Error("goes on although it was told not to")
 	}
 }
 
 func TestMessagesComeBackAsTheyWere(t *testing.T) {
-	for _, m := range []message{{watchGroup, 4711}, {watchDeadline, 1<<62 + 1}, {watchNoMore, 0}, {watchDeadline, -1}} {
+	for _, m := range []message{{watchGo, 4711}, {watchDeadline, 1<<62 + 1}, {watchNoMore, 0}, {reportFailed, -1}} {
 		b := m.encode()
-		if len(b) != messageSize || decodeMessage(b) != m {
-			t.Errorf("%v: % x comes back as %v", m, b, decodeMessage(b))
+		if got, err := readMessage(bytes.NewReader(b)); len(b) != messageSize || got != m || err != nil {
+			t.Errorf("%v: % x comes back as %v, %v", m, b, got, err)
 		}
 	}
+	var pipe bytes.Buffer
+	words := []string{"", "/bin/sh", "sh", "-c", "echo \n \x01"}
+	sendWords(&pipe, words)
+	if got, err := receiveWords(&pipe); err != nil || !slices.Equal(got, words) {
+		t.Errorf("words %q come back as %q, %v", words, got, err)
+	}
+	if _, err := receiveWords(bytes.NewReader(bytes.Repeat([]byte{0xff}, 8))); err == nil {
+		t.Error("a size without bound was taken")
+	}
 }
 
-// sleeper starts a process in a group of its own.
-func sleeper(t *testing.T) Group {
+// A job is a child and the news of it.
+type job struct {
+	*Child
+	t *testing.T
+}
+
+// start starts a shell line as a child of a watcher.
+func start(t *testing.T, line string, lease time.Duration) job {
 	t.Helper()
-	cmd := exec.Command("sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	c, err := StartChild(Command{Path: "/bin/sh", Args: []string{"sh", "-c", line}, Env: append(os.Environ(), "WORD=given")}, Now()+lease)
+	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); cmd.Wait() }()
-	t.Cleanup(func() { cmd.Process.Kill(); <-ended })
-	return Group(cmd.Process.Pid)
+	t.Cleanup(func() {
+		for range 100 {
+			if len(c.Left()) == 0 {
+				break
+			}
+			c.Kill()
+			time.Sleep(time.Millisecond)
+		}
+		c.Release()
+	})
+	return job{c, t}
 }
 
-func gone(g Group) bool {
-	for range 5000 {
-		if !g.Exists() {
+// expect waits for news of a kind.
+func (j job) expect(what What) Change {
+	j.t.Helper()
+	select {
+	case change := <-j.Changes():
+		if change.What != what {
+			j.t.Fatalf("news %+v, want one of kind %d", change, what)
+		}
+		return change
+	case <-time.After(20 * time.Second):
+		j.t.Fatalf("no news of kind %d", what)
+		return Change{}
+	}
+}
+
+// running reads the numbers of processes that a job wrote into a file, and waits until there are n.
+func running(t *testing.T, path string, n int) []int {
+	t.Helper()
+	for range 20000 {
+		text, _ := os.ReadFile(path)
+		if words := strings.Fields(string(text)); len(words) >= n && strings.HasSuffix(string(text), "\n") {
+			var pids []int
+			for _, word := range words {
+				pid, _ := strconv.Atoi(word)
+				pids = append(pids, pid)
+				t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) })
+			}
+			return pids
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("%s never had %d numbers", path, n)
+	return nil
+}
+
+func dead(pid int) bool {
+	p, _ := look(pid)
+	return p.zombie
+}
+
+func gone(pids ...int) bool {
+	for range 10000 {
+		if !slices.ContainsFunc(pids, func(pid int) bool { return !dead(pid) }) {
 			return true
 		}
 		time.Sleep(time.Millisecond)
@@ -85,113 +150,182 @@ func gone(g Group) bool {
 	return false
 }
 
-func TestAWatcherKillsAtTheDeadline(t *testing.T) {
-	g := sleeper(t)
-	w, err := StartWatcher(g, Now()+300*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Kill()
-	if err := w.Feed(Now() + 400*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	if !gone(g) {
-		t.Error("the group outlived its deadline")
-	}
-	<-w.Done()
+// escapes is a line that starts processes in each way that leaves the process group, and writes
+// their numbers to a file.
+func escapes(path string) string {
+	return `setsid sleep 1001 & echo $! >> PATH.part
+timeout 1000 sh -c 'echo $$ >> PATH.part; exec sleep 1002' &
+nohup sleep 1003 >/dev/null 2>&1 & echo $! >> PATH.part
+(setsid sh -c '(setsid sh -c "echo \$\$ >> PATH.part; exec sleep 1004" &) ; exit' &)
+env -i sh -c 'echo $$ >> PATH.part; exec sleep 1005' &
+until [ $(wc -l < PATH.part) -eq 5 ]; do sleep 0.01; done
+echo $$ >> PATH.part; mv PATH.part PATH; sleep 1000`
 }
 
-func TestAWatcherKillsWhenTheFeedEnds(t *testing.T) {
-	g := sleeper(t)
-	w, err := StartWatcher(g, Now()+time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.feed.Close()
-	if !gone(g) {
-		t.Error("the group outlived the parent of its watcher")
-	}
-	<-w.Done()
+func familyOf(t *testing.T) (j job, pids []int) {
+	path := t.TempDir() + "/pids"
+	j = start(t, strings.ReplaceAll(escapes(path), "PATH", path), time.Hour)
+	j.Go()
+	return j, running(t, path, 6)
 }
 
-func TestAWatcherThatStandsDownOrIsKilledDoesNoHarm(t *testing.T) {
-	g := sleeper(t)
-	for _, end := range []func(*Watcher){(*Watcher).StandDown, (*Watcher).Kill} {
-		w, err := StartWatcher(g, Now()+time.Hour)
-		if err != nil {
-			t.Fatal(err)
+func TestNothingBelowAWatcherOutlivesItsDeadline(t *testing.T) {
+	j, pids := familyOf(t)
+	if err := j.Feed(Now() + 50*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	j.expect(Overdue)
+	if change := j.expect(Ended); change.Status.Code() != 128+9 {
+		t.Errorf("code %d, want 137", change.Status.Code())
+	}
+	j.expect(Empty)
+	if !gone(pids...) {
+		t.Error("something outlived the deadline")
+	}
+}
+
+func TestNothingBelowAWatcherOutlivesItsParent(t *testing.T) {
+	j, pids := familyOf(t)
+	j.feed.Close() // as the kernel does when this program ends
+	if !gone(pids...) {
+		t.Error("something outlived the parent of the watcher")
+	}
+}
+
+func TestAKillReachesWhatAFrozenWatcherDoesNot(t *testing.T) {
+	j, pids := familyOf(t)
+	unix.Kill(j.watcher, unix.SIGSTOP)
+	for range 100 {
+		j.Kill()
+		time.Sleep(time.Millisecond)
+	}
+	if !gone(pids...) {
+		t.Error("something outlived the kill")
+	}
+	unix.Kill(j.watcher, unix.SIGCONT)
+	j.expect(Ended)
+	j.expect(Empty)
+}
+
+func TestAKillCatchesWhatForksAllTheTime(t *testing.T) {
+	path := t.TempDir() + "/pids"
+	// Each process starts the next one and ends; three of them at once.
+	chain := "#!/bin/sh\nsetsid " + path + ".chain &\n"
+	if err := os.WriteFile(path+".chain", []byte(chain), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j := start(t, path+".chain & "+path+".chain & "+path+".chain; sleep 0.2; echo $$ > "+path+"; sleep 1000", time.Hour)
+	j.Go()
+	running(t, path, 1)
+	j.feed.Close()
+	j.expect(Ended)
+	j.expect(Empty) // within killFor
+	text, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children")
+	if err == nil && len(j.Left()) > 0 {
+		t.Errorf("left: %v; our children: %s", Name(j.Left()), text)
+	}
+	all, _ := parentTable()
+	for _, children := range all {
+		for _, pid := range children {
+			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(line), path+".chain") {
+				unix.Kill(pid, unix.SIGKILL)
+				t.Errorf("process %d goes on", pid)
+			}
 		}
-		end(w)
-		end(w) // once more is nothing
-	}
-	time.Sleep(20 * time.Millisecond)
-	if !g.Exists() {
-		t.Error("the group is gone")
-	}
-	none := &Watcher{}
-	none.StandDown()
-	none.Kill()
-	if err := none.Feed(Now()); err != nil {
-		t.Errorf("feeding no watcher: %v", err)
 	}
 }
 
-// A frozen watcher cannot answer; it is ended all the same.
-func TestAFrozenWatcherStandsDownToo(t *testing.T) {
-	g := sleeper(t)
-	w, err := StartWatcher(g, Now()+time.Hour)
-	if err != nil {
-		t.Fatal(err)
+func TestWhatACommandLeavesIsTold(t *testing.T) {
+	path := t.TempDir() + "/pids"
+	j := start(t, "setsid sleep 1000 & echo $! > "+path+"; exit 3", time.Hour)
+	j.Go()
+	pid := running(t, path, 1)[0]
+	if change := j.expect(Ended); change.Status.Code() != 3 {
+		t.Errorf("code %d, want 3", change.Status.Code())
 	}
-	w.command.Process.Signal(unix.SIGSTOP)
-	w.StandDown()
-	if !g.Exists() {
-		t.Error("the group is gone")
+	j.MarkEnded()
+	left := j.Left()
+	if len(left) != 1 || left[0].PID != pid || !strings.Contains(Name(left), `("sleep")`) && !strings.Contains(Name(left), `("setsid")`) {
+		t.Errorf("left %s, want %d", Name(left), pid)
+	}
+	unix.Kill(pid, unix.SIGKILL)
+	j.expect(Empty)
+}
+
+func TestAWatcherThatIsReleasedDoesNoHarm(t *testing.T) {
+	path := t.TempDir() + "/pids"
+	j := start(t, "sleep 1000 & echo $! > "+path+"; exit", time.Hour)
+	j.Go()
+	pid := running(t, path, 1)[0]
+	j.expect(Ended)
+	unix.Kill(j.watcher, unix.SIGSTOP) // a frozen one is released too
+	j.Release()
+	j.Release() // once more is nothing
+	time.Sleep(20 * time.Millisecond)
+	if dead(pid) {
+		t.Error("what the command left is gone")
+	}
+}
+
+func TestASignalToAllReachesOtherGroups(t *testing.T) {
+	path := t.TempDir() + "/got"
+	inner := `trap "echo term >> PATH; exit" TERM; echo up >> PATH.up; while :; do sleep 0.01; done`
+	line := strings.ReplaceAll(`setsid sh -c '`+inner+`' & `+inner, "PATH", path)
+	j := start(t, line, time.Hour)
+	j.Go()
+	for range 5000 {
+		if text, _ := os.ReadFile(path + ".up"); strings.Count(string(text), "up") == 2 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := j.SignalAll(unix.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	j.expect(Ended)
+	j.expect(Empty)
+	if text, _ := os.ReadFile(path); string(text) != "term\nterm\n" {
+		t.Errorf("got %q, want TERM in both groups", text)
 	}
 }
 
 func TestAChildWaitsForGo(t *testing.T) {
 	path := t.TempDir() + "/ran"
-	c, err := StartChild(Command{Path: "/bin/sh", Args: []string{"sh", "-c", `echo "$WORD" > ` + path + `; kill -STOP $$; exit 3`}, Env: []string{"WORD=given"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := start(t, `echo "$WORD" > `+path+`; kill -STOP $$; exit 3`, time.Hour)
 	time.Sleep(50 * time.Millisecond)
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the command ran before Go")
 	}
-	if err := c.Go(); err != nil {
+	if err := j.Go(); err != nil {
 		t.Fatal(err)
 	}
-	if change, err := c.Wait(); err != nil || change.Stopped != unix.SIGSTOP {
-		t.Fatalf("change %+v, %v, want a stop", change, err)
+	if change := j.expect(Stopped); change.Signal != unix.SIGSTOP {
+		t.Fatalf("change %+v, want a stop", change)
 	}
 	if text, _ := os.ReadFile(path); string(text) != "given\n" {
 		t.Errorf("the command saw %q", text)
 	}
-	c.Group().Signal(unix.SIGCONT)
-	if change, err := c.Wait(); err != nil || !change.Ended() {
-		t.Fatalf("change %+v, %v, want the end", change, err)
+	j.Signal(unix.SIGCONT)
+	if change := j.expect(Ended); change.Status.Code() != 3 || change.Status.Signaled() {
+		t.Errorf("code %d, want 3", change.Status.Code())
 	}
-	if status, err := c.Reap(); err != nil || status.Code() != 3 || status.Signaled() {
-		t.Errorf("code %d, %v, want 3", status.Code(), err)
-	}
-	if err := c.Group().Signal(unix.SIGTERM); err != nil {
-		t.Errorf("a signal to a group that is gone: %v", err)
+	j.MarkEnded()
+	j.expect(Empty)
+	if err := errors.Join(j.Signal(unix.SIGTERM), j.SignalAll(unix.SIGTERM), j.Kill()); err != nil {
+		t.Errorf("a signal to a command that is gone: %v", err)
 	}
 }
 
 func TestAChildWhoseParentGivesUpEnds(t *testing.T) {
-	c, err := StartChild(Command{Path: "/bin/true", Args: []string{"true"}})
-	if err != nil {
-		t.Fatal(err)
+	path := t.TempDir() + "/ran"
+	j := start(t, "touch "+path, time.Hour)
+	child := int(j.Group())
+	j.feed.Close()
+	if !gone(child) {
+		t.Error("the child that waits goes on")
 	}
-	c.goOn.Close()
-	if _, err := c.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if status, _ := c.Reap(); status.Code() != codeCannotExecute {
-		t.Errorf("code %d, want %d", status.Code(), codeCannotExecute)
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the command ran")
 	}
 }
 
@@ -200,14 +334,14 @@ func TestAScriptWithoutItsFirstLineRunsInAShell(t *testing.T) {
 	if err := os.WriteFile(path, []byte("exit $1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c, err := StartChild(Command{Path: path, Args: []string{"script", "5"}})
+	c, err := StartChild(Command{Path: path, Args: []string{"script", "5"}}, Now()+time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer c.Release()
 	c.Go()
-	c.Wait()
-	if status, _ := c.Reap(); status.Code() != 5 {
-		t.Errorf("code %d, want 5", status.Code())
+	if change := (job{c, t}).expect(Ended); change.Status.Code() != 5 {
+		t.Errorf("code %d, want 5", change.Status.Code())
 	}
 }
 

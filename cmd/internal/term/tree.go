@@ -1,0 +1,133 @@
+//go:build unix
+
+package term
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Process is one of those that descend from a command.
+type Process struct {
+	PID    int
+	Name   string // of its program, at most 15 bytes; empty when it is not known
+	group  int
+	zombie bool
+}
+
+// String is the number and the name.
+func (p Process) String() string {
+	if p.Name == "" {
+		return fmt.Sprint(p.PID)
+	}
+	return fmt.Sprintf("%d (%q)", p.PID, p.Name)
+}
+
+// errNoTree means that this system does not say who descends from whom.
+var errNoTree = errors.New("the system does not list the descendants of a process (on Linux: is /proc mounted?)")
+
+// living are those that are no zombies. The first thread of a zombie has ended; others may
+// run on, which is why this is for people to read and decides nothing.
+func living(all []Process) []Process {
+	var alive []Process
+	for _, p := range all {
+		if !p.zombie {
+			alive = append(alive, p)
+		}
+	}
+	return alive
+}
+
+// maxNamed bounds the processes that a message names.
+const maxNamed = 5
+
+// Name names processes for people: "3 processes: 17 ("sh"), ...".
+func Name(all []Process) string {
+	if len(all) == 0 {
+		return "a process that cannot be seen"
+	}
+	var words []string
+	for i, p := range all {
+		if i == maxNamed {
+			words = append(words, "...")
+			break
+		}
+		words = append(words, p.String())
+	}
+	if len(all) == 1 {
+		return "process " + words[0]
+	}
+	return fmt.Sprintf("%d processes: %s", len(all), strings.Join(words, ", "))
+}
+
+// stopPasses bounds how often a kill looks for processes that were started since the
+// last look, before it kills what it has found.
+const stopPasses = 8
+
+// kill sends SIGKILL to the processes that list finds and to the group. They are stopped
+// first, and looked for again until there are no new ones: what forks all the time would
+// run away from a kill. One that was missed is found by the next call.
+//
+// A number that was listed could belong to a stranger by now only if all other numbers had
+// been given out since: the kernel gives them out in turn.
+func kill(g Group, list func() ([]Process, error)) error {
+	var first error
+	note := func(err error) {
+		if first == nil && err != nil && !errors.Is(err, unix.ESRCH) {
+			first = err
+		}
+	}
+	seen := map[int]bool{}
+	for range stopPasses {
+		found, err := list()
+		note(err)
+		fresh := false
+		for _, p := range found {
+			if !seen[p.PID] {
+				fresh, seen[p.PID] = true, true
+				unix.Kill(p.PID, unix.SIGSTOP)
+			}
+		}
+		if !fresh {
+			break
+		}
+	}
+	for pid := range seen {
+		note(signalProcess(pid, unix.SIGKILL))
+	}
+	if g.known() {
+		note(g.Signal(unix.SIGKILL))
+	}
+	return first
+}
+
+func signalProcess(pid int, sig unix.Signal) error {
+	if err := unix.Kill(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("signal %v to process %d: %w", sig, pid, err)
+	}
+	return nil
+}
+
+// A Group is a process group. The zero value is none.
+type Group int
+
+func (g Group) known() bool { return g > 1 }
+
+// Signal sends sig to every process of the group. A group that is gone is no
+// error.
+func (g Group) Signal(sig unix.Signal) error {
+	if !g.known() { // kill(2) takes -0 for our own group and -1 for everybody
+		panic(fmt.Sprintf("term: signal %v to group %d", sig, g))
+	}
+	err := unix.Kill(-int(g), sig)
+	if err == nil || errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return fmt.Errorf("signal %v to process group %d: %w", sig, g, err)
+}
+
+// Exists reports whether the group has a process, a zombie included.
+func (g Group) Exists() bool { return !errors.Is(unix.Kill(-int(g), 0), unix.ESRCH) }

@@ -1,0 +1,126 @@
+package term
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// becomeSubreaper makes this process the parent of everything below it whose own parent ends.
+func becomeSubreaper() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// childAttributes: the parent-death signal reaches the direct child alone, but it
+// does so even when this program and the watcher are killed together.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// dieWithParent repeats the parent-death signal for the calling thread, and reports
+// whether the parent is still there.
+func dieWithParent(parent int) bool {
+	err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	return err == nil && unix.Getppid() == parent
+}
+
+// lingers reports whether a group has processes that are no children of its watcher. On Linux all
+// that descends from a subreaper's child becomes its own child in the end.
+func lingers(Group) bool { return false }
+
+// waitAll also waits for children that send another signal than SIGCHLD at their end.
+const waitAll = unix.WALL
+
+// below lists what descends from the process root, without root and the processes that are named with
+// all that descends from them, parents before children. It may miss a process that changes its
+// parent meanwhile.
+func below(root int, without []int) ([]Process, error) {
+	children := childrenFromTasks
+	if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d/children", unix.Gettid())); err != nil {
+		table, err := parentTable()
+		if err != nil {
+			return nil, err
+		}
+		children = func(pid int) []int { return table[pid] }
+	}
+	var found []Process
+	seen := map[int]bool{root: true}
+	for _, pid := range without {
+		seen[pid] = true
+	}
+	for next := []int{root}; len(next) > 0; next = next[1:] {
+		for _, pid := range children(next[0]) {
+			if !seen[pid] {
+				seen[pid] = true
+				next = append(next, pid)
+				p, _ := look(pid)
+				found = append(found, p)
+			}
+		}
+	}
+	return found, nil
+}
+
+// childrenFromTasks asks each thread of a process, as children belong to the thread that forked them. A process that is
+// gone has none.
+func childrenFromTasks(pid int) []int {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/children", pid))
+	if err != nil {
+		return nil
+	}
+	var children []int
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for _, word := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				children = append(children, child)
+			}
+		}
+	}
+	return children
+}
+
+// parentTable looks at every process of the machine, for kernels without lists of children.
+func parentTable() (map[int][]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil || unix.Access("/proc/self/stat", unix.R_OK) != nil {
+		return nil, errNoTree
+	}
+	table := map[int][]int{}
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil {
+			if _, parent := look(pid); parent > 0 {
+				table[parent] = append(table[parent], pid)
+			}
+		}
+	}
+	return table, nil
+}
+
+// look reads what a process is, and its parent; 0 when it is gone or hidden.
+func look(pid int) (p Process, parent int) {
+	p.PID = pid
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		p.zombie = errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
+		return p, 0
+	}
+	open, end := strings.IndexByte(string(text), '('), strings.LastIndexByte(string(text), ')')
+	if open < 0 || end < open {
+		return p, 0
+	}
+	p.Name = string(text[open+1 : end])
+	fields := strings.Fields(string(text[end+1:])) // state, parent, group, ...
+	if len(fields) < 3 {
+		return p, 0
+	}
+	p.zombie = fields[0] == "Z" || fields[0] == "X"
+	p.group, _ = strconv.Atoi(fields[2])
+	parent, _ = strconv.Atoi(fields[1])
+	return p, parent
+}

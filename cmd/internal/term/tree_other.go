@@ -1,0 +1,20 @@
+//go:build unix && !linux
+
+package term
+
+import "syscall"
+
+// becomeSubreaper does nothing: there are no subreapers here.
+func becomeSubreaper() error { return nil }
+
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// dieWithParent leaves it to the watcher.
+func dieWithParent(int) bool { return true }
+
+// lingers: what the command's own children leave behind in its group is found by the group alone.
+func lingers(g Group) bool { return g.known() && g.Exists() }
+
+const waitAll = 0
+
+func below(int, []int) ([]Process, error) { return nil, errNoTree }
