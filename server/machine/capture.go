@@ -19,6 +19,9 @@ const (
 	memberFormat = 3
 	// birthFormat has the birth after the member table. It comes at feature level 2.
 	birthFormat = 4
+	// leaseFormat has the lease clock after the birth, which may be zero then, and the ends of leases and delays in
+	// sessions and claims. A machine has it from its first checkpoint of leases on.
+	leaseFormat = 5
 
 	chunkHeader   = 'H'
 	chunkShard    = 'S'
@@ -38,6 +41,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // that is the whole snapshot but for the histories, whose segments are shared.
 type Capture struct {
 	m        *Machine // nil when it is over
+	leases   bool     // in leaseFormat
 	header   []byte
 	early    [shardCount][]byte
 	segments [2][]segment // of the two histories
@@ -56,7 +60,7 @@ func (m *Machine) changing(id SessionID) {
 func (c *Capture) before(shard int) {
 	const header = 1
 	if shard/shardsPerChunk+header >= c.steps && c.early[shard] == nil {
-		c.early[shard] = c.m.appendShard(nil, shard)
+		c.early[shard] = c.m.appendShard(nil, shard, c.leases)
 	}
 }
 
@@ -66,7 +70,7 @@ func (m *Machine) StartCapture() *Capture {
 	if m.capture != nil {
 		panic("machine: a capture is running already")
 	}
-	c := &Capture{m: m, header: m.appendHeader(nil)}
+	c := &Capture{m: m, header: m.appendHeader(nil), leases: m.leaseClock != 0}
 	for i, r := range [...]*ring{&m.history, &m.abnormal} {
 		// The copies keep their length while the last segment grows behind it.
 		c.segments[i] = append([]segment(nil), r.segments...)
@@ -119,7 +123,7 @@ func (c *Capture) shards(first int) []byte {
 			c.early[i] = nil
 			continue
 		}
-		content = c.m.appendShard(content, i)
+		content = c.m.appendShard(content, i, c.leases)
 	}
 	return content
 }
@@ -144,6 +148,9 @@ func (m *Machine) appendHeader(b []byte) []byte {
 	if m.birth != (BirthID{}) {
 		format = birthFormat
 	}
+	if m.leaseClock != 0 {
+		format = leaseFormat
+	}
 	b = binary.AppendUvarint(b, format)
 	b = appendLimits(b, &m.limits) // begins with the feature level
 	for _, v := range [...]uint64{
@@ -167,17 +174,20 @@ func (m *Machine) appendHeader(b []byte) []byte {
 	if format >= birthFormat {
 		b = append(b, m.birth[:]...)
 	}
+	if format >= leaseFormat {
+		b = binary.AppendUvarint(b, uint64(m.leaseClock))
+	}
 	return b
 }
 
 // appendShard encodes a shard: live sessions, leaving ones, and ended ones, each in
 // the order of their ids.
-func (m *Machine) appendShard(b []byte, i int) []byte {
+func (m *Machine) appendShard(b []byte, i int, leases bool) []byte {
 	shard := &m.shards[i]
 	for _, t := range [...]*table[SessionID, *session]{&shard.live, &shard.leaving} {
 		b = binary.AppendUvarint(b, uint64(len(t.m)))
 		for _, s := range sortedSessions(t) {
-			b = appendSession(b, s)
+			b = appendSession(b, s, leases)
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(len(shard.ended.m)))
@@ -191,7 +201,7 @@ func (m *Machine) appendShard(b []byte, i int) []byte {
 	return b
 }
 
-func appendSession(b []byte, s *session) []byte {
+func appendSession(b []byte, s *session, leases bool) []byte {
 	b = append(b, s.id[:]...)
 	b = append(b, s.secret[:]...)
 	b = appendBool(b, s.numbered)
@@ -199,11 +209,17 @@ func appendSession(b []byte, s *session) []byte {
 	for _, v := range [...]uint64{uint64(s.ttl), s.change, s.floor, s.seen, s.last} {
 		b = binary.AppendUvarint(b, v)
 	}
+	if leases {
+		b = binary.AppendUvarint(b, uint64(s.leaseEnd))
+	}
 	b = appendLabels(b, s.metadata)
 	for _, list := range [...][]*claim{s.claims, s.closing} {
 		b = binary.AppendUvarint(b, uint64(len(list)))
 		for _, c := range list {
 			b = appendClaim(b, c)
+			if leases && c.closing {
+				b = binary.AppendUvarint(b, uint64(c.delayEnd))
+			}
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.outcomes)))

@@ -8,20 +8,21 @@ const MaxNames = 16
 // A claim is live: queued or granted; or closing: it is over for its owner, but still
 // counts among the holders of its names.
 type claim struct {
-	session *session
-	seq     uint64
-	spec    Spec
-	print   uint64 // of the spec, to tell a retry from another request
-	nonce   string
-	at      Position // of the Acquire: the order of all queues
-	order   uint64   // of the grant among all grants: the order of holders
-	since   WallMillis
-	change  uint64
-	token   Token
-	granted bool
-	closing bool
-	delay   Millis  // of the closing
-	labels  []Label // of the session and the claim, made when first shown
+	session  *session
+	seq      uint64
+	spec     Spec
+	print    uint64 // of the spec, to tell a retry from another request
+	nonce    string
+	at       Position // of the Acquire: the order of all queues
+	order    uint64   // of the grant among all grants: the order of holders
+	since    WallMillis
+	change   uint64
+	token    Token
+	granted  bool
+	closing  bool
+	delay    Millis  // of the closing
+	delayEnd Millis  // of the closing, on the lease clock, if it is written down
+	labels   []Label // of the session and the claim, made when first shown
 
 	older, newer *claim // neighbours in held
 

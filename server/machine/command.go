@@ -15,7 +15,7 @@ type Entry struct {
 
 // A Command changes the state. The kinds are the types that are passed
 // by value: OpenSession, CloseSession, Acquire, Cancel, Release, Expire, EndWait,
-// EndDelay, Revoke, SetTokenFloor, SetLimits, CheckHash, EndRecovery, SetMember, RemoveMember and SetBirth.
+// EndDelay, Revoke, SetTokenFloor, SetLimits, CheckHash, EndRecovery, SetMember, RemoveMember, SetBirth, CheckpointLeases and RenewLeases.
 type Command interface{ command() }
 
 // OpenSession makes a session. Its id is the position of the command and Random,

@@ -98,6 +98,10 @@ func decodeBody(d *decoder, kind byte) (Command, error) {
 		return RemoveMember{d.uint()}, nil
 	case kindSetBirth:
 		return SetBirth{d.bytes16()}, nil
+	case kindCheckpointLeases:
+		return decodeCheckpointLeases(d), nil
+	case kindRenewLeases:
+		return RenewLeases(decodeExpire(d)), nil
 	default:
 		return nil, fmt.Errorf("command of kind %d is unknown to this build", kind)
 	}

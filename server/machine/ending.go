@@ -17,6 +17,7 @@ func (m *Machine) close(c *claim, delay Millis) {
 func (m *Machine) confirm(c *claim) {
 	s := c.session
 	m.changing(s.id)
+	m.setDelayEnd(c, 0)
 	s.closing = removeClaim(s.closing, c)
 	m.counts.Closing--
 	m.counts.Holders++ // free takes it away again

@@ -29,7 +29,9 @@ const (
 	kindEndRecovery
 	kindSetMember
 	kindRemoveMember
-	kindSetBirth // feature level 2
+	kindSetBirth         // feature level 2
+	kindCheckpointLeases // feature level 2
+	kindRenewLeases      // feature level 2
 )
 
 // AppendEntry appends the encoding of e to dst. It panics on a command of an
@@ -90,12 +92,7 @@ func appendBody(dst []byte, c Command) []byte {
 		dst = appendClaimID(append(dst, kindRelease), ClaimID{c.Session, c.Seq})
 		return binary.AppendUvarint(dst, uint64(c.Token))
 	case Expire:
-		dst = binary.AppendUvarint(append(dst, kindExpire), c.Term)
-		dst = binary.AppendUvarint(dst, uint64(len(c.Sessions)))
-		for _, id := range c.Sessions {
-			dst = append(dst, id[:]...)
-		}
-		return dst
+		return appendSessionIDs(binary.AppendUvarint(append(dst, kindExpire), c.Term), c.Sessions)
 	case EndWait:
 		return appendClaims(binary.AppendUvarint(append(dst, kindEndWait), c.Term), c.Claims)
 	case EndDelay:
@@ -120,6 +117,10 @@ func appendBody(dst []byte, c Command) []byte {
 		return binary.AppendUvarint(append(dst, kindRemoveMember), c.ID)
 	case SetBirth:
 		return append(append(dst, kindSetBirth), c.Birth[:]...)
+	case CheckpointLeases:
+		return appendCheckpointLeases(append(dst, kindCheckpointLeases), &c)
+	case RenewLeases:
+		return appendSessionIDs(binary.AppendUvarint(append(dst, kindRenewLeases), c.Term), c.Sessions)
 	default:
 		panic(fmt.Sprintf("machine: cannot encode command %T", c))
 	}
@@ -153,6 +154,14 @@ func appendSpec(dst []byte, s *Spec) []byte {
 	dst = binary.AppendUvarint(dst, uint64(s.Wait))
 	dst = binary.AppendUvarint(dst, uint64(s.LockDelay))
 	return appendLabels(dst, s.Metadata)
+}
+
+func appendSessionIDs(dst []byte, ids []SessionID) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(ids)))
+	for _, id := range ids {
+		dst = append(dst, id[:]...)
+	}
+	return dst
 }
 
 func appendClaims(dst []byte, ids []ClaimID) []byte {

@@ -31,6 +31,8 @@ func oneOfEach() []Command {
 		SetLimits{DefaultLimits()},
 		CheckHash{9, 1<<64 - 1},
 		EndRecovery{4},
+		CheckpointLeases{4, 1 << 40, 9, []SessionEnd{{id, 5}, {SessionID{}, 1 << 50}}, []DelayEnd{{claims[0], 7}}},
+		RenewLeases{4, []SessionID{id, {}}},
 	}
 }
 

@@ -63,6 +63,10 @@ func (m *Machine) CheckTouched() error {
 // check adds the claims of the session to counts and takes their places away.
 func (s *session) check(counts *Counts, places *int) error {
 	weight := 0
+	counts.Checkpointed += written(s.leaseEnd)
+	if s.ended != OK && s.leaseEnd != 0 {
+		return fmt.Errorf("machine: session %v has ended and its lease is written down", s.id)
+	}
 	for _, c := range s.claims {
 		weight += len(c.links)
 		*places -= len(c.links)
@@ -77,6 +81,7 @@ func (s *session) check(counts *Counts, places *int) error {
 	}
 	for _, c := range s.closing {
 		counts.Closing++
+		counts.Checkpointed += written(c.delayEnd)
 		*places -= len(c.links)
 		if !c.closing || !c.granted || c.delay == 0 {
 			return fmt.Errorf("machine: claim %d of session %v is not closing", c.seq, s.id)

@@ -2,8 +2,8 @@ package machine
 
 import "fmt"
 
-// FeatureLevel is the newest level that this build can apply, and that of a new cluster. Level 2 has [SetBirth] and the rules
-// that keeps names.
+// FeatureLevel is the newest level that this build can apply, and that of a new cluster. Level 2 has [SetBirth],
+// [CheckpointLeases], [RenewLeases], and the rules that keeps names.
 const FeatureLevel = 2
 
 // firstLevel is that of a cluster before the first [SetLimits].

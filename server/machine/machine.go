@@ -9,15 +9,16 @@ import (
 // A Machine is the lock table of one group. Use New or Restore. One goroutine at a
 // time may use it.
 type Machine struct {
-	index     uint64 // of the last entry applied
-	hash      uint64
-	nextToken Token // 0 until the first floor
-	limits    Limits
-	grants    uint64   // number of the last grant
-	events    uint64   // number of the last event
-	endings   uint64   // number of the last session that ended
-	members   []Member // by id; replaced, never changed
-	birth     BirthID
+	index      uint64 // of the last entry applied
+	hash       uint64
+	nextToken  Token // 0 until the first floor
+	limits     Limits
+	grants     uint64   // number of the last grant
+	events     uint64   // number of the last event
+	endings    uint64   // number of the last session that ended
+	members    []Member // by id; replaced, never changed
+	birth      BirthID
+	leaseClock Millis // of the last checkpoint; zero: there was none
 
 	shards   [shardCount]shard
 	names    [nameTables]table[string, *name] // made of the claims: not in a snapshot
@@ -135,6 +136,10 @@ func (m *Machine) command(term uint64, c Command) Result {
 		return m.removeMember(&c)
 	case SetBirth:
 		return m.setBirth(&c)
+	case CheckpointLeases:
+		return m.checkpointLeases(term, &c)
+	case RenewLeases:
+		return m.renewLeases(term, &c)
 	default:
 		panic(fmt.Sprintf("machine: unknown command %T at %d", c, m.index))
 	}
@@ -152,7 +157,7 @@ func (m *Machine) checkHash(c *CheckHash) Result {
 }
 
 func (m *Machine) timer(kind TimerKind, id ClaimID, span Millis) {
-	m.out.Timers = append(m.out.Timers, Timer{kind, id, span})
+	m.out.Timers = append(m.out.Timers, Timer{Kind: kind, Claim: id, Span: span})
 }
 
 // Index is that of the last entry applied, 0 before the first.

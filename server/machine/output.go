@@ -82,6 +82,8 @@ type Timer struct {
 	Kind  TimerKind
 	Claim ClaimID // Seq is zero with the session kinds
 	Span  Millis  // TTL, wait, or the length of the delay without the grace
+	// Checkpointed: Span is what the log says to be left of a lease or a delay. Of Timers alone.
+	Checkpointed bool
 }
 
 // An EventKind is what happened to a name, with the numbers of the wire protocol.
@@ -150,4 +152,5 @@ type Counts struct {
 	NextToken                                  Token
 	Oldest                                     WallMillis // when the holder that has held longest was granted; 0: nobody holds
 	Events                                     uint64     // number of the last event
+	Checkpointed                               int        // leases and delays whose end is written down
 }

@@ -20,6 +20,7 @@ type script struct {
 	sent     []Command // for duplicates
 	random   uint64
 	delayed  []ClaimID // with a delay that was started
+	newest   bool      // limits of the newest feature level were given
 }
 
 func newScript(t *rapid.T) *script {
@@ -51,7 +52,7 @@ const testTerm = 3
 func (s *script) command() Command {
 	kinds := []string{
 		"open", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "cancel",
-		"again", "close", "expire", "wait", "delay", "revoke", "revoke session", "floor", "limits",
+		"again", "close", "expire", "wait", "delay", "revoke", "revoke session", "floor", "limits", "checkpoint", "renew",
 	}
 	kind := pick(s.t, "kind", kinds)
 	if len(s.sessions) < 2 {
@@ -101,15 +102,35 @@ func (s *script) leader(kind string) Command {
 		return Revoke{Claim: ClaimID{Session: s.session()}, By: "ann", Now: rapid.Bool().Draw(s.t, "now")}
 	case "floor":
 		return SetTokenFloor{Token(rapid.IntRange(0, 100).Draw(s.t, "token floor"))}
-	default:
-		l := DefaultLimits()
-		l.WaitersPerName = uint32(rapid.IntRange(1, 6).Draw(s.t, "waiters"))
-		l.ClaimsPerSession = uint32(rapid.IntRange(16, 20).Draw(s.t, "claims"))
-		l.RequestWindow = uint32(rapid.IntRange(4, 20).Draw(s.t, "window"))
-		l.RememberedClaims = uint32(rapid.IntRange(1, 4).Draw(s.t, "remembered"))
-		l.HistoryBytes = 64 << 10
-		return SetLimits{l}
+	case "checkpoint", "renew":
+		if s.newest {
+			return s.leases(kind, term)
+		}
 	}
+	s.newest = true
+	return s.limits()
+}
+
+func (s *script) leases(kind string, term uint64) Command {
+	if kind == "renew" {
+		return RenewLeases{term, []SessionID{s.session(), s.session()}}
+	}
+	at := func() Millis { return Millis(rapid.Uint64Range(0, 50).Draw(s.t, "at")) }
+	c := CheckpointLeases{Term: term, Clock: at(), Sessions: []SessionEnd{{s.session(), at()}, {s.session(), at()}}}
+	for _, id := range append([]ClaimID{s.claim()}, s.delayed...) {
+		c.Delays = append(c.Delays, DelayEnd{id, at()})
+	}
+	return c
+}
+
+func (s *script) limits() Command {
+	l := DefaultLimits()
+	l.WaitersPerName = uint32(rapid.IntRange(1, 6).Draw(s.t, "waiters"))
+	l.ClaimsPerSession = uint32(rapid.IntRange(16, 20).Draw(s.t, "claims"))
+	l.RequestWindow = uint32(rapid.IntRange(4, 20).Draw(s.t, "window"))
+	l.RememberedClaims = uint32(rapid.IntRange(1, 4).Draw(s.t, "remembered"))
+	l.HistoryBytes = 64 << 10
+	return SetLimits{l}
 }
 
 func (s *script) floor() uint64 { return rapid.Uint64Range(0, 6).Draw(s.t, "floor") }

@@ -142,29 +142,31 @@ func (m *Machine) ChangedSince(id SessionID, seen uint64) []ClaimStatus {
 }
 
 // Timers returns all timers that run now, for a new leader: sessions, waits and
-// delays, each with its full span.
+// delays, each with its full span unless a checkpoint says what is left of it.
 func (m *Machine) Timers() []Timer {
 	timers := make([]Timer, 0, m.counts.Sessions)
 	for i := range m.shards {
 		for _, s := range sortedSessions(&m.shards[i].live) {
-			timers = append(timers, Timer{SessionStarted, ClaimID{Session: s.id}, s.ttl})
+			left, checkpointed := m.left(s.ttl, s.leaseEnd)
+			timers = append(timers, Timer{SessionStarted, ClaimID{Session: s.id}, left, checkpointed})
 			for _, c := range s.claims {
 				if !c.granted && c.spec.HasWait {
-					timers = append(timers, Timer{WaitStarted, c.id(), c.spec.Wait})
+					timers = append(timers, Timer{Kind: WaitStarted, Claim: c.id(), Span: c.spec.Wait})
 				}
 			}
-			timers = appendDelays(timers, s)
+			timers = m.appendDelays(timers, s)
 		}
 		for _, s := range sortedSessions(&m.shards[i].leaving) {
-			timers = appendDelays(timers, s)
+			timers = m.appendDelays(timers, s)
 		}
 	}
 	return timers
 }
 
-func appendDelays(timers []Timer, s *session) []Timer {
+func (m *Machine) appendDelays(timers []Timer, s *session) []Timer {
 	for _, c := range s.closing {
-		timers = append(timers, Timer{DelayStarted, c.id(), c.delay})
+		left, checkpointed := m.left(c.delay, c.delayEnd)
+		timers = append(timers, Timer{DelayStarted, c.id(), left, checkpointed})
 	}
 	return timers
 }

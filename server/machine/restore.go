@@ -40,7 +40,7 @@ func (m *Machine) restore(in *chunkReader) error {
 	if err != nil {
 		return err
 	}
-	var found finds
+	found := finds{leases: m.leaseClock != 0}
 	for first := 0; first < shardCount; first += shardsPerChunk {
 		content, err := in.next(chunkShard)
 		if err != nil {
@@ -119,8 +119,8 @@ func (in *chunkReader) finish() error {
 func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	d := &decoder{s: content}
 	format := d.uint()
-	if format < snapshotFormat || format > birthFormat {
-		return segments, fmt.Errorf("format %d, this build knows %d to %d", format, snapshotFormat, birthFormat)
+	if format < snapshotFormat || format > leaseFormat {
+		return segments, fmt.Errorf("format %d, this build knows %d to %d", format, snapshotFormat, leaseFormat)
 	}
 	limits := decodeLimits(d)
 	m.index, m.hash, m.nextToken = d.uint(), d.uint(), Token(d.uint())
@@ -140,8 +140,13 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	}
 	if format >= birthFormat {
 		m.birth = d.bytes16()
-		if d.err == nil && m.birth == (BirthID{}) {
+		if d.err == nil && m.birth == (BirthID{}) && format == birthFormat {
 			return segments, fmt.Errorf("format %d without a birth", format)
+		}
+	}
+	if format >= leaseFormat {
+		if m.leaseClock = Millis(d.uint()); d.err == nil && m.leaseClock == 0 {
+			return segments, fmt.Errorf("format %d without a lease clock", format)
 		}
 	}
 	if err := d.end(); err != nil {
@@ -163,6 +168,7 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 type finds struct {
 	queued, granted []*claim // granted and closing
 	ended           []SessionID
+	leases          bool // the snapshot has the ends of leases and delays
 }
 
 func (m *Machine) readShards(first int, content string, found *finds) error {
@@ -188,6 +194,7 @@ func (m *Machine) readShard(i int, d *decoder, found *finds) error {
 				return fmt.Errorf("session %v is in the wrong place", s.id)
 			}
 			t.put(s.id, s)
+			m.countEnds(s)
 			if !leaving {
 				m.byID.ReplaceOrInsert(s)
 			}
@@ -210,6 +217,9 @@ func readSession(d *decoder, found *finds) (*session, error) {
 	s := &session{id: d.bytes16(), secret: d.bytes16(), numbered: d.bool(), ended: Code(d.byte())}
 	s.ttl = Millis(d.uint())
 	s.change, s.floor, s.seen, s.last = d.uint(), d.uint(), d.uint(), d.uint()
+	if found.leases {
+		s.leaseEnd = Millis(d.uint())
+	}
 	s.metadata = d.labels()
 	for range d.count(10) {
 		c := readClaim(d, s, found)
@@ -230,6 +240,9 @@ func readSession(d *decoder, found *finds) (*session, error) {
 			return nil, fmt.Errorf("closing claim %d of session %v is in the wrong place", c.seq, s.id)
 		}
 		c.closing = true
+		if found.leases {
+			c.delayEnd = Millis(d.uint())
+		}
 		s.closing = append(s.closing, c)
 	}
 	for range d.count(9) {

@@ -16,6 +16,7 @@ type session struct {
 	floor    uint64 // the lowest seq whose answer, or nonce, the client needs
 	seen     uint64 // the last change that a logged command covers
 	last     uint64 // machine-numbered: the last seq given
+	leaseEnd Millis // on the lease clock, if it is written down
 	weight   uint32 // names of the claims, live and remembered
 	metadata []Label
 

@@ -80,6 +80,7 @@ func (m *Machine) endSession(s *session, how ending) {
 	m.byID.Delete(s)
 	m.counts.Sessions--
 	m.timer(SessionEnded, ClaimID{Session: s.id}, 0)
+	m.setLeaseEnd(s, 0)
 	if how.code == OK || how.now {
 		m.confirmAll(s)
 	}
