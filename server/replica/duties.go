@@ -34,7 +34,7 @@ func tokenFloor(wall machine.WallMillis) machine.Token {
 // hasDuties reports whether the leader has commands of its own to propose.
 func (r *Replica) hasDuties() bool {
 	l := &r.lead
-	return r.wantsFloor() || r.wantsRecovered() || r.wantsMembers() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
+	return r.wantsFloor() || r.wantsRecovered() || r.wantsMembers() || r.wantsCheckpoint() || l.checkpoints.renewals.fresh() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
 }
 
 // duties makes the leader's own commands of a batch. They carry its term: the machine ignores those that
@@ -54,6 +54,7 @@ func (r *Replica) duties(b *batch) (commands []machine.Command) {
 		r.members.unlogged = false
 		commands = append(commands, r.memberCommands()...)
 	}
+	commands = append(commands, r.checkpointCommands(b)...)
 	if b.expire = l.expiring.take(maxEnd, r.sessionWeight); len(b.expire) > 0 {
 		r.log.Info("expiring sessions", "count", len(b.expire), "first", b.expire[0].String())
 		commands = append(commands, machine.Expire{Term: l.term, Sessions: b.expire})
@@ -145,4 +146,5 @@ func (r *Replica) finishDuties(b *batch) {
 	for _, id := range b.delays {
 		l.delayOver.drop(id)
 	}
+	r.finishCheckpoint(b)
 }

@@ -15,6 +15,9 @@ func (e *ending[K]) has(k K) bool {
 	return ok
 }
 
+// proposed reports whether k is in an entry that is in flight.
+func (e *ending[K]) proposed(k K) bool { return e.state[k] }
+
 // fresh reports whether there is something to propose.
 func (e *ending[K]) fresh() bool { return e.idle > 0 }
 

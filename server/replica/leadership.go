@@ -25,10 +25,11 @@ type leadership struct {
 	parked      map[parkKey][]Request
 	parkedCount int // requests in it
 
-	clock  expiry.Clock
-	leases expiry.Deadlines[machine.SessionID]
-	waits  expiry.Deadlines[machine.ClaimID]
-	delays expiry.Deadlines[machine.ClaimID]
+	clock       expiry.Clock
+	leases      expiry.Deadlines[machine.SessionID]
+	waits       expiry.Deadlines[machine.ClaimID]
+	delays      expiry.Deadlines[machine.ClaimID]
+	checkpoints checkpoints
 
 	expiring    ending[machine.SessionID] // lease over
 	waitOver    ending[machine.ClaimID]
@@ -55,25 +56,39 @@ func newLeadership(term uint64) leadership {
 func (c *Config) maxStep() time.Duration { return 2 * c.TickEvery }
 
 // promote starts to serve: all entries of earlier terms are applied. Nobody knows when
-// the last leader heard of a client, so every lease, wait and delay starts anew.
+// the last leader heard of a client, so every lease, wait and delay starts anew, but for what is written down.
 func (r *Replica) promote() {
 	l := &r.lead
 	l.serving = true
 	l.clock = expiry.NewClock(time.Duration(r.now), r.cfg.maxStep())
+	l.checkpoints.base = r.machine.LeaseClock()
 	for _, t := range r.machine.Timers() {
-		if t.Kind == machine.SessionStarted {
-			// By lot, so that the clients that are gone do not all end in one burst.
-			ttl := millis(t.Span)
-			l.leases.Set(t.Claim.Session, ttl+r.cfg.Grace+r.rng.jitter(ttl/4))
-		} else {
-			r.timer(t)
-		}
+		r.resume(t)
 	}
 	r.startRecovery()
 	l.rounds.prompt = true
 	r.members.unlogged = true
 	l.nextCheck = r.applied + r.cfg.CheckEvery
 	r.log.Info("serving", "term", l.term, "index", r.applied, "sessions", l.leases.Len())
+}
+
+// resume times what the last leader timed. Of a lease or a delay that is written down the rest is left; when another would have ended,
+// nobody knows.
+func (r *Replica) resume(t machine.Timer) {
+	l := &r.lead
+	span := millis(t.Span)
+	switch {
+	case t.Kind == machine.SessionStarted && t.Checkpointed:
+		l.leases.Set(t.Claim.Session, span+r.cfg.Grace)
+	case t.Kind == machine.SessionStarted:
+		// By lot, so that the clients that are gone do not all end in one burst.
+		l.leases.Set(t.Claim.Session, span+r.cfg.Grace+r.rng.jitter(span/4))
+		r.watchLease(t.Claim.Session, min(checkAfter, silentAfter(span)))
+	case t.Checkpointed:
+		l.delays.Set(t.Claim, span+r.cfg.Grace)
+	default:
+		r.timer(t)
+	}
 }
 
 // depose ends the leadership. What was proposed may still be committed by the successor, so every
@@ -89,6 +104,9 @@ func (r *Replica) depose() {
 	l.queue.each(func(p *pending) { r.refusePending(p, NotLeader) })
 	for _, h := range l.rounds.all() {
 		r.refuse(&h.Request, NotLeader)
+	}
+	for _, q := range l.checkpoints.all() {
+		r.refuse(&q, NotLeader)
 	}
 	for _, key := range sortedParkKeys(l.parked) {
 		for _, q := range l.parked[key] {
@@ -146,6 +164,8 @@ func (r *Replica) collectDue() {
 	moveDue(&l.leases, &l.expiring, due)
 	moveDue(&l.waits, &l.waitOver, due)
 	moveDue(&l.delays, &l.delayOver, due)
+	moveDue(&l.checkpoints.leases, &l.checkpoints.dueLeases, due)
+	moveDue(&l.checkpoints.delays, &l.checkpoints.dueDelays, due)
 	r.watchRecovery(due)
 }
 
@@ -175,9 +195,11 @@ func (r *Replica) timer(t machine.Timer) {
 	switch t.Kind {
 	case machine.SessionStarted:
 		l.leases.Set(session, now+span+r.cfg.Grace)
+		r.watchLease(session, silentAfter(span))
 	case machine.SessionEnded:
 		l.leases.Drop(session)
 		l.expiring.drop(session)
+		r.leaseOver(session)
 		r.sessionOver(session)
 	case machine.WaitStarted:
 		l.waits.Set(t.Claim, now+span)
@@ -186,9 +208,11 @@ func (r *Replica) timer(t machine.Timer) {
 		l.waitOver.drop(t.Claim)
 	case machine.DelayStarted:
 		l.delays.Set(t.Claim, now+span+r.cfg.Grace)
+		r.watchDelay(t.Claim, span)
 	case machine.DelayOver:
 		l.delays.Drop(t.Claim)
 		l.delayOver.drop(t.Claim)
+		l.checkpoints.delayOver(t.Claim)
 		if _, live := r.machine.Session(session); !live {
 			r.sessionOver(session)
 		}

@@ -264,7 +264,7 @@ func TestANewLeaderGivesEveryLeaseItsFullTime(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	k := c.open(c.lead(1), ttl)
 	k.acquire("job")
-	c.run(lease(ttl) - second)
+	c.run(2 * second)
 	h := c.lead(2)
 	from := c.now
 	c.until(lease(ttl)*5/4+2*second, "expiry", func() bool { return h.r.Status().Counts.Sessions == 0 })

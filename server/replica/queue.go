@@ -43,6 +43,9 @@ type batch struct {
 
 	expire        []machine.SessionID // what the entry means to end
 	waits, delays []machine.ClaimID
+	// leases and closing are what the entry means to write down, renewed what it takes back.
+	leases, renewed []machine.SessionID
+	closing         []machine.ClaimID
 }
 
 // queue is what waits to be proposed and what is proposed and not applied.

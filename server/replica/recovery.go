@@ -6,8 +6,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// startRecovery begins to time the wait of a restored cluster, in full: nobody knows how long earlier
-// leaders were cut off.
+// startRecovery begins to time the wait of a restored cluster, as far as earlier leaders have not logged that it passed.
 func (r *Replica) startRecovery() {
 	l := &r.lead
 	wait := r.machine.Recovery().Wait
@@ -16,6 +15,15 @@ func (r *Replica) startRecovery() {
 	}
 	l.recovering, l.recovered = true, l.clock.Now()+millis(wait)+r.cfg.Grace
 	r.log.Warn("restored cluster: nothing is granted while holders from before may believe in their leases", "wait", millis(wait)+r.cfg.Grace)
+}
+
+// recoveryLeft is what is left of the wait, without the grace, or zero when none runs.
+func (r *Replica) recoveryLeft() machine.Millis {
+	l := &r.lead
+	if !l.recovering || l.recovered == 0 {
+		return 0
+	}
+	return max(1, roundUp(l.recovered-r.cfg.Grace-l.clock.Now()))
 }
 
 // watchRecovery notes on the healthy clock that the wait is over.

@@ -1,0 +1,214 @@
+package replica
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/expiry"
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// Only the leader knows who renewed a lease. Its successor has to give every session a full TTL, and would do so for a dead
+// one at every change of leaders. So a leader writes down the ends of leases that were not renewed for a while
+// (machine.CheckpointLeases), on a clock that goes on from leader to leader.
+//
+// What makes that safe. Let a leader log at the time p that the lease of session S ends at E. E is no earlier than what any
+// client can believe from a keepalive that was answered before p, because the leader's own deadline is not. It must
+// stay so: no keepalive of S may be answered after p as long as a later leader can find that end in its state. So
+//
+//   - this leader answers none of S from p on until it has applied a RenewLeases of S, which takes the end out of
+//     the state (mustRenew);
+//   - a later leader has applied every entry of this term that any leader after it will have, before it serves; so it finds
+//     the end in its state and does the same;
+//   - an earlier leader answers no keepalive that came after this one was elected (see keepAlive), and what it answered
+//     before, this leader's deadline of a full TTL, or what is left of an earlier end, covers.
+//
+// The lease clock is the healthy clock of each leader after the one before, as far as it was logged. It is never faster than real
+// time, so a pause, a time without a leader and what a leader did not come to log only make leases longer.
+
+const (
+	// checkAfter is how long after its promotion a leader waits for sessions to come back before it writes their leases down.
+	// Clients renew as soon as they have found the new leader.
+	checkAfter = time.Second
+	// checkpointEvery is how often the lease clock is logged while any end is written down: so much of a leader's time is lost
+	// to its successor at most, beside that of one entry.
+	checkpointEvery = 250 * time.Millisecond
+	// maxCheckpoint bounds the sessions, and the delays, of one command. A session has 22 bytes or so.
+	maxCheckpoint = 4_096
+)
+
+// checkpoints are what a leader writes down, has written down, and takes back.
+type checkpoints struct {
+	base   machine.Millis // lease clock of the machine at the promotion, when the healthy clock was zero
+	logged time.Duration  // healthy clock of the last checkpoint
+
+	// leases and delays have when the end of each is to be written down, unless that happened.
+	leases expiry.Deadlines[machine.SessionID]
+	delays expiry.Deadlines[machine.ClaimID]
+	// dueLeases and dueDelays are those that are being written down.
+	dueLeases ending[machine.SessionID]
+	dueDelays ending[machine.ClaimID]
+
+	// renewals are the sessions whose RenewLeases is under way, and keepAlives those that wait for it.
+	renewals   ending[machine.SessionID]
+	keepAlives map[machine.SessionID][]Request
+	held       int // how many keepalives wait
+}
+
+// checkpointing reports whether the log may hold checkpoints.
+func (r *Replica) checkpointing() bool {
+	return r.machine.Limits().FeatureLevel >= machine.LeaseLevel && !mutantAnew
+}
+
+// silentAfter is how long a session may go without renewing before its lease is written down. Clients renew every TTL/3.
+func silentAfter(ttl time.Duration) time.Duration { return ttl / 2 }
+
+// watchLease has the end of a lease written down after a while, if the session does not renew it.
+func (r *Replica) watchLease(id machine.SessionID, after time.Duration) {
+	if c := &r.lead.checkpoints; r.checkpointing() {
+		c.dueLeases.drop(id)
+		c.leases.Set(id, r.lead.clock.Now()+after)
+	}
+}
+
+// watchDelay has the end of a delay written down after a while, if the delay is long.
+func (r *Replica) watchDelay(id machine.ClaimID, span time.Duration) {
+	if r.checkpointing() && span > checkAfter {
+		r.lead.checkpoints.delays.Set(id, r.lead.clock.Now()+checkAfter)
+	}
+}
+
+// mustRenew reports whether the end of the session's lease is written down, or may be. Then no keepalive of it is answered
+// before that is taken back in the log.
+func (r *Replica) mustRenew(id machine.SessionID) bool {
+	c := &r.lead.checkpoints
+	return !mutantUnlogged && (r.machine.Checkpointed(id) || c.dueLeases.proposed(id) || c.renewals.has(id))
+}
+
+// holdForRenewal has a keepalive wait for the RenewLeases of its session.
+func (r *Replica) holdForRenewal(q *Request) {
+	c := &r.lead.checkpoints
+	if c.held >= maxHeldKeepAlives {
+		r.refuse(q, Overloaded)
+		return
+	}
+	if c.keepAlives == nil {
+		c.keepAlives = make(map[machine.SessionID][]Request)
+	}
+	c.held++
+	c.keepAlives[q.Session] = append(c.keepAlives[q.Session], *q)
+	c.renewals.add(q.Session)
+}
+
+// takeWaiting takes out the keepalives that wait for the renewal of a session.
+func (c *checkpoints) takeWaiting(id machine.SessionID) []Request {
+	waiting := c.keepAlives[id]
+	delete(c.keepAlives, id)
+	c.held -= len(waiting)
+	return waiting
+}
+
+// all are the keepalives that wait, in the order of their sessions.
+func (c *checkpoints) all() (waiting []Request) {
+	for _, id := range slices.SortedFunc(maps.Keys(c.keepAlives), compareIDs) {
+		waiting = append(waiting, c.keepAlives[id]...)
+	}
+	return waiting
+}
+
+// serveRenewed answers the keepalives of a session whose RenewLeases is applied, or which is over. They had their round.
+func (r *Replica) serveRenewed(id machine.SessionID) {
+	r.lead.checkpoints.renewals.drop(id)
+	for _, q := range r.lead.checkpoints.takeWaiting(id) {
+		if _, ok := r.lead.streams[q.Stream]; ok {
+			r.serve(q, confirmedRound)
+		}
+	}
+}
+
+// leaseOver forgets a session that has ended.
+func (r *Replica) leaseOver(id machine.SessionID) {
+	r.lead.checkpoints.leases.Drop(id)
+	r.lead.checkpoints.dueLeases.drop(id)
+	r.serveRenewed(id)
+}
+
+func (c *checkpoints) delayOver(id machine.ClaimID) {
+	c.delays.Drop(id)
+	c.dueDelays.drop(id)
+}
+
+// wantsCheckpoint reports whether ends are to be written down, or the lease clock.
+func (r *Replica) wantsCheckpoint() bool {
+	c := &r.lead.checkpoints
+	if c.dueLeases.fresh() || c.dueDelays.fresh() {
+		return true
+	}
+	timed := r.machine.Counts().Checkpointed > 0 || r.lead.recovering && r.lead.recovered > 0
+	return timed && r.checkpointing() && r.lead.clock.Now()-c.logged >= checkpointEvery
+}
+
+// checkpointCommands write down what is due, and take back what was renewed.
+func (r *Replica) checkpointCommands(b *batch) (commands []machine.Command) {
+	l := &r.lead
+	c := &l.checkpoints
+	if r.wantsCheckpoint() {
+		now := l.clock.Now()
+		c.logged = now
+		commands = append(commands, machine.CheckpointLeases{
+			Term: l.term, Clock: c.base + machine.Millis(now.Milliseconds()), Wait: r.recoveryLeft(),
+			Sessions: r.sessionEnds(b), Delays: r.delayEnds(b),
+		})
+	}
+	one := func(machine.SessionID) int { return 1 }
+	if b.renewed = c.renewals.take(maxCheckpoint, one); len(b.renewed) > 0 {
+		commands = append(commands, machine.RenewLeases{Term: l.term, Sessions: b.renewed})
+	}
+	return commands
+}
+
+func (r *Replica) sessionEnds(b *batch) (ends []machine.SessionEnd) {
+	c := &r.lead.checkpoints
+	b.leases = c.dueLeases.take(maxCheckpoint, func(machine.SessionID) int { return 1 })
+	for _, id := range b.leases {
+		if at, ok := r.lead.leases.At(id); ok {
+			ends = append(ends, machine.SessionEnd{Session: id, At: c.onLeaseClock(at - r.cfg.Grace)})
+		}
+	}
+	return ends
+}
+
+func (r *Replica) delayEnds(b *batch) (ends []machine.DelayEnd) {
+	c := &r.lead.checkpoints
+	b.closing = c.dueDelays.take(maxCheckpoint, func(machine.ClaimID) int { return 1 })
+	for _, id := range b.closing {
+		if at, ok := r.lead.delays.At(id); ok {
+			ends = append(ends, machine.DelayEnd{Claim: id, At: c.onLeaseClock(at - r.cfg.Grace)})
+		}
+	}
+	return ends
+}
+
+// onLeaseClock is a time of the healthy clock on the lease clock, rounded up: an end must not come early.
+func (c *checkpoints) onLeaseClock(at time.Duration) machine.Millis {
+	return c.base + roundUp(at)
+}
+
+func roundUp(d time.Duration) machine.Millis {
+	return machine.Millis(max(0, d+time.Millisecond-1).Milliseconds())
+}
+
+// finishCheckpoint goes on after an entry with checkpoints of this leader was applied.
+func (r *Replica) finishCheckpoint(b *batch) {
+	c := &r.lead.checkpoints
+	for _, id := range b.leases {
+		c.dueLeases.drop(id)
+	}
+	for _, id := range b.closing {
+		c.dueDelays.drop(id)
+	}
+	for _, id := range b.renewed {
+		r.serveRenewed(id)
+	}
+}

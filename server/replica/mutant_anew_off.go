@@ -1,0 +1,6 @@
+//go:build !mutant_anew
+
+package replica
+
+// mutantAnew plants a bug: every leader begins every lease anew.
+const mutantAnew = false
