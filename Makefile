@@ -46,7 +46,7 @@ sim: build ## run the simulator's seeds (SEEDS=60 SEED=1)
 	bin/lockstep sim --seeds $${SEEDS:-60} --seed $${SEED:-1} -o json
 
 .PHONY: mutants
-mutants: ## plant eight bugs, one by one, and see the simulator find each within 2 minutes
+mutants: ## plant eleven bugs, one by one, and see each found within 2 minutes
 	server/sim/mutants.sh
 
 .PHONY: accept

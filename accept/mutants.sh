@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# eight planted bugs are each found by the simulator within 2 minutes
+# eleven planted bugs are each found within 2 minutes, ten of them by the simulator
 . "$(dirname "$0")/lib.sh"
 make -C "$top" --no-print-directory mutants

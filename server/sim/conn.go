@@ -124,6 +124,8 @@ func (k *conn) fromServer(r replica.Reply) {
 		k.w.book.Confirmed(r.Session)
 		k.w.check(k.w.book.Renews(k.node.led, k.reached[a.Number]))
 		delete(k.reached, a.Number)
+	case replica.Refused:
+		clear(k.reached)
 	case replica.Changed:
 		if k.w.now < k.lateTill {
 			k.w.count(changeHeldBack)
@@ -134,6 +136,11 @@ func (k *conn) fromServer(r replica.Reply) {
 		k.releaseLate()
 	}
 	k.toClient(e)
+}
+
+// waits reports whether the node led the term and still has the stream, so that a keepalive which it read is not lost.
+func (k *conn) waits(term uint64) bool {
+	return k.served && k.node.up() && k.node.life == k.life && k.node.led == term
 }
 
 // endLate ends the fault.

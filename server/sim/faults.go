@@ -259,6 +259,7 @@ func handOver(w *world, r random) {
 	if r.chance(0.3) {
 		to = 0
 	}
+	n.handed = w.now
 	n.deliver(n.index, func() { n.rep.Step(replica.HandOver{To: to}) })
 }
 

@@ -34,6 +34,10 @@ type node struct {
 	turnAt time.Duration // when the next turn is due; -1: none
 	turn   int           // numbers the turns that were scheduled
 
+	moved   uint64        // what was applied when well looked last
+	movedAt time.Duration // when that was last new
+	handed  time.Duration // when it was last told to hand over the leadership
+
 	syncMean  time.Duration
 	diskStuck time.Duration // no sync ends before this time
 	crashAt   stage         // armed
@@ -95,6 +99,24 @@ func (n *node) crash(keep int, why string) {
 		c.serverGone()
 	}
 	n.streams, n.unary = nil, nil
+}
+
+// A leader is well while its newest round and its oldest entry are no older than this.
+const wellWithin = 500 * time.Millisecond
+
+// well reports whether the node serves and nothing holds it up, and in which term. It is to be asked every serviceEvery.
+func (n *node) well() (term uint64, ok bool) {
+	if !n.up() {
+		return 0, false
+	}
+	s := n.rep.Status()
+	if s.InFlight == 0 || s.Applied != n.moved {
+		n.moved, n.movedAt = s.Applied, n.w.now
+	}
+	// While it hands over it proposes nothing.
+	handing := n.handed != 0 && n.w.now-n.handed < 2*time.Second
+	held := n.paused || n.stuck || handing || n.w.now-n.movedAt > wellWithin || s.Confirmed > wellWithin
+	return s.Term, s.Serving && !held
 }
 
 // deliver hands something to the process, now or when it runs again. from is the machine that
@@ -161,21 +183,30 @@ func (n *node) snapshot(from *node, m *raftpb.Message, file snapshot, done func(
 }
 
 // resume lets a stopped process or loop run again. The mail of each machine keeps its order; which
-// socket is read first is luck.
+// socket is read first is luck, and so is how much of it the loop handles in one turn.
 func (n *node) resume() {
 	if !n.up() || !n.paused && !n.stuck {
 		return
 	}
 	n.paused, n.stuck = false, false
-	for _, m := range shuffle(n.rnd, n.inbox) {
-		m.put()
-	}
+	inbox, life := n.inbox, n.life
 	n.inbox = nil
+	for _, run := range shuffle(n.rnd, inbox) {
+		for _, m := range run {
+			m.put()
+		}
+		if n.rnd.chance(0.3) {
+			n.takeTurn()
+		}
+		if n.life != life || !n.up() || n.w.failed() {
+			return
+		}
+	}
 	n.poke(0)
 }
 
-// shuffle interleaves the mail of different machines.
-func shuffle(r random, inbox []mail) []mail {
+// shuffle interleaves the mail of different machines, a run of one after a run of another.
+func shuffle(r random, inbox []mail) (runs [][]mail) {
 	var senders []int
 	by := map[int][]mail{}
 	for _, m := range inbox {
@@ -184,17 +215,16 @@ func shuffle(r random, inbox []mail) []mail {
 		}
 		by[m.from] = append(by[m.from], m)
 	}
-	out := make([]mail, 0, len(inbox))
 	for len(senders) > 0 {
 		i := r.IntN(len(senders))
 		s := senders[i]
 		run := min(len(by[s]), 1+r.IntN(50)) // a reader takes what its socket holds
-		out = append(out, by[s][:run]...)
+		runs = append(runs, by[s][:run])
 		if by[s] = by[s][run:]; len(by[s]) == 0 {
 			senders = append(senders[:i], senders[i+1:]...)
 		}
 	}
-	return out
+	return runs
 }
 
 // poke has a turn happen within the time that a loop takes to come round, plus d.

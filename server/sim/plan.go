@@ -89,7 +89,7 @@ func (p *plan) drawMachines(r random) {
 	p.inFlight = pick(r, 1, 1, 4)
 	p.queue = pick(r, 8192, 8192, 8)
 	p.waiters = pick[uint32](r, 16_384, 16_384, 3)
-	p.claims = pick[uint32](r, 4096, 4096, 8)
+	p.claims = pick[uint32](r, 4096, 4096, machine.MaxNames)
 	p.down = r.skewed(200*time.Millisecond, 8*time.Second)
 	p.latency = 300 * time.Microsecond
 	p.lag = pick(r, uint64(1), 64<<10)

@@ -77,6 +77,7 @@ func (w *world) start() {
 	for _, f := range w.plan.faults {
 		w.strike(f)
 	}
+	w.watchService()
 }
 
 // until lets events happen up to the time t or until done says so, and reports whether it did.
@@ -172,6 +173,6 @@ func (s *Summary) add(r Report) {
 var reachable = []string{
 	check.ExpiredQueued, check.ExpiredHolding, check.WaitEnded, check.DelayEnded, check.RevokedClaim,
 	check.RevokedNow, check.RevokedSession, check.Delayed, check.SharedToken, check.Repeated, check.CancelFirst,
-	check.RefusedEnded, messageLost, messageDoubled, writesLost, snapshotMade, snapshotReceived, nodeExited,
+	check.RefusedEnded, check.WrittenLease, check.WrittenDelay, check.Rewritten, messageLost, messageDoubled, writesLost, snapshotMade, snapshotReceived, nodeExited,
 	streamTorn, changeHeldBack, refusedNotReady, revokedUnheard, readAnswered, callerRenewed, callRepeated,
 }

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -110,7 +112,7 @@ func (h *healing) run() {
 // replicaConfig is the configuration of a process of the node.
 func (w *world) replicaConfig(n *node, recovered replica.Recovered) replica.Config {
 	limits := machine.DefaultLimits()
-	limits.HistoryBytes, limits.AbnormalBytes = 2<<10, 1<<10 // snapshots stay small
+	limits.HistoryBytes, limits.AbnormalBytes = 64<<10, 64<<10 // the least: snapshots stay small
 	limits.WaitersPerName, limits.ClaimsPerSession = w.plan.waiters, w.plan.claims
 	return replica.Config{
 		ID: n.id, Group: 1, Recovered: recovered,
@@ -141,7 +143,7 @@ func (w *world) applied(n *node, a *replica.Applied) {
 	w.note("node %d applies %d of term %d: %d commands, %d events", n.index, a.Index, a.Term, len(a.Entry.Commands), len(a.Output.Events))
 	for i := range a.Output.Changes {
 		if ch := &a.Output.Changes[i]; ch.Ended == machine.SessionExpired {
-			w.expired(ch.Session)
+			w.expired(ch.Session, a.Term)
 		}
 	}
 	for i := range a.Output.Events {
@@ -158,9 +160,14 @@ func (w *world) applied(n *node, a *replica.Applied) {
 }
 
 // expired checks that the client of a session which the service has just ended for its lease
-// believes in that no more.
-func (w *world) expired(id machine.SessionID) {
+// believes in that no more, and has no keepalive waiting at the leader that ended it.
+func (w *world) expired(id machine.SessionID, term uint64) {
 	for _, c := range w.clients {
+		if k := c.conn; k != nil && c.id == id && k.waits(term) {
+			for _, number := range slices.Sorted(maps.Keys(k.reached)) {
+				w.check(w.book.NeedlessExpiry(id, term, k.reached[number]))
+			}
+		}
 		if c.alive && c.id == id && c.sess.Valid(c.local()) {
 			w.check(check.Outlived(id, c.sess.ValidUntil()-c.local()))
 		}
@@ -170,6 +177,26 @@ func (w *world) expired(id machine.SessionID) {
 			w.check(check.Outlived(id, c.until-c.local()))
 		}
 	}
+}
+
+// serviceEvery is how often the book is told who serves.
+const serviceEvery = 50 * time.Millisecond
+
+// watchService tells the book again and again who serves.
+func (w *world) watchService() {
+	w.book.SetNow(w.now)
+	w.check(w.book.Serves(w.wellTerm()))
+	w.after(serviceEvery, w.watchService)
+}
+
+// wellTerm is the term whose leader is well: its process runs, its rounds are confirmed, and its log moves.
+func (w *world) wellTerm() (term uint64) {
+	for _, n := range w.nodes {
+		if t, ok := n.well(); ok {
+			term = max(term, t)
+		}
+	}
+	return term
 }
 
 // leaderHint is the address of the leader as the node knows it, or nothing.

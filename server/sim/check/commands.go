@@ -27,6 +27,14 @@ func (r *replay) command(c machine.Command, res *machine.Result) *Violation {
 		return r.endDelay(c)
 	case machine.Revoke:
 		return r.revoke(c)
+	case machine.SetLimits:
+		if res.Code != machine.OK {
+			return broken(WrongAnswer, "the limits of the cluster were refused: %s", res.Limit)
+		}
+	case machine.CheckpointLeases:
+		r.checkpoint(c)
+	case machine.RenewLeases:
+		r.count(Rewritten)
 	case machine.SetTokenFloor:
 		r.floor = true
 		r.top = max(r.top, c.Floor-1)
@@ -41,7 +49,8 @@ func (r *replay) open(c machine.OpenSession, res *machine.Result) *Violation {
 	if r.sessions[res.Session] != nil {
 		return broken(AtMostOnce, "two sessions are called %v", res.Session)
 	}
-	s := &session{id: res.Session, ttl: c.TTL, numbered: c.ClientNumbered, heard: r.now, claims: map[uint64]*claim{}}
+	s := &session{id: res.Session, ttl: c.TTL, numbered: c.ClientNumbered, claims: map[uint64]*claim{}}
+	s.heard, s.counted = r.begin()
 	r.sessions[s.id] = s
 	r.opened = append(r.opened, s)
 	return nil

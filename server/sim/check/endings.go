@@ -24,6 +24,9 @@ const (
 	GrantedWaiter  = "waiter granted"
 	TryBusy        = "try found the lock busy"
 	StaleRefused   = "stale request refused"
+	WrittenLease   = "end of a lease written down"
+	WrittenDelay   = "end of a delay written down"
+	Rewritten      = "end of a lease taken back"
 )
 
 func (r *replay) expire(c machine.Expire) *Violation {
@@ -70,10 +73,19 @@ func (r *replay) expireHeld(s *session) {
 		k.state = machine.Expired
 		if k.spec.LockDelay > 0 {
 			r.count(Delayed)
-			k.since = r.now
+			k.since, k.counted = r.begin()
 		} else {
 			r.free(k)
 		}
+	}
+}
+
+func (r *replay) checkpoint(c machine.CheckpointLeases) {
+	if len(c.Sessions) > 0 {
+		r.count(WrittenLease)
+	}
+	if len(c.Delays) > 0 {
+		r.count(WrittenDelay)
 	}
 }
 
@@ -132,7 +144,8 @@ func (r *replay) revoke(c machine.Revoke) *Violation {
 
 func (r *replay) revokeClaim(k *claim, now bool) {
 	r.count(RevokedClaim)
-	k.state, k.since = machine.Revoked, r.now
+	k.state = machine.Revoked
+	k.since, k.counted = r.begin()
 	if now {
 		r.count(RevokedNow)
 		k.unsafe = true

@@ -9,13 +9,14 @@ import (
 
 // A claim is the book's own record of a claim. It is kept for ever.
 type claim struct {
-	id    machine.ClaimID
-	spec  machine.Spec
-	state machine.State
-	code  machine.Code // of a refusal; state is then zero
-	token machine.Token
-	held  bool          // among the holders of its names: granted, or over but still closing
-	since time.Duration // true time at which it was queued, or began to close
+	id      machine.ClaimID
+	spec    machine.Spec
+	state   machine.State
+	code    machine.Code // of a refusal; state is then zero
+	token   machine.Token
+	held    bool          // among the holders of its names: granted, or over but still closing
+	since   time.Duration // true time at which it was queued, or began to close
+	counted time.Duration // service counted by then
 	// unsafe marks a grant that an operator ended with --now: its holder may
 	// believe in it for up to a TTL.
 	unsafe bool
@@ -36,6 +37,8 @@ type session struct {
 	ended    machine.Code
 	change   uint64
 	heard    time.Duration // true time of its opening, or of the last renewal that the service confirmed
+	kept     bool          // it was renewed
+	counted  time.Duration // service counted by then
 	claims   map[uint64]*claim
 	order    []*claim // as they were made
 }
@@ -50,7 +53,11 @@ type table struct {
 	floor    bool          // a token floor was set
 	now      time.Duration // true time
 	event    uint64        // number of the last event
+	service  tally
 }
+
+// begin is the time of what begins now, and the service counted by then.
+func (t *table) begin() (since, counted time.Duration) { return t.now, t.service.counted(t.now) }
 
 func newTable() *table {
 	return &table{sessions: map[machine.SessionID]*session{}, names: map[string]*name{}}

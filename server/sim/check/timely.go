@@ -15,7 +15,8 @@ const grace = 500 * time.Millisecond
 // Confirmed tells that the service confirms a renewal now.
 func (b *Book) Confirmed(id machine.SessionID) {
 	if s := b.table.sessions[id]; s != nil {
-		s.heard = b.table.now
+		s.kept = true
+		s.heard, s.counted = b.table.begin()
 	}
 }
 

@@ -39,8 +39,12 @@ func (b *Book) Renews(term uint64, read time.Duration) *Violation {
 // SetNow tells the true time of what follows.
 func (b *Book) SetNow(now time.Duration) { b.table.now = now }
 
-// early checks that a session which expires now was not renewed within its TTL.
+// early checks that a session which expires now was not renewed within its TTL, whether or not its client heard of it.
 func (b *Book) early(s *session) *Violation {
+	ttl := millis(s.ttl)
+	if lived := b.table.now - s.heard; s.kept && lived < ttl-ttl/slack {
+		return broken(EarlyExpiry, "a renewal of session %v for %v was confirmed at %v, and it ended %v later", s.id, ttl, s.heard, lived)
+	}
 	r, ok := b.renewals[s.id]
 	if lived := b.table.now - r.sent; ok && lived < r.ttl-r.ttl/slack {
 		return broken(EarlyExpiry, "session %v was renewed for %v and ended %v after the sending", s.id, r.ttl, lived)

@@ -28,6 +28,8 @@ const (
 	History     Promise = "history: the numbers of events did not rise one by one"
 	Liveness    Promise = "liveness: the cluster did not recover in time after the faults"
 	Reach       Promise = "reach: a long run never did what it is there to check"
+	Needless    Promise = "no needless expiry: a session ended while its keepalive waited"
+	Bound       Promise = "bound: what is over is freed in time, however often the leader changes"
 	NoPanic     Promise = "no panic: the code panicked or span"
 	OutsideTerm Promise = "terms: a leader's command took effect outside its term"
 )
