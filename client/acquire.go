@@ -82,7 +82,7 @@ func (k *claim) refusal(e *pb.Error) error {
 }
 
 // Acquire implements [lockstep.Locker]. When no node serves for
-// [Config.UnavailableAfter] it returns [lockstep.ErrUnavailable]. A session that ends while the
+// [Config.UnavailableAfter] it returns [lockstep.ErrUnavailable], and when the endpoints are of two clusters [ErrTwoClusters]. A session that ends while the
 // claim waits is replaced, and the claim goes to the end of the queue.
 func (c *Client) Acquire(ctx context.Context, name string, opts ...lockstep.AcquireOption) (lockstep.Lock, error) {
 	cfg, err := lockstep.ResolveAcquire(c.Capabilities(), name, opts...)
@@ -98,6 +98,7 @@ func (c *Client) Acquire(ctx context.Context, name string, opts ...lockstep.Acqu
 		c.submitLocked(now, k)
 	})
 	c.await(ctx, k)
+	c.confirmCluster(k)
 	c.cfg.Observer.Observe(Event{Kind: Acquired, Name: name, Took: c.cfg.Clock.Now() - k.started, Err: k.err})
 	if k.err != nil {
 		return nil, &lockstep.OpError{Op: "acquire", Lock: name, Err: k.err}
@@ -115,6 +116,7 @@ func (c *Client) submitLocked(now time.Duration, k *claim) {
 		c.settleLocked()
 	}
 	c.openLocked(now)
+	c.checkClusterLocked()
 	k.queued = nil
 	k.seq = c.mu.sess.Acquire(now, k.spec)
 	c.mu.claims[k.seq] = k

@@ -27,8 +27,9 @@ const (
 // leader, and keeps a connection to each node that it has talked to. It has no
 // session and no goroutines of its own.
 type Admin struct {
-	cfg Config
-	mu  struct {
+	cfg   Config
+	guard *guard
+	mu    struct {
 		sync.Mutex
 		conns  map[string]*grpc.ClientConn
 		find   *finder
@@ -38,17 +39,20 @@ type Admin struct {
 }
 
 // NewAdmin returns an Admin. It does no I/O. Of cfg it uses Endpoints, Credentials,
-// DialOptions, UnavailableAfter and Clock.
+// DialOptions, Cluster, UnavailableAfter, Logger and Clock.
 func NewAdmin(cfg Config) (*Admin, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return newAdmin(cfg), nil
+	return newAdmin(cfg, newGuard(cfg)), nil
 }
 
-func newAdmin(cfg Config) *Admin {
-	a := &Admin{cfg: cfg}
+// Cluster is the id of the cluster that the Admin belongs to; empty before a node has told it.
+func (a *Admin) Cluster() string { return a.guard.cluster() }
+
+func newAdmin(cfg Config, g *guard) *Admin {
+	a := &Admin{cfg: cfg, guard: g}
 	a.mu.conns = make(map[string]*grpc.ClientConn)
 	a.mu.find = newFinder(cfg.Endpoints)
 	return a
@@ -75,7 +79,7 @@ type NodeStatus struct {
 }
 
 // Status asks every endpoint, at the same time, for at most 2 s. It needs no
-// quorum. The answers are in the order of Config.Endpoints.
+// quorum. The answers are in the order of Config.Endpoints; that of a node of another cluster is [ErrTwoClusters].
 func (a *Admin) Status(ctx context.Context) []NodeStatus {
 	out := make([]NodeStatus, len(a.cfg.Endpoints))
 	var asked sync.WaitGroup
@@ -230,6 +234,9 @@ func call[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.Cl
 	var none R
 	backoff := lease.Backoff{Base: firstPause, Max: longestWait}
 	started := a.cfg.Clock.Now()
+	if err := a.guard.check(ctx); err != nil {
+		return none, err
+	}
 	for {
 		addr, pause, conn, err := a.node()
 		if err != nil {
@@ -251,11 +258,12 @@ func call[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.Cl
 		if ctx.Err() != nil {
 			return none, fmt.Errorf("%w: %w", ended(ctx), fromCall(err))
 		}
-		if !a.elsewhere(addr, err) {
-			return none, fromCall(err)
+		again, err := a.again(ctx, addr, err)
+		if !again {
+			return none, err
 		}
 		if after := a.cfg.UnavailableAfter; after >= 0 && a.cfg.Clock.Now() > started+after {
-			return none, fromCall(err)
+			return none, err
 		}
 	}
 }
@@ -283,7 +291,7 @@ func (a *Admin) conn(addr string) (*grpc.ClientConn, error) {
 	if len(a.mu.conns) >= 2*maxEndpoints { // hints may name any number of nodes
 		return nil, fmt.Errorf("%w: the nodes have named too many leaders", lockstep.ErrUnavailable)
 	}
-	conn, err := a.cfg.dial(addr)
+	conn, err := a.guard.dial(addr)
 	if err == nil {
 		a.mu.conns[addr] = conn
 	}
@@ -295,6 +303,19 @@ func (a *Admin) answered(addr string) {
 	defer a.mu.Unlock()
 	a.mu.leader = addr
 	a.mu.find.found(addr)
+}
+
+// again notes a failed call, and reports whether it may be made again. The error is the one to return if it is not.
+func (a *Admin) again(ctx context.Context, addr string, err error) (bool, error) {
+	elsewhere := a.elsewhere(addr, err)
+	e, ok := errors.AsType[*ClusterError](err)
+	if !ok {
+		return elsewhere, fromCall(err)
+	}
+	if err := a.guard.reconsider(ctx, e); err != nil {
+		return false, err
+	}
+	return true, fmt.Errorf("%w: %w", lockstep.ErrUnavailable, withoutCode(e))
 }
 
 // elsewhere notes a failed call, and reports whether another node, or the same one

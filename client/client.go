@@ -23,6 +23,7 @@ const tagsPerSession = 1 << 40
 // A Client is the native [lockstep.Locker], [lockstep.Inspector] and [lockstep.Watcher].
 type Client struct {
 	cfg   Config
+	guard *guard
 	admin *Admin // for reads
 
 	life  context.Context // of the goroutines
@@ -38,6 +39,7 @@ type Client struct {
 		closed  bool // no claim is made after it is set
 
 		sess       *session.Session // that claims are made in; nil when there is none
+		checking   bool             // the endpoints are asked for their cluster
 		generation uint64
 		// revoked sessions are over, but their holders may not have stopped yet. They
 		// are kept as long as the connection, on which they can tell the service.
@@ -71,9 +73,11 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	g := newGuard(cfg)
 	c := &Client{
 		cfg:       cfg,
-		admin:     newAdmin(cfg),
+		guard:     g,
+		admin:     newAdmin(cfg, g),
 		wakeTimer: make(chan struct{}, 1),
 		wakeLink:  make(chan struct{}, 1),
 		over:      make(chan struct{}),
@@ -81,8 +85,12 @@ func New(cfg Config) (*Client, error) {
 	c.life, c.stop = context.WithCancel(context.Background())
 	c.mu.claims = make(map[uint64]*claim)
 	c.mu.ttl, c.mu.grace = cfg.TTL, defaultGrace
+	g.lose = c.loseSession
 	return c, nil
 }
+
+// Cluster is the id of the cluster that the client belongs to; empty before a node has told it.
+func (c *Client) Cluster() string { return c.guard.cluster() }
 
 // Capabilities says what the service promises. TTL and Grace are as granted to the
 // last session, and before the first one as asked for.

@@ -33,6 +33,11 @@ type Config struct {
 	// them, so that any may fail.
 	Endpoints []string
 
+	// Cluster is the id of the cluster that is wanted, 32 lower-case hexadecimal digits, as "lockstep status" shows it. A
+	// node of another one is then never asked for anything: see [ErrTwoClusters]. Default: that of the first node
+	// that answers, until a restore has replaced it; the package documentation has the rules.
+	Cluster string
+
 	// TTL is the lease of the session, 1 s to 300 s: for so long at most a dead client
 	// blocks others. Below 6 s a change of leader may lose locks. Default: 10 s.
 	TTL time.Duration
@@ -104,6 +109,9 @@ func (c Config) validate() error {
 		if err := checkEndpoint(e); err != nil {
 			return err
 		}
+	}
+	if c.Cluster != "" && !clusterID.MatchString(c.Cluster) {
+		return &lockstep.InvalidError{Field: "cluster", Value: lockstep.Excerpt(c.Cluster), Rule: `must be 32 lower-case hexadecimal digits, as "lockstep status" shows them`}
 	}
 	if err := lockstep.CheckTTL(c.TTL); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (c *Client) detach(h *handle) (text lockstep.Handle, err error) {
 		c.dropSessionLocked()
 		h.finishLocked(lockstep.ErrDetached)
 		h.settle(lockstep.ErrDetached)
-		text = encodeHandle(d, h.claim.cfg)
+		text = encodeHandle(c.guard.cluster(), d, h.claim.cfg)
 	})
 	if err != nil {
 		err = &lockstep.OpError{Op: "detach", Lock: h.Name(), Err: err}
@@ -81,14 +82,17 @@ func (c *Client) dropSessionLocked() {
 // Attach implements [lockstep.Detacher]. It returns when the service has confirmed a renewal, so the whole lease
 // is ahead. [lockstep.ErrUnavailable] and the end of ctx leave the lock as it is: it can be attached
 // again until its lease ends. Who attaches last has the lock; the one before it loses it for itself. A
-// handle that is none is [lockstep.ErrInvalid]. The lock has a session and a connection of its own,
+// handle that is none is [lockstep.ErrInvalid], and one of another cluster than that of the endpoints [ErrTwoClusters]. The lock has a session and a connection of its own,
 // which end with Release, with Detach, or with Close of the client; a client has at most 1,024 of them.
 func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, error) {
-	d, cfg, err := decodeHandle(h)
+	cluster, d, cfg, err := decodeHandle(h)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
 	}
-	guest, err := c.newGuest(d.TTL)
+	if err := c.guard.check(ctx); err != nil {
+		return nil, &lockstep.OpError{Op: "attach", Lock: cfg.Names[0], Err: err}
+	}
+	guest, err := c.newGuest(cluster, d.TTL)
 	if err != nil {
 		return nil, &lockstep.OpError{Op: "attach", Lock: cfg.Names[0], Err: err}
 	}
@@ -104,14 +108,15 @@ func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, 
 	return &guestLock{k.lock.handle(), c}, nil
 }
 
-// newGuest is a client for one attached lock. Close of c closes it.
-func (c *Client) newGuest(ttl time.Duration) (*Client, error) {
+// newGuest is a client for one attached lock of a cluster; empty: it is not known which. Close of c closes it.
+func (c *Client) newGuest(cluster string, ttl time.Duration) (*Client, error) {
 	cfg := c.cfg
-	cfg.TTL = ttl
+	cfg.TTL, cfg.Cluster = ttl, cmp.Or(cluster, cfg.Cluster)
 	guest, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
+	guest.guard.setChecked(true) // the host has asked the endpoints
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

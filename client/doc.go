@@ -18,5 +18,21 @@
 // [Client.Detach] and [Client.Attach] hand a lock from process to process: an attached one has a session, a stream
 // and goroutines of its own.
 //
+// # One cluster
+//
+// A client belongs to the cluster of the first node that answers, or to [Config.Cluster]. Each request names it, and a node
+// of another cluster does nothing; each answer is looked at before it is believed. Beside that, all endpoints are asked once
+// for their cluster, at the same time as the first claim is made: no lock is handed out before they agree, or a second or so has
+// passed, TTL/10; nor after 100 ms more when a majority of them has agreed. A node that did not answer is looked at when it is
+// used. Endpoints of two clusters make calls fail with [ErrTwoClusters], those of Acquire that wait too. Locks that are held
+// stay, and are renewed by their own cluster alone. The next call asks the endpoints again.
+//
+// A restore makes another cluster with the same endpoints. When a majority of the endpoints answers for one other cluster,
+// and none for the old one, the client goes over to it: all locks are lost, with [lockstep.RecordMissing] as the reason, claims that wait are
+// made again in the new cluster, and the log has a warning. Until then it is [lockstep.ErrUnavailable]. A client with
+// Config.Cluster never goes over, and neither does an attached lock.
+//
+// A node that does not tell its cluster, of a build before this rule, is believed to be of the right one.
+//
 // [Admin] reads the state of a cluster and does what operators do.
 package client

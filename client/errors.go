@@ -71,11 +71,18 @@ func fromCall(err error) error {
 	if e := wireError(err); e != nil {
 		return fromWire(e)
 	}
+	if e, ok := errors.AsType[*ClusterError](err); ok {
+		return e
+	}
 	return fmt.Errorf("%w: %s", lockstep.ErrUnavailable, status.Convert(err).Message())
 }
 
-// withoutCode is err without the words that gRPC puts round its message.
+// withoutCode is err without the words that gRPC puts round its message. What a node of another cluster said is a text here: as long
+// as it is not certain that the endpoints are of two clusters, the service is unavailable.
 func withoutCode(err error) error {
+	if e, ok := errors.AsType[*ClusterError](err); ok {
+		return errors.New(e.Error())
+	}
 	if s, ok := status.FromError(err); ok {
 		return errors.New(s.Message())
 	}

@@ -23,6 +23,7 @@ const maxSecretBytes = 64
 
 // A detachedLock is the content of a handle.
 type detachedLock struct {
+	Cluster  string   `json:"cluster,omitempty"` // empty: not known
 	Session  string   `json:"session"`
 	Secret   []byte   `json:"secret"`
 	TTLMS    int64    `json:"ttl_ms"`
@@ -36,9 +37,9 @@ type detachedLock struct {
 	Capacity int      `json:"capacity,omitempty"`
 }
 
-func encodeHandle(d session.Detached, cfg lockstep.AcquireConfig) lockstep.Handle {
+func encodeHandle(cluster string, d session.Detached, cfg lockstep.AcquireConfig) lockstep.Handle {
 	text, err := json.Marshal(detachedLock{
-		Session: d.ID, Secret: d.Secret, TTLMS: d.TTL.Milliseconds(), Attach: d.Attach, Seen: d.Seen, Seq: d.Seq, Token: d.Token,
+		Cluster: cluster, Session: d.ID, Secret: d.Secret, TTLMS: d.TTL.Milliseconds(), Attach: d.Attach, Seen: d.Seen, Seq: d.Seq, Token: d.Token,
 		Names: cfg.Names, Mode: int(cfg.Mode), Weight: cfg.Weight, Capacity: cfg.Capacity,
 	})
 	if err != nil {
@@ -48,10 +49,10 @@ func encodeHandle(d session.Detached, cfg lockstep.AcquireConfig) lockstep.Handl
 }
 
 // decodeHandle checks the form of a handle. Its errors do not repeat it, as it is a secret.
-func decodeHandle(h lockstep.Handle) (session.Detached, lockstep.AcquireConfig, error) {
+func decodeHandle(h lockstep.Handle) (cluster string, d session.Detached, cfg lockstep.AcquireConfig, err error) {
 	body, found := strings.CutPrefix(string(h), handlePrefix)
 	if !found || len(body) > maxHandleBytes {
-		return session.Detached{}, lockstep.AcquireConfig{}, badHandle("must begin with " + handlePrefix + " and be whole, as Detach returned it")
+		return "", d, cfg, badHandle("must begin with " + handlePrefix + " and be whole, as Detach returned it")
 	}
 	var l detachedLock
 	text, err := base64.RawURLEncoding.DecodeString(body)
@@ -59,11 +60,11 @@ func decodeHandle(h lockstep.Handle) (session.Detached, lockstep.AcquireConfig, 
 		err = json.Unmarshal(text, &l)
 	}
 	ttl := time.Duration(l.TTLMS) * time.Millisecond
-	if err != nil || l.Session == "" || len(l.Secret) == 0 || len(l.Secret) > maxSecretBytes || l.Seq == 0 || len(l.Names) == 0 || lockstep.CheckTTL(ttl) != nil {
-		return session.Detached{}, lockstep.AcquireConfig{}, badHandle("is cut or changed: give it whole, as Detach returned it")
+	if err != nil || l.Cluster != "" && !clusterID.MatchString(l.Cluster) || l.Session == "" || len(l.Secret) == 0 || len(l.Secret) > maxSecretBytes || l.Seq == 0 || len(l.Names) == 0 || lockstep.CheckTTL(ttl) != nil {
+		return "", d, cfg, badHandle("is cut or changed: give it whole, as Detach returned it")
 	}
-	d := session.Detached{ID: l.Session, Secret: l.Secret, TTL: ttl, Attach: l.Attach, Seen: l.Seen, Seq: l.Seq, Token: l.Token}
-	return d, lockstep.AcquireConfig{Names: l.Names, Mode: lockstep.Mode(l.Mode), Weight: l.Weight, Capacity: l.Capacity}, nil
+	d = session.Detached{ID: l.Session, Secret: l.Secret, TTL: ttl, Attach: l.Attach, Seen: l.Seen, Seq: l.Seq, Token: l.Token}
+	return l.Cluster, d, lockstep.AcquireConfig{Names: l.Names, Mode: lockstep.Mode(l.Mode), Weight: l.Weight, Capacity: l.Capacity}, nil
 }
 
 func badHandle(rule string) error {

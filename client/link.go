@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
@@ -78,6 +80,7 @@ func (c *Client) keepConnected() {
 			return
 		}
 		l := c.serve(addr)
+		c.heedCluster(l)
 		now := c.cfg.Clock.Now()
 		f.leads(now, l.leader)
 		switch {
@@ -138,7 +141,7 @@ func (c *Client) serve(addr string) *link {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
 	l := &link{addr: addr, cancel: cancel, wake: make(chan struct{}, 1)}
-	conn, err := c.cfg.dial(addr)
+	conn, err := c.guard.dial(addr)
 	if err != nil {
 		c.endLink(l, err)
 		return l
@@ -168,7 +171,7 @@ func (c *Client) serve(addr string) *link {
 
 // dial makes a connection, which connects when it is used. Locks do not go through
 // HTTP proxies from the environment.
-func (c Config) dial(addr string) (*grpc.ClientConn, error) {
+func (c Config) dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	creds := c.Credentials
 	if creds == nil {
 		creds = insecure.NewCredentials()
@@ -181,8 +184,13 @@ func (c Config) dial(addr string) (*grpc.ClientConn, error) {
 		// A peer that has vanished without a word is found when a keepalive of the session stays
 		// without an answer; this is for connections that are idle. 10 s is gRPC's minimum.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		// A node that comes back is found within a second; gRPC's own waits go up to two minutes.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           grpcbackoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: tryTimeout,
+		}),
 	}
-	return grpc.NewClient(targetOf(addr), append(options, c.DialOptions...)...)
+	return grpc.NewClient(targetOf(addr), slices.Concat(options, more, c.DialOptions)...)
 }
 
 // targetOf writes host:port as a URL of gRPC, which would take a host named "unix" for a scheme,

@@ -13,6 +13,9 @@ import (
 // give, leader or not. It has what that node had applied when it was asked. A failure after the first byte
 // is not mended by asking another node: w then holds part of a backup, whose own checksum is missing.
 func (a *Admin) SaveSnapshot(ctx context.Context, w io.Writer) error {
+	if err := a.guard.check(ctx); err != nil {
+		return err
+	}
 	var errs []error
 	for _, e := range a.cfg.Endpoints {
 		n, err := a.saveFrom(ctx, e, w)
@@ -20,7 +23,7 @@ func (a *Admin) SaveSnapshot(ctx context.Context, w io.Writer) error {
 			return nil
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", e, err))
-		if n > 0 || ctx.Err() != nil {
+		if n > 0 || ctx.Err() != nil || errors.Is(err, ErrTwoClusters) {
 			break
 		}
 	}

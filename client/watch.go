@@ -19,7 +19,7 @@ const watchLook = 5 * time.Second
 
 // Watch implements [lockstep.Watcher]. It listens to the events of the name and reads the state whenever one
 // came. It subscribes before it reads, so there is no gap between the two, and each state is what
-// the majority has agreed on by then, none older than the one before. Changes that come faster than they are read
+// the majority has agreed on by then, none older than the one before, unless a restore has replaced the cluster. Changes that come faster than they are read
 // are yielded as one. At most 100 waiters are shown.
 //
 // It needs no session. Lost connections and changes of leader do not end it. When no node has served for
@@ -61,16 +61,15 @@ func (c *Client) watchLock(ctx context.Context, name string, show func(*pb.Lock)
 // ctx is done or no node serves.
 func (c *Client) listen(ctx context.Context, name string, changed func()) error {
 	for {
-		w := &watch{admin: c.admin, request: &pb.WatchRequest{Prefix: name}, began: changed}
-		w.servedAt = c.cfg.Clock.Now()
-		w.yield = func(e *pb.Event, _ error) bool {
-			if e.GetName() == name {
+		w := newWatch(c.admin, name, Position{}, func(e *pb.Event, err error) bool {
+			if e.GetName() == name || err != nil { // the history has changed
 				changed()
 			}
 			return true
-		}
+		})
+		w.began = changed
 		err := w.follow(ctx)
-		forgotten := errors.Is(err, lockstep.ErrInvalid) && w.request.GetAfter() > 0
+		forgotten := w.exact && errors.Is(err, lockstep.ErrInvalid) && !errors.Is(err, ErrTwoClusters)
 		if !forgotten {
 			return err
 		}

@@ -190,6 +190,14 @@ func (s *Session) Close(now time.Duration) {
 	}
 }
 
+// Lose ends the session because the service that knew it is gone for good: what was granted is lost, with the reason
+// [lockstep.RecordMissing], and what was not is abandoned. A session that is not open yet stays as it is.
+func (s *Session) Lose(now time.Duration, detail string) {
+	if s.id != "" && !s.ended(now) {
+		s.endedBy(now, pb.Reason_REASON_SESSION_UNKNOWN, "", detail)
+	}
+}
+
 // Drain returns what is to be sent on the present connection, in order, and what
 // has happened, in order, since the last Drain.
 func (s *Session) Drain() ([]*pb.ClientRequest, []Update) {

@@ -2,14 +2,18 @@ package wirefake
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
@@ -28,7 +32,12 @@ type Cluster struct {
 	frames   int // received
 	requests int // received
 	breaking error
+	id       string
+	told     []string // ids that requests named
 }
+
+// born counts the clusters, so that each has an id of its own.
+var born atomic.Uint64
 
 // A Node is one server of a cluster.
 type Node struct {
@@ -65,7 +74,7 @@ func Start(t TB, n int) (*Cluster, []*Node) {
 
 // Serve serves n nodes until stop; the first leads.
 func Serve(n int) (c *Cluster, nodes []*Node, stop func(), err error) {
-	c = &Cluster{service: New(), streams: make(map[int]*stream), deadline: make(map[string]time.Time)}
+	c = &Cluster{id: fmt.Sprintf("%032x", born.Add(1)), service: New(), streams: make(map[int]*stream), deadline: make(map[string]time.Time)}
 	var parts sync.WaitGroup
 	var servers []*grpc.Server
 	done := make(chan struct{})
@@ -83,7 +92,7 @@ func Serve(n int) (c *Cluster, nodes []*Node, stop func(), err error) {
 			return nil, nil, nil, err
 		}
 		node := &Node{cluster: c, address: l.Addr().String()}
-		s := grpc.NewServer()
+		s := grpc.NewServer(grpc.UnaryInterceptor(c.pinUnary), grpc.StreamInterceptor(c.pinStream))
 		pb.RegisterLockServiceServer(s, node)
 		pb.RegisterAdminServiceServer(s, node)
 		parts.Go(func() { _ = s.Serve(l) }) // it ends with Stop
@@ -103,6 +112,72 @@ func (c *Cluster) Do(f func(*Service)) {
 	defer c.mu.Unlock()
 	f(c.service)
 	c.deliverLocked()
+}
+
+// ID is the id of the cluster.
+func (c *Cluster) ID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.id
+}
+
+// SetID gives the cluster another id, or with an empty one makes it one that does not tell.
+func (c *Cluster) SetID(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.id = id
+}
+
+// Replace puts a new cluster without sessions in the place of the old one, as a restore does: all streams end.
+func (c *Cluster) Replace() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.id, c.service = fmt.Sprintf("%032x", born.Add(1)), New()
+	clear(c.deadline)
+	for _, s := range c.streams {
+		s.end <- c.notLeaderLocked()
+	}
+	clear(c.streams)
+}
+
+// Named are the ids that requests named.
+func (c *Cluster) Named() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.told)
+}
+
+// pin tells the id, and refuses calls for another cluster.
+func (c *Cluster) pin(ctx context.Context, tell func(metadata.MD) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.id == "" {
+		return nil
+	}
+	if err := tell(metadata.Pairs("lockstep-cluster", c.id)); err != nil {
+		return err
+	}
+	for _, id := range metadata.ValueFromIncomingContext(ctx, "lockstep-cluster") {
+		c.told = append(c.told, id)
+		if id != c.id {
+			return Fail(codes.FailedPrecondition, &pb.Error{Reason: pb.Reason_REASON_WRONG_CLUSTER, Message: "fake: another cluster"})
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) pinUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
+	if err := c.pin(ctx, func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }); err != nil {
+		return nil, err
+	}
+	return serve(ctx, req)
+}
+
+func (c *Cluster) pinStream(srv any, g grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
+	if err := c.pin(g.Context(), g.SetHeader); err != nil {
+		return err
+	}
+	return serve(srv, g)
 }
 
 // Lead makes the node the leader; nil leaves the cluster without one. All streams end.
@@ -274,7 +349,7 @@ func (n *Node) GetLock(_ context.Context, r *pb.GetLockRequest) (*pb.GetLockResp
 func (n *Node) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
-	return &pb.StatusResponse{ClusterId: "fake", Node: n.address, LeaderAddress: n.cluster.leader}, nil
+	return &pb.StatusResponse{ClusterId: n.cluster.id, Node: n.address, LeaderAddress: n.cluster.leader}, nil
 }
 
 // Revoke implements the revocation of one grant.

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// ErrTwoClusters means that an endpoint, or a node that another named as the leader, is of another cluster than the one
+// that this client belongs to. Nothing was asked of that node, and no lock came from it. Repeating the call does not help
+// while the endpoints stay as they are. The error is a [*ClusterError].
+var ErrTwoClusters = errors.New("lockstep: endpoints of two clusters")
+
+// A ClusterError names two clusters and the endpoints that answered for them. errors.Is finds [ErrTwoClusters] in it, and
+// [lockstep.ErrInvalid], because the configuration is at fault.
+type ClusterError struct {
+	Endpoint, Cluster string // that is not of the cluster wanted
+	Want              string // the cluster wanted
+	WantFrom          string // the endpoint that answered for it; empty: [Config.Cluster] or a handle says so
+}
+
+func (e *ClusterError) Error() string {
+	if e.WantFrom == "" {
+		return fmt.Sprintf("lockstep: wrong cluster: %s is of cluster %s, and %s is wanted: give its endpoints; if it was replaced by a restore, its locks are lost",
+			e.Endpoint, e.Cluster, e.Want)
+	}
+	return fmt.Sprintf("%v: %s is of cluster %s, and %s of cluster %s: give the endpoints of one", ErrTwoClusters, e.WantFrom, e.Want, e.Endpoint, e.Cluster)
+}
+
+// Is makes errors.Is(err, ErrTwoClusters) and errors.Is(err, lockstep.ErrInvalid) hold.
+func (e *ClusterError) Is(target error) bool {
+	return target == ErrTwoClusters || target == lockstep.ErrInvalid
+}
+
+// clusterID is the form of a cluster's id.
+var clusterID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// An answer is what an endpoint told of its cluster.
+type answer struct{ endpoint, cluster string }
+
+// A pin is the cluster that a client belongs to. The first answer sets it, unless the caller did.
+type pin struct {
+	cluster string // empty: not known yet
+	from    string // the endpoint that told it; empty: the caller did, and it stays for ever
+}
+
+func (p pin) fixed() bool { return p.cluster != "" && p.from == "" }
+
+// hear takes note of an answer, and returns what is wrong with it.
+func (p *pin) hear(a answer) *ClusterError {
+	switch {
+	case a.cluster == "" || a.cluster == p.cluster:
+		return nil
+	case p.cluster == "":
+		*p = pin{a.cluster, a.endpoint}
+		return nil
+	}
+	return p.clash(a)
+}
+
+func (p pin) clash(a answer) *ClusterError {
+	return &ClusterError{Endpoint: a.endpoint, Cluster: a.cluster, Want: p.cluster, WantFrom: p.from}
+}
+
+// A verdict is what the answers of several endpoints mean together.
+type verdict int
+
+const (
+	agreed   verdict = iota // nobody spoke for another cluster
+	clashing                // they are endpoints of two clusters
+	replaced                // another cluster has taken the place of this one
+	unsure                  // another cluster may have: too few have answered
+)
+
+// judge says what the answers of n endpoints mean. Another cluster has taken the place of this one when a majority of the
+// endpoints speak for it and none for this one or a third. With anything but agreed the error names two that differ.
+func (p pin) judge(answers []answer, n int) (verdict, *ClusterError) {
+	i := slices.IndexFunc(answers, func(a answer) bool { return a.cluster != p.cluster })
+	if i < 0 {
+		return agreed, nil
+	}
+	other := answers[i]
+	if p.fixed() {
+		return clashing, p.clash(other)
+	}
+	for _, a := range answers {
+		if a.cluster != other.cluster {
+			return clashing, pin{a.cluster, a.endpoint}.clash(other)
+		}
+	}
+	if 2*len(answers) > n {
+		return replaced, p.clash(other)
+	}
+	return unsure, p.clash(other)
+}

@@ -1,0 +1,53 @@
+package client
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// A Position is a place in the history of a cluster, from which a watch can be resumed.
+type Position struct {
+	Cluster string // 32 hexadecimal digits; empty: the cluster that is asked
+	Number  uint64 // of an event; 0: the present
+}
+
+// ParsePosition reads what String writes: "CLUSTER:NUMBER", or a number alone. Anything else is [lockstep.ErrInvalid].
+func ParsePosition(text string) (Position, error) {
+	cluster, number, found := strings.Cut(text, ":")
+	if !found {
+		cluster, number = "", text
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || found && !clusterID.MatchString(cluster) {
+		return Position{}, &lockstep.InvalidError{Field: "position", Value: lockstep.Excerpt(text), Rule: "must be the number of an event, or CLUSTER:NUMBER with the 32 hexadecimal digits of its cluster"}
+	}
+	return Position{cluster, n}, nil
+}
+
+func (p Position) String() string {
+	if p.Cluster == "" {
+		return strconv.FormatUint(p.Number, 10)
+	}
+	return p.Cluster + ":" + strconv.FormatUint(p.Number, 10)
+}
+
+// A HistoryChangedError says that a position is of another history than that of the cluster as it is now. errors.Is finds
+// [lockstep.ErrInvalid] in it.
+type HistoryChangedError struct {
+	Was     Position // that the watch had reached or was to begin after
+	Live    bool     // the watch had begun in the old history
+	Cluster string   // as it is now; empty: not told
+	// Oldest and Newest are the bounds of the present history at the node that was asked: events after Oldest are there.
+	Oldest, Newest uint64
+}
+
+func (e *HistoryChangedError) Error() string {
+	return fmt.Sprintf("lockstep: the history has changed: position %v is of an earlier one, before a restore or of another cluster: go on after %v for all events that are still there, or after %v for new ones",
+		e.Was, Position{e.Cluster, e.Oldest}, Position{e.Cluster, e.Newest})
+}
+
+// Is makes errors.Is(err, lockstep.ErrInvalid) hold.
+func (e *HistoryChangedError) Is(target error) bool { return target == lockstep.ErrInvalid }
