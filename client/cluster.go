@@ -10,12 +10,19 @@ import (
 // checkClusterLocked has the endpoints asked for their cluster while the first claims are under way. When they are of two, the claims
 // that wait fail.
 func (c *Client) checkClusterLocked() {
-	if c.mu.checking || c.guard.isChecked() {
+	if !c.guard.isChecked() {
+		c.askClustersLocked(func() error { return c.guard.check(c.life) })
+	}
+}
+
+// askClustersLocked calls ask, which asks the endpoints, in a goroutine of its own, since it may take seconds. One is enough at a time.
+func (c *Client) askClustersLocked(ask func() error) {
+	if c.mu.checking {
 		return
 	}
 	c.mu.checking = true
 	c.tasks.Go(func() {
-		err := c.guard.check(c.life)
+		err := ask()
 		c.do(func(now time.Duration) {
 			c.mu.checking = false
 			c.failWaitingLocked(now, err)
@@ -37,14 +44,12 @@ func (c *Client) confirmCluster(k *claim) {
 	})
 }
 
-// heedCluster looks at whether a connection ended because its node is of another cluster.
+// heedCluster looks at whether a connection ended because its node is of another cluster. Meanwhile the search for the leader goes on.
 func (c *Client) heedCluster(l *link) {
-	e, ok := errors.AsType[*ClusterError](l.err)
-	if !ok {
-		return
-	}
-	if err := c.guard.reconsider(c.life, e); err != nil {
-		c.do(func(now time.Duration) { c.failWaitingLocked(now, err) })
+	if e, ok := errors.AsType[*ClusterError](l.err); ok {
+		c.do(func(time.Duration) {
+			c.askClustersLocked(func() error { return c.guard.reconsider(c.life, e) })
+		})
 	}
 }
 

@@ -22,8 +22,8 @@
 //
 // A client belongs to the cluster of the first node that answers, or to [Config.Cluster]. Each request names it, and a node
 // of another cluster does nothing; each answer is looked at before it is believed. Beside that, all endpoints are asked once
-// for their cluster, at the same time as the first claim is made: no lock is handed out before they agree, or a second or so has
-// passed, TTL/10; nor after 100 ms more when a majority of them has agreed. A node that did not answer is looked at when it is
+// for their cluster, at the same time as the first claim is made: no lock is handed out before all have answered or cannot be
+// reached, or 100 ms have passed since a majority of them agreed, or 3 s in all. A node that did not answer is looked at when it is
 // used. Endpoints of two clusters make calls fail with [ErrTwoClusters], those of Acquire that wait too. Locks that are held
 // stay, and are renewed by their own cluster alone. The next call asks the endpoints again.
 //

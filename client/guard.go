@@ -16,6 +16,9 @@ import (
 const clusterKey = "lockstep-cluster"
 
 const (
+	// surveyLimit is how long endpoints have to tell their cluster. One that cannot be reached says so at once; one that hangs, or whose
+	// machine is off, keeps a first grant so long, unless a majority has agreed, without which no cluster serves.
+	surveyLimit = tryTimeout
 	// stragglers is how long a grant waits for the last endpoints when a majority has agreed already. All clients with
 	// these endpoints then get their locks from one cluster, whatever the others say.
 	stragglers = 100 * time.Millisecond
@@ -26,9 +29,8 @@ const (
 // A guard keeps a Client and its Admin to one cluster. It looks at every answer of every connection: see options. Before the
 // first lock is handed out or the first call of an Admin is made, it asks all endpoints once; see check.
 type guard struct {
-	cfg   Config
-	limit time.Duration // of a survey
-	turn  chan struct{} // 1 token: a survey is under way
+	cfg  Config
+	turn chan struct{} // 1 token: a survey is under way
 
 	// lose ends what is held of a cluster that was replaced, before another one is adopted; nil: nothing can be.
 	lose func(why *ClusterError)
@@ -46,7 +48,7 @@ type guard struct {
 }
 
 func newGuard(cfg Config) *guard {
-	g := &guard{cfg: cfg, limit: dialTimeout(cfg.TTL), turn: make(chan struct{}, 1)}
+	g := &guard{cfg: cfg, turn: make(chan struct{}, 1)}
 	g.mu.pin = pin{cluster: cfg.Cluster}
 	g.mu.checked = len(cfg.Endpoints) == 1 // its answers are looked at anyway
 	return g
@@ -157,7 +159,7 @@ func (g *guard) adopt(e *ClusterError) {
 
 // ask asks all endpoints at the same time, and returns what those told that answered in time.
 func (g *guard) ask(ctx context.Context) []answer {
-	ctx, cancel := context.WithTimeout(ctx, g.limit)
+	ctx, cancel := context.WithTimeout(ctx, surveyLimit)
 	defer cancel()
 	all := make(chan answer, len(g.cfg.Endpoints))
 	var asked sync.WaitGroup
