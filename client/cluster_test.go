@@ -211,7 +211,7 @@ func TestAClientGoesOverToTheClusterThatARestoreHasMade(t *testing.T) {
 		return n == 1
 	})
 	cluster.Replace()
-	if loss := lost(t, held, 5*time.Second); loss.Reason != lockstep.RecordMissing || !strings.Contains(loss.Detail, old) {
+	if loss := lost(t, held); loss.Reason != lockstep.RecordMissing || !strings.Contains(loss.Detail, old) {
 		t.Errorf("the lock of the old cluster: %+v, want its record missing, long before the end of its lease", loss)
 	}
 	if err := <-waiting; err != nil {
@@ -235,10 +235,10 @@ func TestAClientStaysWithTheClusterThatItWasGiven(t *testing.T) {
 	if frames, _ := cluster.Received(); frames != 0 {
 		t.Errorf("%d frames were sent", frames)
 	}
-	c := newClient(t, nodes, func(cfg *client.Config) { cfg.Cluster = cluster.ID() })
+	c := newClient(t, nodes, func(cfg *client.Config) { cfg.Cluster, cfg.TTL = cluster.ID(), 3*time.Second })
 	l := acquire(t, c, "a")
 	cluster.Replace()
-	if loss := lost(t, l, 5*time.Second); loss.Reason != lockstep.LeaseEnded {
+	if loss := lost(t, l); loss.Reason != lockstep.LeaseEnded {
 		t.Errorf("%+v", loss)
 	}
 	if _, err := c.Acquire(t.Context(), "a"); !errors.Is(err, client.ErrTwoClusters) {

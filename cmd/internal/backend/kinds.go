@@ -15,6 +15,8 @@ type Options struct {
 	TTL time.Duration
 	// Metadata is shown beside the session where the backend has sessions that show any.
 	Metadata map[string]string
+	// Cluster is the id of the one cluster of the service that will do. Empty: any. Other backends have none.
+	Cluster string
 	// Connect bounds how long a backend that does not answer is tried.
 	Connect time.Duration
 	// Dial makes the connections to host:port. Nil: TCP.

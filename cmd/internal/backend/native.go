@@ -14,7 +14,9 @@ var native = kind{
 	example: "lockstep://127.0.0.1:7400,127.0.0.1:7410,127.0.0.1:7420",
 	check:   func(u URL) error { return u.only(false) },
 	open: func(u URL, o Options) (lockstep.Locker, error) {
-		cfg := client.Config{Endpoints: u.Hosts, TTL: o.TTL, Metadata: o.Metadata, UnavailableAfter: o.Connect, Logger: o.Logger}
+		cfg := client.Config{
+			Endpoints: u.Hosts, Cluster: o.Cluster, TTL: o.TTL, Metadata: o.Metadata, UnavailableAfter: o.Connect, Logger: o.Logger,
+		}
 		if o.Dial != nil {
 			cfg.DialOptions = []grpc.DialOption{grpc.WithContextDialer(o.Dial)}
 		}

@@ -8,11 +8,11 @@ import (
 
 // openLocker makes the Locker of the target's backend.
 func openLocker(t Target) (lockstep.Locker, error) {
-	return backend.Open(t.Backend, backend.Options{TTL: t.TTL, Metadata: t.Metadata, Connect: t.Connect, Logger: t.Logger})
+	return backend.Open(t.Backend, backend.Options{TTL: t.TTL, Metadata: t.Metadata, Cluster: t.Cluster, Connect: t.Connect, Logger: t.Logger})
 }
 
 func (t Target) config() client.Config {
-	return client.Config{Endpoints: t.Endpoints, UnavailableAfter: t.Connect, Logger: t.Logger}
+	return client.Config{Endpoints: t.Endpoints, Cluster: t.Cluster, UnavailableAfter: t.Connect, Logger: t.Logger}
 }
 
 // withAdmin calls f with a connection for reading and for operators.

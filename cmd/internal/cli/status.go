@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -91,6 +92,9 @@ func reportStatus(answers []client.NodeStatus) (statusReport, error) {
 	var endpoints []endpointReport
 	var refused error
 	for _, n := range answers {
+		if errors.Is(n.Err, client.ErrTwoClusters) {
+			return statusReport{}, n.Err
+		}
 		e := endpointReport{Endpoint: n.Endpoint, Node: n.Status.GetNode()}
 		if n.Err != nil {
 			e.Error, refused = n.Err.Error(), n.Err
@@ -99,7 +103,7 @@ func reportStatus(answers []client.NodeStatus) (statusReport, error) {
 		if n.Status == nil {
 			continue
 		}
-		if best != nil && best.GetClusterId() != n.Status.GetClusterId() {
+		if best != nil && best.GetClusterId() != n.Status.GetClusterId() { // nodes of a build that tells it only here
 			return statusReport{}, usageError("--endpoints: %s belongs to another cluster than the endpoints before it", n.Endpoint)
 		}
 		if best == nil || better(n.Status, best) {

@@ -25,6 +25,7 @@ const maxEndpoints = 64
 type Target struct {
 	Backend   backend.URL
 	Endpoints []string // host:port of the service's nodes, at least one, when Backend is native
+	Cluster   string   // its id, when only this one will do; empty: that of the nodes
 	TTL       time.Duration
 	Metadata  map[string]string
 	// Connect bounds the time in which the service must be reached at first.
@@ -35,6 +36,7 @@ type Target struct {
 // targetFlags are the flags of commands that talk to the service.
 type targetFlags struct {
 	endpoints []string
+	cluster   string
 	backend   string
 	connect   span
 }
@@ -43,6 +45,7 @@ func (t *targetFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&t.endpoints, "endpoints", []string{DefaultEndpoint}, "`host:port` of nodes of the service, with commas")
 	flags.StringVar(&t.backend, "backend", "", "where the locks are as a `URL`, such as redis://host:6379 (instead of --endpoints; \"lockstep backends\" lists them)")
 	oneOf(flags, "target", "endpoints", "backend")
+	flags.StringVar(&t.cluster, "cluster", "", "fail when the nodes are not of the cluster with this `ID`, which \"lockstep status\" shows")
 	t.connect = span{10 * time.Second, true}
 	flags.Var(&t.connect, "connect-timeout", "give up when the service cannot be reached for so long")
 }
@@ -66,7 +69,10 @@ func (t *targetFlags) target() (Target, error) {
 	if t.connect.d <= 0 {
 		return Target{}, usageError("--connect-timeout: must be above 0")
 	}
-	return Target{Backend: u, Endpoints: u.Hosts, Connect: t.connect.d}, nil
+	if t.cluster != "" && !u.Native() {
+		return Target{}, usageError("--cluster: %s:// has no cluster id: it is for the lock service itself", u.Scheme())
+	}
+	return Target{Backend: u, Endpoints: u.Hosts, Cluster: t.cluster, Connect: t.connect.d}, nil
 }
 
 // url is where the locks are, and the flag that says so.

@@ -12,14 +12,23 @@ import (
 
 // A watchedEvent is one line of "watch" as JSON.
 type watchedEvent struct {
-	Name string `json:"name"`
+	Name    string `json:"name"`
+	Cluster string `json:"cluster,omitempty"` // whose history it is of; with the number it is the position to resume after
 	eventReport
+}
+
+// A historyChange is the line of "watch" as JSON that tells that the events behind it are of another history.
+type historyChange struct {
+	Kind    string `json:"kind"`    // "history_changed"
+	Cluster string `json:"cluster"` // whose history follows
+	Number  uint64 `json:"number"`  // after which it goes on
+	Was     string `json:"was"`     // the last position in the old one
 }
 
 // watchFlags are the flags of watch.
 type watchFlags struct {
 	prefix string
-	after  uint64
+	after  string
 	limit  uint64 // 0: no end
 	out    output
 }
@@ -34,8 +43,10 @@ func (a *App) watchCommand() *cobra.Command {
 which lock and which token, who waits, and how and why it ended. Events are numbered and come in order; after a lost
 connection the watch goes on with the next one by itself, on any node, none twice and none left out.
 
---after N begins behind the event N, as long as the service remembers it. Without it only new events
-are told. Ends with INT, or with 69 when no node serves for --connect-timeout.`,
+--after N begins after the event N, as long as the service remembers it; CLUSTER:N also says of which cluster's history N is a
+number, as "cluster" and "number" of -o json do. Without it only new events are told. A number of another history, or one that the
+cluster has not reached, ends with 64 at once. When a restore replaces the cluster under a watch, a line says that the history has
+changed, and the events of the new one follow from its beginning. Ends with INT, or with 69 when no node serves for --connect-timeout.`,
 		Example: "  lockstep watch\n  lockstep watch billing/ --after 4711\n  lockstep watch -o json | jq -r 'select(.kind == \"expired\") | .name'",
 		Args:    upTo("PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,18 +58,28 @@ are told. Ends with INT, or with 69 when no node serves for --connect-timeout.`,
 	}
 	target.register(cmd.Flags())
 	f.out.register(cmd.Flags())
-	cmd.Flags().Uint64Var(&f.after, "after", 0, "begin behind the event with this `number` (0: only new events)")
+	cmd.Flags().StringVar(&f.after, "after", "0", "begin after the event with this `number`, or CLUSTER:NUMBER (0: only new events)")
 	cmd.Flags().Uint64Var(&f.limit, "limit", 0, "end after so many events (0: never)")
 	return cmd
 }
 
 func (a *App) watch(ctx context.Context, admin *client.Admin, f watchFlags) error {
+	from, err := client.ParsePosition(f.after)
+	if err != nil {
+		return usageError("--after: %w", err)
+	}
 	printed := uint64(0)
-	for event, err := range admin.Watch(ctx, f.prefix, f.after) {
+	for event, err := range admin.WatchFrom(ctx, f.prefix, from) {
+		if changed, ok := errors.AsType[*client.HistoryChangedError](err); ok && changed.Live {
+			err = a.printChange(changed, f.out)
+			if err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return err
 		}
-		line := watchedEvent{event.GetName(), reportEvent(event)}
+		line := watchedEvent{event.GetName(), admin.Cluster(), reportEvent(event)}
 		if err := a.printWatched(line, f.out); err != nil {
 			return err
 		}
@@ -67,6 +88,15 @@ func (a *App) watch(ctx context.Context, admin *client.Admin, f watchFlags) erro
 		}
 	}
 	return errors.New("the watch ended")
+}
+
+func (a *App) printChange(c *client.HistoryChangedError, out output) error {
+	if out == jsonOutput {
+		return a.writeJSONLine(historyChange{"history_changed", c.Cluster, c.Oldest, c.Was.String()})
+	}
+	_, err := fmt.Fprintf(a.Out, "history changed: the cluster was replaced after event %d of %s; the events of cluster %s follow, from number %d on\n",
+		c.Was.Number, printable(c.Was.Cluster), printable(c.Cluster), c.Oldest+1)
+	return err
 }
 
 func (a *App) printWatched(e watchedEvent, out output) error {
