@@ -126,12 +126,6 @@ func written(at Millis) int {
 // LeaseClock is that of the last checkpoint.
 func (m *Machine) LeaseClock() Millis { return m.leaseClock }
 
-// Checkpointed reports whether the lease of a live session is written down, so that it takes [RenewLeases] to renew it.
-func (m *Machine) Checkpointed(id SessionID) bool {
-	s := m.session(id)
-	return s != nil && s.leaseEnd != 0
-}
-
 // left is what a new leader has to time of a span that ends at the time at, or the whole span if no end is written down.
 func (m *Machine) left(span, at Millis) (left Millis, checkpointed bool) {
 	if at == 0 {

@@ -43,8 +43,10 @@ func TestACheckpointTellsTheNextLeaderWhatIsLeft(t *testing.T) {
 	if diff := cmp.Diff(want, spans(m)); diff != "" {
 		t.Error(diff)
 	}
-	if !m.Checkpointed(ids[0]) || m.Checkpointed(ids[1]) || m.Counts().Checkpointed != 2 {
-		t.Errorf("written down: %v, %v, %d in all", m.Checkpointed(ids[0]), m.Checkpointed(ids[1]), m.Counts().Checkpointed)
+	first, _ := m.Session(ids[0])
+	second, _ := m.Session(ids[1])
+	if !first.Checkpointed || second.Checkpointed || m.Counts().Checkpointed != 2 {
+		t.Errorf("written down: %v, %v, %d in all", first.Checkpointed, second.Checkpointed, m.Counts().Checkpointed)
 	}
 	apply(m, CheckpointLeases{Term: 1, Clock: 20_000})
 	if left := spans(m)[closing].Span; left != 0 {

@@ -144,6 +144,7 @@ type Session struct {
 	ClientNumbered bool
 	Change         uint64
 	Weight         uint32 // names of its claims: what ending it costs
+	Checkpointed   bool   // the end of its lease is written down: it takes [RenewLeases] to renew it
 }
 
 // Counts are sizes for status and metrics.

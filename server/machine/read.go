@@ -85,6 +85,7 @@ func (m *Machine) Leaving(id SessionID) (Session, bool) {
 func (s *session) public() Session {
 	return Session{
 		ID: s.id, Secret: s.secret, TTL: s.ttl, ClientNumbered: s.numbered, Change: s.change, Weight: s.weight,
+		Checkpointed: s.leaseEnd != 0,
 	}
 }
 

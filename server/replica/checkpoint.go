@@ -43,9 +43,11 @@ type checkpoints struct {
 	base   machine.Millis // lease clock of the machine at the promotion, when the healthy clock was zero
 	logged time.Duration  // healthy clock of the last checkpoint
 
-	// leases and delays have when the end of each is to be written down, unless that happened.
-	leases expiry.Deadlines[machine.SessionID]
-	delays expiry.Deadlines[machine.ClaimID]
+	// returning, leases and delays have when the end of each is to be written down, unless that happened. A session is in returning
+	// until it has renewed at this leader, and then in leases, where a renewal does not move it: see collectSilent.
+	returning expiry.Deadlines[machine.SessionID]
+	leases    expiry.Deadlines[machine.SessionID]
+	delays    expiry.Deadlines[machine.ClaimID]
 	// dueLeases and dueDelays are those that are being written down.
 	dueLeases ending[machine.SessionID]
 	dueDelays ending[machine.ClaimID]
@@ -64,11 +66,51 @@ func (r *Replica) checkpointing() bool {
 // silentAfter is how long a session may go without renewing before its lease is written down. Clients renew every TTL/3.
 func silentAfter(ttl time.Duration) time.Duration { return ttl / 2 }
 
-// watchLease has the end of a lease written down after a while, if the session does not renew it.
-func (r *Replica) watchLease(id machine.SessionID, after time.Duration) {
-	if c := &r.lead.checkpoints; r.checkpointing() {
+// awaitReturn has the end of a lease written down if the session does not renew it soon after the promotion.
+func (r *Replica) awaitReturn(id machine.SessionID, ttl time.Duration) {
+	if r.checkpointing() {
+		r.lead.checkpoints.returning.Set(id, min(checkAfter, silentAfter(ttl)))
+	}
+}
+
+// watchLease has the end of a lease that has just begun written down after a while, if the session does not renew it.
+func (r *Replica) watchLease(id machine.SessionID, ttl time.Duration) {
+	if r.checkpointing() {
+		r.lead.checkpoints.leases.Set(id, r.lead.clock.Now()+silentAfter(ttl))
+	}
+}
+
+// leaseRenewed takes note of a renewal. Mostly there is nothing to do.
+func (r *Replica) leaseRenewed(id machine.SessionID, ttl time.Duration) {
+	c := &r.lead.checkpoints
+	if _, awaited := c.returning.At(id); awaited || c.dueLeases.has(id) {
+		c.returning.Drop(id)
 		c.dueLeases.drop(id)
-		c.leases.Set(id, r.lead.clock.Now()+after)
+		r.watchLease(id, ttl)
+	}
+}
+
+// collectSilent finds the sessions that have been silent for too long, and the delays that are.
+func (r *Replica) collectSilent(due time.Duration) {
+	c := &r.lead.checkpoints
+	moveDue(&c.returning, &c.dueLeases, due)
+	moveDue(&c.delays, &c.dueDelays, due)
+	for {
+		id, ok := c.leases.Next(due)
+		if !ok {
+			return
+		}
+		s, live := r.machine.Session(id)
+		end, timed := r.lead.leases.At(id)
+		if !live || !timed {
+			continue // its end is under way
+		}
+		ttl := millis(s.TTL)
+		if silent := end - r.cfg.Grace - ttl + silentAfter(ttl); silent > due {
+			c.leases.Set(id, silent) // it has renewed
+		} else {
+			c.dueLeases.add(id)
+		}
 	}
 }
 
@@ -81,9 +123,9 @@ func (r *Replica) watchDelay(id machine.ClaimID, span time.Duration) {
 
 // mustRenew reports whether the end of the session's lease is written down, or may be. Then no keepalive of it is answered
 // before that is taken back in the log.
-func (r *Replica) mustRenew(id machine.SessionID) bool {
+func (r *Replica) mustRenew(s *machine.Session) bool {
 	c := &r.lead.checkpoints
-	return !mutantUnlogged && (r.machine.Checkpointed(id) || c.dueLeases.proposed(id) || c.renewals.has(id))
+	return !mutantUnlogged && (s.Checkpointed || c.dueLeases.proposed(s.ID) || c.renewals.has(s.ID))
 }
 
 // holdForRenewal has a keepalive wait for the RenewLeases of its session.
@@ -129,6 +171,7 @@ func (r *Replica) serveRenewed(id machine.SessionID) {
 
 // leaseOver forgets a session that has ended.
 func (r *Replica) leaseOver(id machine.SessionID) {
+	r.lead.checkpoints.returning.Drop(id)
 	r.lead.checkpoints.leases.Drop(id)
 	r.lead.checkpoints.dueLeases.drop(id)
 	r.serveRenewed(id)
@@ -209,6 +252,9 @@ func (r *Replica) finishCheckpoint(b *batch) {
 		c.dueDelays.drop(id)
 	}
 	for _, id := range b.renewed {
+		if s, live := r.machine.Session(id); live { // its keepalive may have gone with its stream
+			r.watchLease(id, millis(s.TTL))
+		}
 		r.serveRenewed(id)
 	}
 }

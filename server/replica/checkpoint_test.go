@@ -144,6 +144,12 @@ func TestAMassDeathIsWrittenDownInBoundedPieces(t *testing.T) {
 	}
 }
 
+// writtenDown reports whether the end of the session's lease is in the state of the host.
+func (k *client) writtenDown(h *host) bool {
+	s, _ := h.r.machine.Session(k.id)
+	return s.Checkpointed
+}
+
 // silent is a cluster with a session whose lease is written down.
 func silent(t *testing.T) (*cluster, *host, *client) {
 	t.Helper()
@@ -152,7 +158,7 @@ func silent(t *testing.T) (*cluster, *host, *client) {
 	k := c.open(h, ttl)
 	k.acquire("job")
 	c.run(Time(millis(ttl)) / 2)
-	c.until(200*ms, "checkpoint", func() bool { return h.r.machine.Checkpointed(k.id) })
+	c.until(200*ms, "checkpoint", func() bool { return k.writtenDown(h) })
 	return c, h, k
 }
 
@@ -177,7 +183,7 @@ func TestALeaseThatIsWrittenDownIsRenewedInTheLogFirst(t *testing.T) {
 		}
 	}
 	renewed := c.now
-	if h.r.machine.Checkpointed(k.id) {
+	if k.writtenDown(h) {
 		t.Error("the end is still written down")
 	}
 	next := c.lead(2)
@@ -185,6 +191,26 @@ func TestALeaseThatIsWrittenDownIsRenewedInTheLogFirst(t *testing.T) {
 	if took := c.now - renewed; took < lease(ttl) {
 		t.Errorf("expired %v after the renewal", time.Duration(took))
 	}
+}
+
+// TestALeaseWhoseRenewalNobodyHearsIsWrittenDownAgain: its keepalive waited for the log, and its stream is gone.
+func TestALeaseWhoseRenewalNobodyHearsIsWrittenDownAgain(t *testing.T) {
+	c, h, k := silent(t)
+	for _, o := range c.hosts {
+		o.disk.stuck = true
+	}
+	k.send(KeepAlive{Number: 1})
+	c.until(300*ms, "renewal under way", func() bool { return h.r.lead.checkpoints.held > 0 })
+	k.send(Gone{})
+	c.run(50 * ms)
+	for _, o := range c.hosts {
+		o.disk.stuck = false
+	}
+	c.until(second, "renewal", func() bool { return !k.writtenDown(h) })
+	if n := h.r.lead.checkpoints.held; n != 0 {
+		t.Errorf("%d keepalives are held for nobody", n)
+	}
+	c.until(Time(millis(ttl))/2+second, "checkpoint", func() bool { return k.writtenDown(h) })
 }
 
 func TestASuccessorTimesWhatIsLeftOfALease(t *testing.T) {

@@ -19,6 +19,7 @@
 //     without a break since.
 //  3. A lease ends, by this replica's doing, no earlier than TTL + grace after its last renewal, and none
 //     ends while a keepalive that is older than its end has not been handled.
+//     While the end of a lease is written down, no keepalive of its session is answered.
 //  4. Commands that this replica makes up carry its term and are void in another. Nothing is forwarded.
 //  5. A stream is told the changes of its session in their order, those that it missed before Attached, and
 //     all of them before the Kept that counts them.

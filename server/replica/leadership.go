@@ -83,7 +83,7 @@ func (r *Replica) resume(t machine.Timer) {
 	case t.Kind == machine.SessionStarted:
 		// By lot, so that the clients that are gone do not all end in one burst.
 		l.leases.Set(t.Claim.Session, span+r.cfg.Grace+r.rng.jitter(span/4))
-		r.watchLease(t.Claim.Session, min(checkAfter, silentAfter(span)))
+		r.awaitReturn(t.Claim.Session, span)
 	case t.Checkpointed:
 		l.delays.Set(t.Claim, span+r.cfg.Grace)
 	default:
@@ -164,8 +164,7 @@ func (r *Replica) collectDue() {
 	moveDue(&l.leases, &l.expiring, due)
 	moveDue(&l.waits, &l.waitOver, due)
 	moveDue(&l.delays, &l.delayOver, due)
-	moveDue(&l.checkpoints.leases, &l.checkpoints.dueLeases, due)
-	moveDue(&l.checkpoints.delays, &l.checkpoints.dueDelays, due)
+	r.collectSilent(due)
 	r.watchRecovery(due)
 }
 
@@ -195,7 +194,7 @@ func (r *Replica) timer(t machine.Timer) {
 	switch t.Kind {
 	case machine.SessionStarted:
 		l.leases.Set(session, now+span+r.cfg.Grace)
-		r.watchLease(session, silentAfter(span))
+		r.watchLease(session, span)
 	case machine.SessionEnded:
 		l.leases.Drop(session)
 		l.expiring.drop(session)

@@ -63,6 +63,28 @@ func TestARestoredClusterGrantsAfterTheWaitWithTokensAboveTheFloor(t *testing.T)
 	}
 }
 
+// TestTheWaitAfterARestoreEndsHoweverOftenTheLeaderChanges: at feature level 2 a new leader waits for what is left.
+func TestTheWaitAfterARestoreEndsHoweverOftenTheLeaderChanges(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) {
+		m := machine.New()
+		limits := machine.SetLimits{Limits: machine.DefaultLimits()}
+		m.Apply(8, 1, &machine.Entry{Commands: []machine.Command{limits, machine.SetTokenFloor{Floor: 500}}})
+		m.Renew(wall0, restoreWait)
+		cfg.Machine = m
+		cfg.Snapshot = &raftpb.SnapshotMetadata{Index: new(m.Index()), Term: new(uint64(1)), ConfState: cfg.Snapshot.GetConfState()}
+	})
+	began := c.now
+	for c.leader().r.Recovery().Pending() && c.now < began+60*second {
+		c.run(4 * second)
+		if c.leader().r.Recovery().Pending() {
+			c.change(false)
+		}
+	}
+	if took := c.now - began; took < Time(restoreWait)*ms || took > Time(restoreWait)*ms+10*second {
+		t.Errorf("the wait of 20 s took %v", time.Duration(took))
+	}
+}
+
 func TestARestoredClusterWithoutAWaitGrantsAtOnce(t *testing.T) {
 	c := newCluster(t, 3, renewed(500, wall0, 0))
 	if got := c.open(c.leader(), ttl).acquire("job"); got.Token < tokenFloor(wall0) {

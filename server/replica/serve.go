@@ -244,11 +244,11 @@ func (r *Replica) keepAlive(q *Request, b KeepAlive, has proof) {
 		return
 	}
 	l.leases.Set(q.Session, l.clock.Now()+millis(s.TTL)+r.cfg.Grace)
-	if r.mustRenew(q.Session) {
+	if r.mustRenew(&s) {
 		r.holdForRenewal(q)
 		return
 	}
-	r.watchLease(q.Session, silentAfter(millis(s.TTL)))
+	r.leaseRenewed(q.Session, millis(s.TTL))
 	kept := Kept{Number: b.Number, Change: s.Change, TTL: s.TTL}
 	if b.Unary {
 		kept.Changes = r.machine.ChangedSince(q.Session, b.Seen)
