@@ -77,10 +77,27 @@ func (e *env) release(k lockstep.Lock) {
 	}
 }
 
+// answer makes a request again while the backend does not answer it, which a busy machine may keep it from: that
+// says nothing about the lock. The backend has to answer soon.
+func (e *env) answer(request func() (lockstep.Lock, error)) (lockstep.Lock, error) {
+	for end := time.Now().Add(e.soon()); ; e.sleep(5 * time.Millisecond) {
+		lock, err := request()
+		silent := errors.Is(err, lockstep.ErrUnavailable) || errors.Is(err, lockstep.ErrUncertain)
+		if !silent || time.Now().After(end) {
+			return lock, err
+		}
+	}
+}
+
+// try makes one attempt to get the lock, or more while the backend does not answer.
+func (e *env) try(l lockstep.Locker, name string, opts ...lockstep.AcquireOption) (lockstep.Lock, error) {
+	return e.answer(func() (lockstep.Lock, error) { return lockstep.TryAcquire(e.limit(), l, name, opts...) })
+}
+
 // busy makes sure that the lock cannot be had now.
 func (e *env) busy(l lockstep.Locker, name string, opts ...lockstep.AcquireOption) {
 	e.Helper()
-	lock, err := lockstep.TryAcquire(e.limit(), l, name, opts...)
+	lock, err := e.try(l, name, opts...)
 	switch {
 	case err == nil:
 		e.Errorf("%s was granted with token %d while it should be busy", name, lock.Token())

@@ -52,7 +52,7 @@ func checkGoodNames(e *env) {
 	var held []lockstep.Lock
 	names := append([]string{strings.Repeat("x", lockstep.MaxNameBytes-len(e.name("")))}, goodNames...)
 	for _, last := range names {
-		lock, err := lockstep.TryAcquire(e.limit(), a, e.name(last))
+		lock, err := e.try(a, e.name(last))
 		if err != nil {
 			e.Errorf("name %s: %v", lockstep.Excerpt(last), err)
 			continue

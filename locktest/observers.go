@@ -74,7 +74,7 @@ func checkInspect(e *env) {
 func checkBusyError(e *env) {
 	a, b := e.pair()
 	lock := e.acquire(a, e.name("x"), lockstep.WithMetadata(map[string]string{"host": "h1"}))
-	_, err := lockstep.TryAcquire(e.limit(), b, e.name("x"))
+	_, err := e.try(b, e.name("x"))
 	busy, ok := errors.AsType[*lockstep.BusyError](err)
 	if !ok {
 		e.Fatalf("error %v, want a BusyError", err)

@@ -36,7 +36,7 @@ func checkRelease(e *env) {
 	if left := lock.Remaining(); left != 0 {
 		e.Errorf("%v remain of a released lock", left)
 	}
-	other, err := lockstep.TryAcquire(e.limit(), b, e.name("x"))
+	other, err := e.try(b, e.name("x"))
 	if err != nil {
 		e.Fatalf("a released lock is not free: %v", err)
 	}
