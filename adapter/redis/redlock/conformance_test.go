@@ -46,7 +46,7 @@ func (n *network) open(t *testing.T) lockstep.Locker {
 		proxies = append(proxies, p)
 		nodes = append(nodes, connect(p.Address()))
 	}
-	l, err := redlock.New(nodes, patient())
+	l, err := redlock.New(nodes, redlock.Config{TTL: 10 * time.Second, NodeTimeout: 1500 * time.Millisecond, UnavailableAfter: 15 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +82,7 @@ func (n *network) heal(_ *testing.T, l lockstep.Locker) {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel() // with the model tests: it waits for leases most of the time
 	servers := durable(t)
 	net := &network{servers: servers, proxies: map[lockstep.Locker][]*testbed.Proxy{}}
 	direct := clients(t, servers.addresses())

@@ -7,6 +7,7 @@ const maxStates = 400_000
 
 // The lives that the model explores whole: every order of everything that can happen in them.
 func TestModelKeepsItsPromises(t *testing.T) {
+	t.Parallel()
 	for name, r := range map[string]rules{
 		"two clients":                            {clients: 2},
 		"clients that give up":                   {clients: 2, givingUp: true},
@@ -27,6 +28,7 @@ func TestModelKeepsItsPromises(t *testing.T) {
 
 // What breaks exclusion does not break the order of tokens: that is what a guard stands on.
 func TestModelKeepsTokensInOrderWithoutExclusion(t *testing.T) {
+	t.Parallel()
 	for name, r := range map[string]rules{
 		"a clock that jumps":                    {clients: 2, clockJumps: true},
 		"a grant that is believed too late":     {clients: 2, ignoreTime: true},
@@ -47,6 +49,7 @@ func TestModelKeepsTokensInOrderWithoutExclusion(t *testing.T) {
 
 // Each rule that is switched off is missed. A rule that is not is no rule.
 func TestModelMissesEachRule(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		rules
 		promise string

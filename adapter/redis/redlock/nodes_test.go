@@ -108,7 +108,7 @@ func clients(t testing.TB, addresses []string) (all []*redis.Client) {
 
 // config is that of tests: short leases, and time for a node on a machine that is busy with other tests.
 func config() redlock.Config {
-	return redlock.Config{TTL: 2 * time.Second, NodeTimeout: 300 * time.Millisecond}
+	return redlock.Config{TTL: 4 * time.Second, NodeTimeout: 600 * time.Millisecond}
 }
 
 // patient is for tests that make the machine busy themselves.
