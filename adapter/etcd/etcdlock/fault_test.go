@@ -78,7 +78,7 @@ func (r *resource) check(t *testing.T) {
 // The leader dies and comes back while others ask for locks. Nobody is granted a lock beside another, and no lock is lost.
 func TestALeaderMayDieUnderLoad(t *testing.T) {
 	c := startCluster(t, 3)
-	cfg := etcdlock.Config{TTL: 5 * time.Second}
+	cfg := etcdlock.Config{TTL: 15 * time.Second} // nothing waits for its end
 	held := acquire(t, sit(t, c, cfg), "held")
 	ctx, stop := context.WithCancel(t.Context())
 	var r resource
@@ -116,15 +116,16 @@ func TestALeaderMayDieUnderLoad(t *testing.T) {
 // leader goes on is not ours: it may still ask for the end of leases that had run out by its clock, and etcd grants that although they were
 // renewed since (etcd-io/etcd#15247). Then the holder is told at once, and the token of the next is larger.
 func TestALeaderThatThawsMayTakeLocksAwayAndTheirHoldersAreTold(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3)
-	cfg := etcdlock.Config{TTL: 5 * time.Second}
+	cfg := etcdlock.Config{TTL: 12 * time.Second} // outlasts the election and the reconnection, on a busy machine too
 	a, b := sit(t, c, cfg), sit(t, c, cfg)
 	held := acquire(t, a, "held")
 	frozen := leader(t, c)
 	if err := c.Freeze(frozen); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * cfg.TTL)
+	time.Sleep(3 * cfg.TTL / 2)
 	if err := held.Check(); err != nil {
 		t.Errorf("lost while the old leader stood still: %v", err)
 	}
@@ -132,14 +133,14 @@ func TestALeaderThatThawsMayTakeLocksAwayAndTheirHoldersAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Second) // for what the thawed leader still believes
-	switch err := held.Check(); {
+	// It may be taken away later too, so that a check says nothing about the release.
+	switch err := errors.Join(held.Check(), held.Release(t.Context())); {
 	case err == nil:
 		t.Log("etcd took nothing away")
-		release(t, held)
 	case errors.Is(err, lockstep.ErrLost):
 		t.Logf("etcd took the lock away: %v", err)
 	default:
-		t.Errorf("check: %v", err)
+		t.Errorf("check and release: %v", err)
 	}
 	if next := acquire(t, b, "held"); next.Token() <= held.Token() {
 		t.Errorf("token %d after %d", next.Token(), held.Token())
@@ -158,10 +159,7 @@ func TestWithoutAMajorityLocksEndInTimeAndNoneIsGranted(t *testing.T) {
 	c.Kill((i + 1) % 3)
 	c.Kill((i + 2) % 3)
 	// A leader steps down when it has heard from no majority for one to two election timeouts, and renews until then.
-	time.Sleep(cfg.TTL + 1500*time.Millisecond)
-	if err := k.Check(); !errors.Is(err, lockstep.ErrLost) {
-		t.Errorf("check a TTL after the majority has gone: %v, want ErrLost", err)
-	}
+	until(t, "the lock ends", func() bool { return errors.Is(k.Check(), lockstep.ErrLost) })
 	if _, err := b.Acquire(t.Context(), "y"); !errors.Is(err, lockstep.ErrUnavailable) && !errors.Is(err, lockstep.ErrUncertain) {
 		t.Errorf("acquire without a majority: %v, want ErrUnavailable or ErrUncertain", err)
 	}
@@ -178,11 +176,11 @@ func TestWithoutAMajorityLocksEndInTimeAndNoneIsGranted(t *testing.T) {
 func TestOneDeadConnectionCostsNoLease(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3)
-	cfg := etcdlock.Config{TTL: 3 * time.Second}
+	cfg := etcdlock.Config{TTL: 6 * time.Second}
 	a := sit(t, c, cfg)
 	k := acquire(t, a, "x")
 	a.proxies[0].Cut()
-	time.Sleep(4 * cfg.TTL)
+	time.Sleep(5 * cfg.TTL / 2)
 	if err := k.Check(); err != nil {
 		t.Errorf("the lock is lost: %v", err)
 	}
