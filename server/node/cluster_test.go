@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/locktest/testbed"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
@@ -40,10 +41,7 @@ func newCluster(t testing.TB, size int, change func(*Config)) *cluster {
 	c := &cluster{t: t, dir: t.TempDir(), members: make(map[string]string), nodes: make(map[string]*running), change: change}
 	listeners := make(map[string]net.Listener)
 	for i := range size {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listen(t)
 		name := fmt.Sprintf("n%d", i+1)
 		listeners[name], c.members[name] = l, l.Addr().String()
 	}
@@ -56,6 +54,20 @@ func newCluster(t testing.TB, size int, change func(*Config)) *cluster {
 		}
 	})
 	return c
+}
+
+// listen listens at an address that no other program's connection gets while the node is down.
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	free, err := testbed.Addresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", free[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func (c *cluster) config(name string, l net.Listener) Config {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,10 +35,7 @@ func (c *cluster) changeMember(change replica.MemberChange, m machine.Member) ma
 // add makes a new member of a free port and starts it; it is promoted when it has caught up.
 func (c *cluster) add(name string) machine.Member {
 	c.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	l := listen(c.t)
 	m := c.changeMember(replica.AddLearner, machine.Member{ID: rand.Uint64(), Name: name, Address: l.Addr().String()})
 	if c.joined == nil {
 		c.joined = make(map[string]string)
