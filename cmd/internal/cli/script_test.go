@@ -24,7 +24,7 @@ func (w *world) with(entry string, want int, args ...string) (stdout, stderr str
 
 func TestALockIsHeldAcrossTheCommandsOfAScript(t *testing.T) {
 	w := newService(t)
-	handle, _ := w.run(0, "acquire", "--ttl", "5", "--purpose", "month end", "team/job")
+	handle, _ := w.run(0, "acquire", "--ttl", "12", "--purpose", "month end", "team/job")
 	if strings.Count(handle, "\n") != 1 {
 		t.Fatalf("acquire printed %q", handle)
 	}
@@ -38,7 +38,7 @@ func TestALockIsHeldAcrossTheCommandsOfAScript(t *testing.T) {
 	if first.Metadata["pid"] != fmt.Sprint(os.Getpid()) {
 		t.Errorf("the holder is %s, want the process that called acquire, %d", first.Metadata["pid"], os.Getpid())
 	}
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(300 * time.Millisecond) { // longer than the TTL
+	for end := time.Now().Add(14 * time.Second); time.Now().Before(end); time.Sleep(time.Second) { // longer than the TTL
 		out, _ := w.with(handle, 0, "renew", "-o", "json")
 		var r grantReport
 		if err := json.Unmarshal([]byte(out), &r); err != nil || r.Token != first.Token || r.Lock != "team/job" || r.Session != first.Session || r.RemainingMS < 1 {
@@ -112,10 +112,10 @@ func TestAHoldLastsUntilItIsToldToEnd(t *testing.T) {
 		}
 		return r
 	}
-	first := w.start("hold", "--ttl", "4", "-o", "json", "x")
+	first := w.start("hold", "--ttl", "8", "-o", "json", "x")
 	report := held(first)
-	second := w.start("hold", "x", "-o", "json", "--end-with", "stdin")
-	time.Sleep(5 * time.Second) // longer than the TTL
+	second := w.start("hold", "--ttl", "5", "x", "-o", "json", "--end-with", "stdin")
+	time.Sleep(9 * time.Second) // longer than the TTL
 	if got := readJSON[lockReport](w, "show", "x").Holders; len(got) != 1 || got[0].Token != report.Token || got[0].Session != report.Session {
 		t.Errorf("holder %+v, hold printed %+v", got, report)
 	}
@@ -129,7 +129,7 @@ func TestAHoldLastsUntilItIsToldToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	third := w.startWith(in, "hold", "--ttl", "2", "x", "-o", "json", "--end-with", "stdin", "-w", "15")
+	third := w.startWith(in, "hold", "x", "-o", "json", "--end-with", "stdin", "-w", "15")
 	in.Close()
 	held(third)
 	out.Close()
