@@ -109,6 +109,7 @@ var (
 	lostGrants    = labelled("lost_grants_total", "Grants ended against their holder's will, by reason.", "reason")
 	snapshots     = labelled("snapshots_total", "Snapshots since the node started, by what happened.", "what")
 	peerLag       = labelled("peer_lag_entries", "Log entries that a peer does not have durably yet, on the leader.", "peer")
+	peerStuck     = labelled("peer_stuck_seconds", "For how long a peer has got none of the committed log entries that it lacks, on the leader.", "peer")
 	peerUp        = labelled("peer_reachable", "1 if the peer is reachable.", "peer")
 	diskFree      = labelled("disk_free_bytes", "Free space of the file system of the data directory.")
 	diskSize      = labelled("disk_size_bytes", "Size of the file system of the data directory.")
@@ -122,7 +123,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range totals {
 		out <- desc
 	}
-	for _, desc := range []*prometheus.Desc{failedTries, leaderChanges, lostGrants, snapshots, peerLag, peerUp, diskFree, diskSize} {
+	for _, desc := range []*prometheus.Desc{failedTries, leaderChanges, lostGrants, snapshots, peerLag, peerStuck, peerUp, diskFree, diskSize} {
 		out <- desc
 	}
 }
@@ -156,6 +157,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		send(peerUp, prometheus.GaugeValue, truth(m.Reachable), m.Name)
 		if st.Role == node.Leader {
 			send(peerLag, prometheus.GaugeValue, float64(st.Replica.LastIndex-min(m.Applied, st.Replica.LastIndex)), m.Name)
+			send(peerStuck, prometheus.GaugeValue, m.Stuck.Seconds(), m.Name)
 		}
 	}
 	if free, size, ok := space(c.dir); ok {

@@ -78,6 +78,9 @@ type MemberStatus struct {
 	Reachable     bool   // always true for the node itself
 	Problem       string // why not
 	Applied       uint64 // own applied index, or on the leader the index known to be durable there; else 0
+	// Stuck, on the leader, is how long the member has got nothing of the committed entries that it lacks; see
+	// [replica.Peer]. Else 0.
+	Stuck time.Duration
 }
 
 // publish makes the replica's present status visible. The loop calls it.
@@ -112,7 +115,7 @@ func (n *Node) Status() Status {
 			m.ClientAddress, m.Reachable, m.Problem = p.ClientAddress, p.Reachable, p.Problem
 		}
 		if k := slices.IndexFunc(r.Peers, func(p replica.Peer) bool { return p.ID == m.ID }); k >= 0 && !m.Self {
-			m.Applied = r.Peers[k].Match
+			m.Applied, m.Stuck = r.Peers[k].Match, r.Peers[k].Stuck
 		}
 		if m.Leader {
 			s.LeaderName, s.LeaderClientAddress = m.Name, m.ClientAddress

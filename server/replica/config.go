@@ -54,8 +54,9 @@ type Config struct {
 	// Overloaded. Other requests have a bound of their own, eight times as high. Default: 8,192.
 	QueueCommands int
 
-	// StallTransfer, StallMute and StallExit are the ages of the oldest write in flight at which a leader
-	// gives leadership away, stops sending, and at which the node has to end. Defaults: 400 ms, 1 s, 10 s.
+	// StallTransfer and StallMute are the ages of the oldest write in flight at which a leader gives leadership away, and
+	// stops sending, if a majority of the others was clearly faster. StallExit is the age at which the node has to end.
+	// Defaults: 400 ms, 1 s, 10 s.
 	StallTransfer time.Duration
 	StallMute     time.Duration
 	StallExit     time.Duration

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 )
 
@@ -17,28 +18,78 @@ func (r *Replica) diskBusy() time.Duration {
 	return time.Duration(r.awake - r.writes.flying[0].since)
 }
 
-// muted reports whether this replica leads with a disk that does not answer.
+const (
+	// outrunBy is how many times as long as a majority of its peers a leader's disk has to take before the leader is left
+	// for it. With disks that are slow alike, a write that has to wait for the one before it takes twice as long.
+	outrunBy = 4
+	// transferEvery lies between two transfers for a slow disk: a leader that has just come by one leaves no sooner either.
+	transferEvery = Time(10 * time.Second)
+)
+
+// forSlowDisk marks the MsgTimeoutNow of a leader that leaves for its disk.
+const forSlowDisk = "slow disk"
+
+// outrun reports whether a majority of the members, this one not counted, made the oldest write in flight durable long
+// before: then another leader would be faster, and does not need this disk. When all disks are slow nobody is left:
+// the next leader would be as slow, and each change costs an election.
+func (r *Replica) outrun() bool {
+	if keepLeader || len(r.writes.flying) == 0 {
+		return false
+	}
+	w := &r.writes.flying[0]
+	return w.elsewhere != 0 && outrunBy*(w.elsewhere-w.since) < r.awake-w.since
+}
+
+// noteElsewhere notes when the writes in flight are committed. Raft commits what a majority has, with or without us.
+func (r *Replica) noteElsewhere() {
+	for i := range r.writes.flying {
+		if w := &r.writes.flying[i]; w.elsewhere == 0 && w.last <= r.committed {
+			w.elsewhere = r.awake
+		}
+	}
+}
+
+// muted reports whether this replica leads with a disk that does not answer while those of the others do.
 func (r *Replica) muted() bool {
-	return r.role == Leader && r.diskBusy() > r.cfg.StallMute
+	return r.role == Leader && r.diskBusy() > r.cfg.StallMute && r.outrun()
 }
 
 // watchDisk acts on a write that takes too long. With asynchronous writes
 // Raft itself would lead for ever with a dead disk: its heartbeats do not need one.
 func (r *Replica) watchDisk() {
+	r.noteElsewhere()
 	busy := r.diskBusy()
-	if busy <= r.cfg.StallTransfer {
-		r.stalled = false
-		return
-	}
-	if r.role == Leader && !r.stalled {
-		r.stalled = true
+	if r.role == Leader && busy > r.cfg.StallTransfer && r.outrun() && r.awake >= r.mayTransfer {
+		r.mayTransfer = r.awake + transferEvery
 		r.log.Warn("disk stalled: giving leadership away", "busy", busy)
+		r.leaving = true
 		r.handOver(raft.None)
 	}
 	if busy > r.cfg.StallExit {
 		r.out.Exit = fmt.Sprintf("a write to the log has not finished for %v", busy)
 	}
 }
+
+// timeoutNow marks the word to the successor when this leader leaves for its disk.
+func (r *Replica) timeoutNow(m *raftpb.Message) {
+	if r.leaving {
+		m.Context = []byte(forSlowDisk)
+	}
+	r.leaving = false
+	r.out.Messages = append(r.out.Messages, m)
+}
+
+// succeed takes note of why leadership comes here.
+func (r *Replica) succeed(m *raftpb.Message) {
+	if string(m.GetContext()) == forSlowDisk {
+		r.mayTransfer = r.awake + transferEvery
+	}
+}
+
+// waitsForDisk reports whether this replica has to wait for its disk before it can win an election or vote in one.
+// Then its election timer stands still: with syncs longer than the timeout, it would give each of its candidacies up
+// just before the votes are durable. A dead disk ends the process.
+func (r *Replica) waitsForDisk() bool { return r.role != Leader && len(r.writes.flying) > 0 }
 
 // handOver starts a transfer of leadership to the member with id to, or to the one with
 // the longest log. Raft forwards a follower's wish to the leader, who may be

@@ -67,6 +67,8 @@ func (r *Replica) send(m *raftpb.Message) {
 	switch {
 	case m.GetType() == raftpb.MsgSnap:
 		r.sendSnapshot(m)
+	case m.GetType() == raftpb.MsgTimeoutNow:
+		r.timeoutNow(m)
 	case !r.muted() && !r.lead.redundant(m):
 		r.out.Messages = append(r.out.Messages, m)
 	}

@@ -318,3 +318,39 @@ func TestAClockBeyondTheLastTokenGrantsNothingUntilItIsMended(t *testing.T) {
 	c.wall = right
 	c.until(5*second, "a token floor", func() bool { return h.r.Status().Counts.NextToken >= tokenFloor(right) })
 }
+
+func TestAFollowerThatGetsNothingIsStuck(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.lead(1)
+	k := c.open(h, 60_000)
+	stuck := func(id uint64) time.Duration {
+		for _, p := range h.r.Status().Peers {
+			if p.ID == id {
+				return p.Stuck
+			}
+		}
+		t.Fatalf("no peer %d", id)
+		return 0
+	}
+	c.run(30 * second)
+	if stuck(2)+stuck(3) != 0 {
+		t.Errorf("stuck for %v and %v with nothing to do", stuck(2), stuck(3))
+	}
+	c.lose = func(m *raftpb.Message) bool { return m.GetTo() == 3 && m.GetType() == raftpb.MsgApp } // it still answers heartbeats
+	k.acquire("job")
+	h.paused = true
+	c.run(300 * ms)
+	h.paused = false
+	for range 55 {
+		k.acquire("job")
+		c.run(200 * ms)
+	}
+	if got := stuck(3); got < StuckAfter || got > StuckAfter+2*time.Second {
+		t.Errorf("stuck for %v after 11 s", got)
+	}
+	if stuck(2) > time.Second {
+		t.Errorf("the other one is stuck for %v", stuck(2))
+	}
+	c.lose = nil
+	c.until(5*second, "follower that comes along", func() bool { return stuck(3) == 0 })
+}

@@ -1,11 +1,20 @@
 package replica
 
-import "go.etcd.io/raft/v3/raftpb"
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+)
 
 // A peerView is what a leader knows of what a peer knows.
 type peerView struct {
 	acked  uint64 // the peer's log is durable up to here, in this term
 	commit uint64 // the highest commit index sent to it
+
+	match uint64 // as Raft has it, when it was looked at last
+	moved Time   // on the clock awake: when match rose last, or nothing that is committed was missing; zero: never looked
 }
 
 // viewOf finds the view of a peer; there are as many as members.
@@ -40,4 +49,25 @@ func (l *leadership) redundant(m *raftpb.Message) bool {
 	}
 	v.commit = max(v.commit, m.GetCommit())
 	return false
+}
+
+// watchPeers looks which peers come along.
+func (r *Replica) watchPeers() {
+	if r.lead.term == 0 {
+		return
+	}
+	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if v := r.lead.viewOf(id); pr.Match > v.match || pr.Match >= r.committed || v.moved == 0 {
+			v.match, v.moved = pr.Match, r.awake
+		}
+	})
+}
+
+// stuck is how long a peer has not come along although it lacks committed entries. This process's own pauses do not count.
+func (r *Replica) stuck(id, match uint64) time.Duration {
+	v, ok := r.lead.views[id]
+	if !ok || v.moved == 0 || match > v.match || match >= r.committed {
+		return 0
+	}
+	return time.Duration(r.awake - v.moved)
 }

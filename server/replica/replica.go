@@ -44,11 +44,13 @@ type Replica struct {
 
 	lead leadership // zero unless this replica leads
 
-	writes   writes
-	stalled  bool // leadership was given away in the present stall of the disk
-	incoming []SnapshotReceived
-	snaps    snapshots
-	members  membership
+	writes  writes
+	leaving bool // leadership is being given away for the disk
+	// mayTransfer is from when on leadership may be given away for the disk, on the clock awake.
+	mayTransfer Time
+	incoming    []SnapshotReceived
+	snaps       snapshots
+	members     membership
 
 	now      Time
 	awake    Time // like now, but without the gaps in which this process did not run
@@ -188,6 +190,9 @@ func (r *Replica) receive(m *raftpb.Message) {
 		}
 		r.log.Debug("forwarded message dropped", "type", m.GetType(), "from", m.GetFrom())
 	default:
+		if m.GetType() == raftpb.MsgTimeoutNow {
+			r.succeed(m)
+		}
 		r.lead.hear(m)
 		r.hears(m.GetFrom())
 		if !r.empty(m) {
@@ -239,6 +244,12 @@ func (r *Replica) tick() {
 	every := Time(r.cfg.TickEvery)
 	due := (r.now - r.lastTick) / every
 	r.lastTick += due * every
+	if due > 0 {
+		r.watchPeers()
+	}
+	if r.waitsForDisk() {
+		return
+	}
 	for range min(due, maxTicks) {
 		r.raft.Tick()
 	}

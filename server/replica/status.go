@@ -60,6 +60,9 @@ type Status struct {
 	GrantsHeldFor time.Duration
 }
 
+// StuckAfter is how long a peer may lack committed entries and get none before it counts as stuck.
+const StuckAfter = 10 * time.Second
+
 // A Peer is another member as the leader sees it.
 type Peer struct {
 	ID      uint64
@@ -67,6 +70,9 @@ type Peer struct {
 	State   string // probe, replicate or snapshot
 	Learner bool
 	Active  bool // heard of within the last election timeout
+	// Stuck is how long Match has not risen although the peer lacks committed entries; 0 when it comes along. From
+	// [StuckAfter] on it is not well, whatever its State.
+	Stuck time.Duration
 }
 
 // Status tells how the replica is.
@@ -105,6 +111,7 @@ func (r *Replica) peers() (peers []Peer) {
 			peers = append(peers, Peer{
 				ID: id, Match: pr.Match, State: pr.State.String(),
 				Learner: typ == raft.ProgressTypeLearner, Active: pr.RecentActive,
+				Stuck: r.stuck(id, pr.Match),
 			})
 		}
 	})

@@ -14,6 +14,8 @@ import (
 type write struct {
 	meta      *raftpb.SnapshotMetadata // of the snapshot in it, or nil
 	since     Time                     // on the clock awake
+	last      uint64                   // index of the log's last entry once it is durable
+	elsewhere Time                     // on the clock awake: when all up to last was committed; zero: not yet
 	snapshot  *machine.Machine         // the state to swap in when it is durable, or nil
 	responses []*raftpb.Message        // due when it is durable
 }
@@ -64,6 +66,7 @@ func (r *Replica) write(m *raftpb.Message) {
 	if err := r.disk.Append(m.GetEntries()); err != nil {
 		panic(fmt.Sprintf("replica: appending %d entries: %v", len(m.GetEntries()), err))
 	}
+	w.last, _ = r.disk.LastIndex() // has no error to return
 	r.out.Appends = append(r.out.Appends, m)
 	if mutantSync {
 		r.finish(w)

@@ -63,6 +63,8 @@ func toMember(st node.Status, m node.MemberStatus) *pb.Member {
 		out.Health = "no-quorum"
 	case !m.Reachable:
 		out.Health = "unreachable"
+	case m.Stuck >= replica.StuckAfter:
+		out.Health = "behind"
 	}
 	return out
 }

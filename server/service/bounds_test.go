@@ -131,12 +131,14 @@ func TestMembersAreShownAsTheyAre(t *testing.T) {
 		m            node.MemberStatus
 		role, health string
 	}{
-		"leader":                {st, node.MemberStatus{Self: true, Leader: true, Reachable: true}, "leader", "ok"},
-		"leader without quorum": {node.Status{Role: node.Leader, Leader: 1}, node.MemberStatus{Self: true, Leader: true, Reachable: true}, "leader", "no-quorum"},
-		"follower":              {st, node.MemberStatus{Reachable: true}, "follower", "ok"},
-		"lost":                  {st, node.MemberStatus{}, "follower", "unreachable"},
-		"candidate":             {node.Status{Role: node.Candidate}, node.MemberStatus{Self: true, Reachable: true}, "candidate", "no-quorum"},
-		"starting":              {node.Status{}, node.MemberStatus{Self: true, Reachable: true}, "follower", "starting"},
+		"leader":                      {st, node.MemberStatus{Self: true, Leader: true, Reachable: true}, "leader", "ok"},
+		"follower that gets nothing":  {node.Status{Role: node.Leader, Leader: 1, Serving: true}, node.MemberStatus{Reachable: true, Stuck: 10 * time.Second}, "follower", "behind"},
+		"follower that lags a little": {node.Status{Role: node.Leader, Leader: 1, Serving: true}, node.MemberStatus{Reachable: true, Stuck: 9 * time.Second}, "follower", "ok"},
+		"leader without quorum":       {node.Status{Role: node.Leader, Leader: 1}, node.MemberStatus{Self: true, Leader: true, Reachable: true}, "leader", "no-quorum"},
+		"follower":                    {st, node.MemberStatus{Reachable: true}, "follower", "ok"},
+		"lost":                        {st, node.MemberStatus{}, "follower", "unreachable"},
+		"candidate":                   {node.Status{Role: node.Candidate}, node.MemberStatus{Self: true, Reachable: true}, "candidate", "no-quorum"},
+		"starting":                    {node.Status{}, node.MemberStatus{Self: true, Reachable: true}, "follower", "starting"},
 	} {
 		if m := toMember(c.st, c.m); m.GetRole() != c.role || m.GetHealth() != c.health {
 			t.Errorf("%s is shown as %s, %s; want %s, %s", name, m.GetRole(), m.GetHealth(), c.role, c.health)

@@ -11,8 +11,10 @@ import (
 // second.
 func (w *world) busy() {
 	p := &w.plan
+	w.callers = nil
+	p.queue, p.waiters, p.claims = 8192, 16_384, 4096
 	p.names, p.think, p.holders, p.shared, p.permits, p.multi, p.bounded, p.lockDelay = 4, 100*time.Millisecond, 0, 0, 0, 0, 0, 0
-	p.ttls = []time.Duration{30 * time.Second}
+
 }
 
 // follower is a node that does not lead.
@@ -70,4 +72,65 @@ func TestAFollowerCatchesUpUnderLoad(t *testing.T) {
 			mustHold(t, []Failure{*r.Failure})
 		}
 	}
+}
+
+// TestDisksThatAreSlowAlikeKeepTheirLeader: whatever a sync takes, up to 2 s, and whether it varies or not, leadership
+// stays where it is but for one leader that dies, and nobody loses a lease of 30 s.
+func TestDisksThatAreSlowAlikeKeepTheirLeader(t *testing.T) {
+	for _, sync := range []time.Duration{50, 200, 400, 800, 1_200, 2_000} {
+		for _, steady := range []bool{true, false} {
+			if steady || sync <= 800 { // else some would take more than the 10 s after which a node ends
+				slowAlike(t, sync*time.Millisecond, steady)
+			}
+		}
+	}
+}
+
+func slowAlike(t *testing.T, sync time.Duration, steady bool) {
+	var grants, changes int
+	r := play(Options{Seed: 3, Calm: true, Nodes: 3, Clients: 6, TTL: 30 * time.Second, Trace: tracer(t)}, func(w *world) {
+		w.busy()
+		w.plan.steadySync = steady
+		w.start()
+		w.until(5*time.Second, nil)
+		for _, n := range w.nodes {
+			n.syncMean = sync
+		}
+		w.until(15*time.Second, nil)
+		grants, changes = -w.grants, -int(w.term())
+		w.until(55*time.Second, nil)
+		grants, changes = grants+w.grants, changes+int(w.term())
+		w.leader(w.operator.rnd).crash(0, "test")
+		before := w.grants
+		if !w.until(w.now+10*time.Second+5*sync, func() bool { return w.grants > before }) {
+			t.Errorf("syncs of %v (steady %v): no grant after the leader died", sync, steady)
+		}
+		w.until(w.now+30*time.Second, nil)
+	})
+	t.Logf("syncs of %v (steady %v): %d grants and %d terms in 40 s", sync, steady, grants, changes)
+	if r.Failure != nil {
+		mustHold(t, []Failure{*r.Failure})
+	}
+	// A claim and its release are two syncs and more, and each of 6 clients has up to 6 claims on 4 names.
+	if least := int(40 * time.Second / (4 * sync)); grants < least {
+		t.Errorf("syncs of %v (steady %v): %d grants in 40 s, want %d", sync, steady, grants, least)
+	}
+	if changes > 4 || steady && changes > 0 {
+		t.Errorf("syncs of %v (steady %v): the leader changed %d times in 40 s", sync, steady, changes)
+	}
+	for _, what := range []string{"lost: lease ended", "session over: lease ended", "session over: session expired"} {
+		if n := r.Counters[what]; n != 0 {
+			t.Errorf("syncs of %v (steady %v): %s %d times", sync, steady, what, n)
+		}
+	}
+}
+
+// term is the highest term.
+func (w *world) term() (term uint64) {
+	for _, n := range w.nodes {
+		if n.up() {
+			term = max(term, n.rep.Status().Term)
+		}
+	}
+	return term
 }

@@ -25,6 +25,7 @@ type plan struct {
 	streamLeast time.Duration // the shortest that a snapshot is on its way
 	streamTime  time.Duration // the longest
 	syncMean    time.Duration
+	steadySync  bool   // every sync takes the mean
 	snapshotAt  uint64 // entries between two snapshots
 	tail        uint64 // bytes of log kept behind a snapshot
 	lag         uint64 // bytes of log kept for a follower that is catching up

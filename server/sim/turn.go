@@ -156,7 +156,15 @@ func (n *node) sync() {
 		return
 	}
 	n.disk.syncing = len(n.disk.pending)
-	n.syncEnds(n.life, n.w.now+200*time.Microsecond+n.io.about(n.syncMean))
+	n.syncEnds(n.life, n.w.now+200*time.Microsecond+n.syncTime())
+}
+
+// syncTime draws how long a sync takes.
+func (n *node) syncTime() time.Duration {
+	if n.w.plan.steadySync {
+		return n.syncMean
+	}
+	return n.io.about(n.syncMean)
 }
 
 // syncEnds makes the batch under way durable at the time at, or when the disk works again.

@@ -4101,7 +4101,7 @@ type Member struct {
 	PeerAddress   string                 `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
 	ClientAddress string                 `protobuf:"bytes,4,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"` // empty = not heard of yet
 	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`                                        // leader, follower, candidate, learner
-	Health        string                 `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`                                    // ok, unreachable, starting, no-quorum
+	Health        string                 `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`                                    // ok, unreachable, starting, no-quorum, behind
 	AppliedIndex  uint64                 `protobuf:"varint,7,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`   // as far as the answering node knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
