@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# curl alone opens a session, acquires with a wait, sees holder and waiters, watches and releases, at any node; each bad input is explained
+# curl alone opens a session, acquires with a wait, sees holder and waiters, watches and releases, at any node; the examples of docs/api.md work as printed; each bad input is explained
 . "$(dirname "$0")/lib.sh"
 cluster_start 3
 lead=$(leader); at=$((lead % 3 + 1)) # a follower
@@ -85,8 +85,46 @@ bad 400 INVALID_ARGUMENT "an unknown field" "$api/sessions" -H "$json" -d '{"ttl
 bad 400 INVALID_ARGUMENT "an unknown parameter" "$api/locks?x=1"
 bad 400 INVALID_ARGUMENT "a page token that is none" "$api/locks?page_token=x"
 bad 400 INVALID_NAME "a path that climbs" --path-as-is "$api/locks/a/../b"
+# A revocation is told to a holder who asks late, and the repeated call ends nobody else's lock.
+opened=$(post sessions '{"ttl_ms":60000}')
+s3=$(jq -r .session <<<"$opened"); k3=$(jq -r .secret <<<"$opened")
+try() { post "sessions/$s3/acquire" '{"secret":"'"$k3"'","spec":{"names":["'"$1"'"],"wait_ms":0}'"${2:-}"'}'; }
+held=$(try billing/weekly ',"nonce":"n1"')
+revocation='{"name":"billing/weekly","last_token":"'$(jq -r .claim.token <<<"$held")'","by":"ops","reason":"it hangs","now":true}'
+[ "$(post revoke "$revocation" | jq .revoked)" = 1 ] || fail "not revoked"
+for i in {1..70}; do
+  claim=$(try "other/$i")
+  post "sessions/$s3/release" '{"secret":"'"$k3"'","seq":"'"$(jq -r .claim.seq <<<"$claim")"'","token":"'"$(jq -r .claim.token <<<"$claim")"'"}' >/dev/null
+done
+post "sessions/$s2/acquire" '{"secret":"'"$k2"'","spec":{"names":["billing/weekly"],"wait_ms":0}}' >/dev/null
+[ "$(post revoke "$revocation" | jq '.revoked // 0')" = 0 ] || fail "the repeated revocation hit the next holder"
+post "sessions/$s3/keepalive" '{"secret":"'"$k3"'","seen":"0"}' | jq -e '.changes[0].state == "CLAIM_STATE_REVOKED"' >/dev/null || fail "the holder is not told"
+try billing/weekly ',"nonce":"n1"' >"$work/again" 2>/dev/null && fail "the nonce was used twice: $(cat "$work/again")"
+[ "$(jq -r .reason "$work/again")" = REVOKED ] || fail "the repeated nonce: $(cat "$work/again")"
+post "sessions/$s3/close" '{"secret":"'"$k3"'"}' >/dev/null
+say "70 claims later the holder is told of the revocation, and its nonce is known"
+
 post "sessions/$s2/close" '{"secret":"'"$k2"'"}' >/dev/null
 say "$count bad inputs were explained"
+
+# The examples of docs/api.md, as they are printed there, but for the address and the endless watch.
+page=$top/docs/api.md
+blocks() { awk '/^```sh$/ {on = 1; next} /^```$/ {on = 0} on' "$page"; }
+eval "$(blocks | sed "s#N=http://127.0.0.1:7402/v1#N=$api#")"
+[ "$TOKEN" -gt 0 ] && [ "$gone" = 0 ] && [ "$SEEN" -ge 0 ] || fail "the example: token $TOKEN, gone $gone, seen $SEEN"
+rows=0
+while IFS= read -r row; do
+  case $row in *'$N/watch'*) row="timeout 2 $row || true" ;; esac
+  eval "$row" >"$work/row" || fail "$row: $(cat "$work/row")"
+  case $(grep -oE '"reason":"[A-Z_]+"' "$work/row" | head -1) in
+    '' | '"reason":"BUSY"') ;; # its own session holds the lock
+    *) fail "$row: $(cat "$work/row")" ;;
+  esac
+  case $row in */acquire*nonce*) [ "$(jq -r .claim.seq "$work/row")" = "$SEQ" ] || fail "the nonce made another claim: $(cat "$work/row")" ;; esac
+  rows=$((rows + 1))
+done < <(sed -n 's/^| [A-Z][A-Za-z, 0-9]* | `\(curl .*\)` |$/\1/p' "$page")
+[ "$rows" -ge 14 ] || fail "$rows examples in docs/api.md"
+say "$rows examples of docs/api.md work as printed"
 
 # the same over gRPC, with nothing but reflection
 cd "$top"

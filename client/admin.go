@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -103,7 +104,7 @@ func (a *Admin) Status(ctx context.Context) []NodeStatus {
 	return out
 }
 
-// Lock reads one lock, with at most waiters of its waiters; 0 means 100.
+// Lock reads one lock, with at most 1,000 of its holders and waiters of its waiters; 0 means 100.
 func (a *Admin) Lock(ctx context.Context, name string, waiters uint32) (*pb.Lock, error) {
 	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.GetLockResponse, error) {
 		return pb.NewLockServiceClient(conn).GetLock(ctx, &pb.GetLockRequest{Name: name, WaiterLimit: waiters})
@@ -151,11 +152,15 @@ type Revocation struct {
 
 // RevokeLock ends the present grants of a name and returns how many it ended. It
 // reads the holders first and revokes those grants by their tokens, so that a
-// repeated request never hits a later holder.
+// repeated request never hits a later holder. Of a lock with more than 1,000 holders it revokes all, and for
+// one of them by its token the error is [lockstep.ErrQuota] if it is not among the first 1,000.
 func (a *Admin) RevokeLock(ctx context.Context, name string, r Revocation) (ended int, err error) {
 	l, err := a.Lock(ctx, name, 1)
 	if err != nil {
 		return 0, err
+	}
+	if shown := len(l.GetHolders()); l.GetHolderCount() > uint64(shown) && (r.Token == 0 || !hasToken(l, r.Token)) {
+		return a.revokeCrowd(ctx, l, r)
 	}
 	for _, h := range l.GetHolders() {
 		if h.GetClosing() && !r.Now || r.Token != 0 && h.GetToken() != uint64(r.Token) {
@@ -168,6 +173,26 @@ func (a *Admin) RevokeLock(ctx context.Context, name string, r Revocation) (ende
 		}
 	}
 	return ended, nil
+}
+
+func hasToken(l *pb.Lock, token lockstep.Token) bool {
+	return slices.ContainsFunc(l.GetHolders(), func(h *pb.Holder) bool { return h.GetToken() == uint64(token) })
+}
+
+// revokeCrowd ends the grants of a lock with more holders than were read, by the highest token that any of them can have.
+func (a *Admin) revokeCrowd(ctx context.Context, l *pb.Lock, r Revocation) (ended int, err error) {
+	if r.Token != 0 {
+		err = fmt.Errorf("%w: the lock has %d holders and the one with token %d is not among the first %d: revoke its session",
+			lockstep.ErrQuota, l.GetHolderCount(), r.Token, len(l.GetHolders()))
+	} else {
+		ended, _, err = a.revoke(ctx, &pb.RevokeRequest{
+			Target: &pb.RevokeRequest_Name{Name: l.GetName()}, LastToken: l.GetNextToken() - 1, By: r.By, Reason: r.Reason, Now: r.Now,
+		})
+	}
+	if err != nil {
+		err = &lockstep.OpError{Op: "revoke", Lock: l.GetName(), Err: err}
+	}
+	return ended, err
 }
 
 // revokeGrant ends one grant. When an answer was lost, the one to the repeated request says that the grant was over

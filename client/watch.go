@@ -20,7 +20,7 @@ const watchLook = 5 * time.Second
 // Watch implements [lockstep.Watcher]. It listens to the events of the name and reads the state whenever one
 // came. It subscribes before it reads, so there is no gap between the two, and each state is what
 // the majority has agreed on by then, none older than the one before, unless a restore has replaced the cluster. Changes that come faster than they are read
-// are yielded as one. At most 100 waiters are shown.
+// are yielded as one. At most 1,000 holders and 100 waiters are shown.
 //
 // It needs no session. Lost connections and changes of leader do not end it. When no node has served for
 // [Config.UnavailableAfter] it ends with [lockstep.ErrUnavailable], and after Close with [lockstep.ErrClosed].

@@ -158,10 +158,10 @@ func TestTheOldestHolderIsKnown(t *testing.T) {
 		}
 	}
 	check(walls[0])
-	apply(m, Release{id, 2, m.Lock("b", 0).Holders[0].Token})
+	apply(m, Release{id, 2, m.Lock("b", 100, 0).Holders[0].Token})
 	check(walls[0])
-	apply(m, Release{id, 1, m.Lock("a", 0).Holders[0].Token})
+	apply(m, Release{id, 1, m.Lock("a", 100, 0).Holders[0].Token})
 	check(walls[2])
-	apply(m, Release{id, 3, m.Lock("c", 0).Holders[0].Token})
+	apply(m, Release{id, 3, m.Lock("c", 100, 0).Holders[0].Token})
 	check(0)
 }

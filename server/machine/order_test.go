@@ -1,6 +1,9 @@
 package machine
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // TestClaimsRemovedInEveryOrder takes every queue of five readers and writers apart in every
 // order, by Cancel, Expire or EndWait in turn. Removing one from the middle must grant
@@ -97,7 +100,43 @@ func TestALongQueueIsNotQuadratic(t *testing.T) {
 	if err := m.CheckInvariants(); err != nil {
 		t.Fatal(err)
 	}
-	if l := m.Lock("x", 10); l.Waiting != waiters/2 || len(l.Waiters) != 10 || l.Waiters[0].Claim != claim(1) {
+	if l := m.Lock("x", 100, 10); l.Waiting != waiters/2 || len(l.Waiters) != 10 || l.Waiters[0].Claim != claim(1) {
 		t.Fatalf("%d waiters, %d shown", l.Waiting, len(l.Waiters))
+	}
+}
+
+func TestAPageOfLocksIsBounded(t *testing.T) {
+	m, _ := opened(1)
+	const names, each = 600, 20
+	var ids []SessionID
+	for range each {
+		ids = append(ids, apply(m, OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session)
+	}
+	for n := range uint64(names) {
+		var take []Command
+		for _, id := range ids {
+			take = append(take, Acquire{Session: id, Seq: n + 1, Floor: n + 1, Spec: Spec{Names: []string{fmt.Sprintf("n%04d", n)}, Mode: Shared}})
+		}
+		apply(m, take...)
+	}
+	found, after := 0, ""
+	for more := true; more; {
+		var locks []Lock
+		locks, more = m.Locks("", after, 1000)
+		shown := 0
+		for _, l := range locks {
+			if l.Holding != each || len(l.Holders) != ListedHolders {
+				t.Fatalf("%q shows %d of %d holders", l.Name, len(l.Holders), l.Holding)
+			}
+			shown += len(l.Holders)
+		}
+		if shown > MaxListed || len(locks) == 0 {
+			t.Fatalf("a page of %d names shows %d holders", len(locks), shown)
+		}
+		found += len(locks)
+		after = locks[len(locks)-1].Name
+	}
+	if found != names {
+		t.Errorf("the pages have %d of %d names", found, names)
 	}
 }

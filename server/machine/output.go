@@ -130,7 +130,9 @@ type Lock struct {
 	Name      string
 	Mode      Mode
 	Capacity  uint32
-	Holders   []Holder
+	Used      uint64   // permits that are held
+	Holders   []Holder // at most as many as asked for, the first granted one first
+	Holding   int      // all holders
 	Waiters   []Holder // at most as many as asked for, the next one first
 	Waiting   int      // all waiters
 	NextToken Token

@@ -8,29 +8,59 @@ import (
 	"strings"
 )
 
-// Lock returns the public state of a name, with at most so many waiters. A name
+// Lock returns the public state of a name, with at most so many holders and waiters. A name
 // that nobody holds or waits for has the zero mode and empty lists.
-func (m *Machine) Lock(text string, waiters int) Lock {
+func (m *Machine) Lock(text string, holders, waiters int) Lock {
 	n := m.find(text, hashText(0, text))
 	if n == nil {
 		return Lock{Name: text, NextToken: m.nextToken}
 	}
-	return m.lock(n, waiters)
+	return m.lock(n, holders, waiters)
 }
 
-func (m *Machine) lock(n *name, waiters int) Lock {
-	l := Lock{Name: n.text, Capacity: n.capacity, Waiting: n.waiters.n, NextToken: m.nextToken}
-	l.Holders = holders(&n.holders, n.holders.n)
-	l.Waiters = holders(&n.waiters.list, waiters)
-	if len(l.Holders) > 0 {
-		l.Mode = l.Holders[0].Mode
+func (m *Machine) lock(n *name, holders, waiters int) Lock {
+	l := Lock{
+		Name: n.text, Capacity: n.capacity, Used: n.used, Holding: n.holders.n, Waiting: n.waiters.n, NextToken: m.nextToken,
+		Holders: shown(&n.holders, holders), Waiters: shown(&n.waiters.list, waiters),
+	}
+	if n.holders.n > 0 {
+		l.Mode = n.holders.head.claim.spec.Mode
 	} else {
 		l.Mode = n.waiters.head.claim.spec.Mode
 	}
 	return l
 }
 
-func holders(l *list, limit int) []Holder {
+// Sizes counts the holders and waiters of a name.
+func (m *Machine) Sizes(text string) (holders, waiters int) {
+	if n := m.find(text, hashText(0, text)); n != nil {
+		return n.holders.n, n.waiters.n
+	}
+	return 0, 0
+}
+
+// A Grant is what a Revoke names.
+type Grant struct {
+	Claim ClaimID
+	Token Token
+}
+
+// Grants returns the grants of a name with the token last or a lower one, closing ones too, in the order in which they were
+// made. With Sizes the caller knows how many there are at most.
+func (m *Machine) Grants(text string, last Token) (grants []Grant) {
+	n := m.find(text, hashText(0, text))
+	if n == nil {
+		return nil
+	}
+	for k := n.holders.head; k != nil; k = k.next {
+		if k.claim.token <= last {
+			grants = append(grants, Grant{k.claim.id(), k.claim.token})
+		}
+	}
+	return grants
+}
+
+func shown(l *list, limit int) []Holder {
 	limit = min(limit, l.n)
 	if limit <= 0 {
 		return nil
@@ -42,12 +72,20 @@ func holders(l *list, limit int) []Holder {
 	return all
 }
 
-// listedWaiters is how many waiters of each name Locks shows.
-const listedWaiters = 1
+// ListedHolders and listedWaiters are how many holders and waiters of each name Locks shows.
+const (
+	ListedHolders = 16
+	listedWaiters = 1
+)
 
-// Locks returns the names with this prefix behind the name after, in byte order, at
-// most limit of them, with one waiter each. More tells that there are others behind.
+// MaxListed bounds the holders and waiters on one page of Locks: copying them takes about a millisecond.
+const MaxListed = 4_096
+
+// Locks returns the names with this prefix behind the name after, in byte order, with at most [ListedHolders] holders and
+// one waiter each: at most limit names, and fewer where that would be more than [MaxListed] claims. More tells that
+// there are others behind.
 func (m *Machine) Locks(prefix, after string, limit int) (locks []Lock, more bool) {
+	claims := 0
 	m.order.AscendGreaterOrEqual(&name{text: max(prefix, after)}, func(n *name) bool {
 		if n.text == after {
 			return true
@@ -55,11 +93,12 @@ func (m *Machine) Locks(prefix, after string, limit int) (locks []Lock, more boo
 		if !strings.HasPrefix(n.text, prefix) {
 			return false
 		}
-		if len(locks) >= limit {
+		claims += min(n.holders.n, ListedHolders) + min(n.waiters.n, listedWaiters)
+		if len(locks) >= limit || claims > MaxListed {
 			more = true
 			return false
 		}
-		locks = append(locks, m.lock(n, listedWaiters))
+		locks = append(locks, m.lock(n, ListedHolders, listedWaiters))
 		return true
 	})
 	return locks, more

@@ -22,7 +22,7 @@ import (
 //	close|revoke-session session=1        expire session=(2,1) [stale]
 //	end-wait|end-delay lock=a session=1 [stale]
 //	floor token=n      limits level=n waiters=n …      together (commands on the lines below, in one entry)
-//	show lock=a        list [prefix=p] [after=a] [limit=n]      history lock=a [limit=n]
+//	show lock=a [holders=n] [waiters=n]        list [prefix=p] [after=a] [limit=n]      history lock=a [limit=n]
 //	changes session=1 [since=n]      claim session=1 seq=n      timers      counts
 //	check COMMAND …    what would be refused before it is proposed
 //	restore            goes on with a machine restored from a snapshot

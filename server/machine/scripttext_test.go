@@ -155,7 +155,7 @@ func (s *stage) holder(h Holder) string {
 func (s *stage) read(t *testing.T, d *datadriven.TestData) {
 	switch d.Cmd {
 	case "show":
-		s.lock(s.m.Lock(valuesOf(d, "lock")[0], arg(t, d, "waiters", 100)))
+		s.lock(s.m.Lock(valuesOf(d, "lock")[0], arg(t, d, "holders", 100), arg(t, d, "waiters", 100)))
 	case "list":
 		locks, more := s.m.Locks(arg(t, d, "prefix", ""), arg(t, d, "after", ""), arg(t, d, "limit", 100))
 		for _, l := range locks {
@@ -208,13 +208,20 @@ func labels(list []Label) string {
 }
 
 func (s *stage) lock(l Lock) {
-	if len(l.Holders)+len(l.Waiters) == 0 {
+	if l.Holding+l.Waiting == 0 {
 		s.say("%s: free", l.Name)
 		return
 	}
-	s.say("%s: %v", l.Name, l.Mode)
+	used := ""
+	if l.Capacity > 0 {
+		used = fmt.Sprintf(", %d of %d held", l.Used, l.Capacity)
+	}
+	s.say("%s: %v%s", l.Name, l.Mode, used)
 	for _, h := range l.Holders {
 		s.say("  held by %s%s", s.holder(h), labels(h.Metadata))
+	}
+	if l.Holding > len(l.Holders) {
+		s.say("  and by %d more", l.Holding-len(l.Holders))
 	}
 	for _, h := range l.Waiters {
 		s.say("  waiting: %s", s.holder(h))

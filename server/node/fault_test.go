@@ -109,7 +109,7 @@ func TestARestartFromASnapshotKeepsTheLocks(t *testing.T) {
 		t.Errorf("snapshot files: %v %v", files, err)
 	}
 	c.start("n1")
-	read := c.connect(c.leader()).call(replica.ReadLock{Name: "jobs/50"}).(replica.LockRead)
+	read := c.connect(c.leader()).call(replica.ReadLock{Name: "jobs/50", Holders: 100}).(replica.LockRead)
 	if len(read.Lock.Holders) != 1 || read.Lock.Holders[0].Token != last {
 		t.Errorf("lock: %+v", read.Lock)
 	}
@@ -298,7 +298,7 @@ func TestANodeThatWaitsForAMajorityRefusesRequests(t *testing.T) {
 		}
 	}
 	n := c.start("n1")
-	a := c.connect(n).call(replica.ReadLock{Name: "x"})
+	a := c.connect(n).call(replica.ReadLock{Name: "x", Holders: 100})
 	if r, ok := a.(replica.Refused); !ok || r.Reason != replica.NotLeader {
 		t.Errorf("answer %+v", a)
 	}

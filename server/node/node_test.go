@@ -65,7 +65,7 @@ func TestAFollowerNamesTheLeaderAndRefuses(t *testing.T) {
 		c.eventually("the follower knows the leader", func() error {
 			return want(n.Status().LeaderClientAddress, leader.cfg.ClientAddress)
 		})
-		if a, ok := c.connect(n).call(replica.ReadLock{Name: "x"}).(replica.Refused); !ok || a.Reason != replica.NotLeader {
+		if a, ok := c.connect(n).call(replica.ReadLock{Name: "x", Holders: 100}).(replica.Refused); !ok || a.Reason != replica.NotLeader {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
@@ -99,7 +99,7 @@ func TestNothingAcknowledgedIsLostWhenAllNodesRestart(t *testing.T) {
 	for _, name := range []string{"n1", "n2", "n3"} {
 		c.start(name)
 	}
-	a := c.connect(c.leader()).call(replica.ReadLock{Name: "jobs/a"})
+	a := c.connect(c.leader()).call(replica.ReadLock{Name: "jobs/a", Holders: 100})
 	read, ok := a.(replica.LockRead)
 	if !ok || len(read.Lock.Holders) != 1 || read.Lock.Holders[0].Token != token {
 		t.Errorf("the lock after the restart: %+v", a)

@@ -68,7 +68,7 @@ func TestAPowerCutOfAllNodesLosesNothingAcknowledged(t *testing.T) {
 		}
 		check := c.connect(c.leader())
 		for name, token := range granted {
-			read, ok := check.call(replica.ReadLock{Name: name}).(replica.LockRead)
+			read, ok := check.call(replica.ReadLock{Name: name, Holders: 100}).(replica.LockRead)
 			if !ok || len(read.Lock.Holders) != 1 || read.Lock.Holders[0].Token != token {
 				t.Fatalf("round %d: %s was granted with token %d, now: %+v", round, name, token, read.Lock)
 			}

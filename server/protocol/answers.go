@@ -80,7 +80,7 @@ func FromEnded(a replica.Ended) *pb.Error {
 const maxListBytes = 2 << 20
 
 // ToGetLock answers GetLock. Holders are cut where the answer would outgrow 2 MiB, and waiters where both
-// together would; waiter_count shows the latter.
+// together would; holder_count and waiter_count say how many there are.
 func ToGetLock(a replica.LockRead) *pb.GetLockResponse {
 	l := toLock(a.Lock)
 	cutHolders(l)

@@ -43,8 +43,10 @@ const (
 	MaxReasonBytes = 512
 
 	// DefaultPage is how many locks, waiters or events a reading call returns when it does
-	// not say. MaxPage bounds locks and events, MaxWaiters the waiters.
+	// not say. MaxPage bounds locks and events, MaxWaiters the waiters. MaxHolders bounds the holders of one lock, and
+	// is their default.
 	DefaultPage = 100
 	MaxPage     = 1000
 	MaxWaiters  = 16_384
+	MaxHolders  = 1_000
 )

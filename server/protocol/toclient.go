@@ -114,6 +114,8 @@ func toLock(l machine.Lock) *pb.Lock {
 		Waiters:     holders(l.Waiters),
 		WaiterCount: uint64(l.Waiting),
 		NextToken:   uint64(l.NextToken),
+		HolderCount: uint64(l.Holding),
+		PermitsHeld: l.Used,
 	}
 }
 

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"io"
 
 	"github.com/lockstep-dev/lockstep"
@@ -119,6 +120,9 @@ func FromRevoke(r *pb.RevokeRequest, by string) (replica.Request, *pb.Error) {
 	if err := revokeTarget(&body, r); err != nil {
 		return replica.Request{}, err
 	}
+	if body.Last = machine.Token(r.GetLastToken()); body.Last != 0 && body.Name == "" {
+		return replica.Request{}, invalid("last_token", "must be 0 unless a name is revoked: a claim has a token of its own")
+	}
 	return replica.Request{Body: body}, nil
 }
 
@@ -152,7 +156,11 @@ func FromGetLock(r *pb.GetLockRequest) (replica.Request, *pb.Error) {
 		return replica.Request{}, err
 	}
 	waiters, err := limit("waiter_limit", r.GetWaiterLimit(), MaxWaiters)
-	return replica.Request{Body: replica.ReadLock{Name: r.GetName(), Waiters: waiters}}, err
+	if err != nil {
+		return replica.Request{}, err
+	}
+	holders, err := limit("holder_limit", cmp.Or(r.GetHolderLimit(), MaxHolders), MaxHolders)
+	return replica.Request{Body: replica.ReadLock{Name: r.GetName(), Holders: holders, Waiters: waiters}}, err
 }
 
 // FromListLocks reads one page of locks.

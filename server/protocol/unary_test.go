@@ -61,6 +61,7 @@ func TestABadUnaryRequestIsRefused(t *testing.T) {
 		{"a revocation without a reason", revoke(&pb.RevokeRequest{Target: &pb.RevokeRequest_Name{Name: "a"}}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
 		{"a revocation of nothing", revoke(&pb.RevokeRequest{Reason: "r"}), pb.Reason_REASON_INVALID_ARGUMENT, "target"},
 		{"a revocation of a bad name", revoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Name{Name: "a//b"}}), pb.Reason_REASON_INVALID_NAME, "name"},
+		{"a last token of a session", revoke(&pb.RevokeRequest{Reason: "r", LastToken: 7, Target: &pb.RevokeRequest_Session{Session: someID}}), pb.Reason_REASON_INVALID_ARGUMENT, "last_token"},
 		{"a revocation of the token zero", revoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: someID, Seq: 1}}}), pb.Reason_REASON_INVALID_ARGUMENT, "token"},
 		{"a revocation of a malformed session", revoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Session{Session: "x"}}), pb.Reason_REASON_SESSION_UNKNOWN, "session"},
 		{"a reason of 513 bytes", revoke(&pb.RevokeRequest{Reason: strings.Repeat("r", 513)}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
@@ -140,8 +141,11 @@ func TestUnaryRequestsAreTranslated(t *testing.T) {
 		{"revoke a name", func() (replica.Request, *pb.Error) {
 			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Name{Name: "a"}}, "b")
 		}, replica.Request{Body: replica.Revoke{Name: "a", Command: machine.Revoke{By: "b", Reason: "r"}}}},
+		{"revoke a name up to a token", func() (replica.Request, *pb.Error) {
+			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", LastToken: 7, Target: &pb.RevokeRequest_Name{Name: "a"}}, "b")
+		}, replica.Request{Body: replica.Revoke{Name: "a", Last: 7, Command: machine.Revoke{By: "b", Reason: "r"}}}},
 		{"read a lock", func() (replica.Request, *pb.Error) { return protocol.FromGetLock(&pb.GetLockRequest{Name: "a"}) },
-			replica.Request{Body: replica.ReadLock{Name: "a", Waiters: 100}}},
+			replica.Request{Body: replica.ReadLock{Name: "a", Holders: 1000, Waiters: 100}}},
 		{"read a page", func() (replica.Request, *pb.Error) {
 			return protocol.FromListLocks(&pb.ListLocksRequest{Prefix: "a/", PageSize: 1000})
 		}, replica.Request{Body: replica.ReadLocks{Prefix: "a/", Limit: 1000}}},

@@ -258,7 +258,7 @@ func TestARevokedLockIsFreedHoweverOftenTheLeaderChanges(t *testing.T) {
 	live.acquire("job")
 	c.call(h, Request{Stream: c.newStream(), Body: Revoke{Name: "job", Command: machine.Revoke{By: "ops", Reason: "test"}}})
 	from := c.now
-	holder := func() machine.SessionID { return c.leader().r.machine.Lock("job", 1).Holders[0].Claim.Session }
+	holder := func() machine.SessionID { return c.leader().r.machine.Lock("job", 1, 0).Holders[0].Claim.Session }
 	changes := Time(0)
 	for holder() == dead.id && c.now < from+200*second {
 		c.beat(4*second, 40_000, []*client{live, dead}, nil)

@@ -35,7 +35,7 @@ func TestALeaderWithAStuckDiskGivesLeadershipAway(t *testing.T) {
 	if took := c.now - from; took < 400*ms || took > 700*ms {
 		t.Errorf("leadership moved after %v, want soon after 400 ms", time.Duration(took))
 	}
-	if n := len(next.r.machine.Lock("job", 0).Holders); n != 1 {
+	if n := len(next.r.machine.Lock("job", 100, 0).Holders); n != 1 {
 		t.Error("the grant is gone")
 	}
 }

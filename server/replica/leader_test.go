@@ -23,7 +23,7 @@ func TestNothingIsServedBeforeAnOwnTermEntryIsApplied(t *testing.T) {
 	}
 	c.host(5 - next.id).disk.stuck = true
 	k.host = next
-	for _, b := range []Body{KeepAlive{}, Attach{Secret: k.secret, Number: 5}, ReadLock{Name: "job"}, k.acquireBody(spec("job"))} {
+	for _, b := range []Body{KeepAlive{}, Attach{Secret: k.secret, Number: 5}, ReadLock{Name: "job", Holders: 100}, k.acquireBody(spec("job"))} {
 		if a := k.call(b); refusal(a) != NotLeader {
 			t.Errorf("%T was answered %+v", b, a)
 		}
@@ -142,7 +142,7 @@ func TestADeposedLeadersProposalsAreNotForwarded(t *testing.T) {
 		t.Errorf("answered %+v", a)
 	}
 	c.run(2 * second)
-	if n := len(next.r.machine.Lock("job", 0).Holders); n != 0 {
+	if n := len(next.r.machine.Lock("job", 100, 0).Holders); n != 0 {
 		t.Error("the proposal of a deposed leader was applied")
 	}
 	forged := &raftpb.Message{Type: raftpb.MsgProp.Enum(), From: new(uint64(1)), To: new(next.id), Entries: []*raftpb.Entry{{Data: []byte("x")}}}

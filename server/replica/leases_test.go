@@ -375,7 +375,7 @@ func TestAWaitEndsInItsTimeAndNeverTakesBackAGrant(t *testing.T) {
 	wait := b.acquireBody(machine.Spec{Names: []string{"job"}, HasWait: true, Wait: 2_000})
 	b.call(wait)
 	from := c.now
-	c.until(4*second, "end of the wait", func() bool { return h.r.machine.Lock("job", 1).Waiting == 0 })
+	c.until(4*second, "end of the wait", func() bool { return h.r.machine.Lock("job", 100, 1).Waiting == 0 })
 	if took := c.now - from; took < 2*second-10*ms || took > 3*second {
 		t.Errorf("the wait of 2 s ended after %v", time.Duration(took))
 	}
@@ -385,7 +385,7 @@ func TestAWaitEndsInItsTimeAndNeverTakesBackAGrant(t *testing.T) {
 	b.call(b.acquireBody(machine.Spec{Names: []string{"job"}, HasWait: true, Wait: 2_000}))
 	a.call(Release{machine.Release{Seq: first.Seq, Token: first.Token}})
 	c.run(5 * second)
-	if got := h.r.machine.Lock("job", 0).Holders; len(got) != 1 || got[0].Claim.Session != b.id {
+	if got := h.r.machine.Lock("job", 100, 0).Holders; len(got) != 1 || got[0].Claim.Session != b.id {
 		t.Errorf("held by %+v, want the waiter, whose wait has run out since", got)
 	}
 }

@@ -76,6 +76,9 @@ func (q *queue) each(visit func(*pending)) {
 	}
 }
 
+// room is how many more commands that are not limited find a place.
+func (q *queue) room(bound int) int { return bound*otherFactor - (len(q.waiting) - q.limited) }
+
 // admit adds a command. It returns false when too many of its kind wait.
 func (q *queue) admit(p *pending, bound int, now Time) bool {
 	if p.limited {
@@ -83,7 +86,7 @@ func (q *queue) admit(p *pending, bound int, now Time) bool {
 			return false
 		}
 		q.limited++
-	} else if len(q.waiting)-q.limited >= bound*otherFactor {
+	} else if q.room(bound) < 1 {
 		return false
 	}
 	if len(q.waiting) == 0 {

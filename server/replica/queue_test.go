@@ -201,6 +201,75 @@ func TestEveryHolderOfANameIsRevokedWithOneAnswer(t *testing.T) {
 	}
 }
 
+func (c *cluster) revokeName(h *host, name string, last machine.Token) Answer {
+	c.t.Helper()
+	command := machine.Revoke{By: "ops", Reason: "r", Now: true}
+	return c.call(h, Request{Stream: c.newStream(), Body: Revoke{Name: name, Last: last, Command: command}})
+}
+
+func TestARevocationUpToATokenMayBeRepeated(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	a, b := c.open(h, 60_000), c.open(h, 60_000)
+	last := a.acquire("job").Token
+	b.acquire("job")
+	for i, want := range []uint32{1, 0, 0} {
+		if got := c.revokeName(h, "job", last); got != (RevokedClaims{Count: want}) {
+			t.Errorf("revocation %d was answered %+v, want %d claims", i+1, got, want)
+		}
+	}
+	shared := machine.Spec{Names: []string{"pool"}, Mode: machine.Shared}
+	one := a.call(a.acquireBody(shared)).(Claimed).Claim.Token
+	if two := b.call(b.acquireBody(shared)).(Claimed).Claim.Token; two != one {
+		t.Fatalf("shared holders have the tokens %d and %d", one, two)
+	}
+	if got := c.revokeName(h, "pool", one); got != (RevokedClaims{Count: 2}) {
+		t.Errorf("a shared lock: %+v", got)
+	}
+	b.call(b.acquireBody(shared))
+	if got := c.revokeName(h, "pool", one); got != (RevokedClaims{}) {
+		t.Errorf("who shared the lock later was revoked: %+v", got)
+	}
+	if holders := h.r.machine.Lock("job", 9, 0).Holders; len(holders) != 1 || holders[0].Claim.Session != b.id {
+		t.Errorf("the next holder was revoked: %+v", holders)
+	}
+}
+
+func TestAllHoldersOfANameAreRevokedOrNone(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.QueueCommands = 1 }) // and 8 of the others
+	h := c.leader()
+	shared := machine.Spec{Names: []string{"pool"}, Mode: machine.Shared}
+	var all []*client
+	hold := func(n int) {
+		for range n {
+			k := c.open(h, 60_000)
+			if a := k.call(k.acquireBody(shared)).(Claimed); a.Claim.State != machine.Granted {
+				t.Fatalf("claim %+v", a)
+			}
+			all = append(all, k)
+		}
+	}
+	hold(6)
+	// Four others wait in the queue: it has room for four of the six revocations.
+	q := &h.r.lead.queue
+	for range 4 {
+		q.admit(&pending{command: machine.Cancel{Session: all[0].id, Seq: 99}}, 1, h.r.now)
+	}
+	request := Request{Stream: c.newStream(), Tag: 1, Body: Revoke{Name: "pool", Command: machine.Revoke{By: "ops", Reason: "r", Now: true}}}
+	h.r.revoke(&request, request.Body.(Revoke), confirmedRound)
+	if n := len(h.r.out.Replies); n != 1 || refusal(h.r.out.Replies[0].Answer) != Overloaded || len(q.waiting) != 4 {
+		t.Errorf("answered %+v, and %d commands wait", h.r.out.Replies, len(q.waiting))
+	}
+	c.run(100 * ms)
+	if n, _ := h.r.machine.Sizes("pool"); n != 6 {
+		t.Errorf("%d of 6 holders are left", n)
+	}
+	hold(3)
+	if a, ok := c.revokeName(h, "pool", 0).(Refused); !ok || a.Code != machine.QuotaExceeded {
+		t.Errorf("nine at once were answered %+v", a)
+	}
+}
+
 func TestWhatIsUnderWayOfASessionIsNotHeldAgainstItsNextRequest(t *testing.T) {
 	limits := machine.DefaultLimits()
 	limits.WaitersPerName = 1

@@ -69,16 +69,17 @@ type (
 	Close   struct{}
 
 	// Revoke proposes a revocation. With Name set it is resolved to the holders of
-	// that name when it is proposed.
+	// that name when it is proposed: those with the token Last or a lower one, all if Last is zero.
 	Revoke struct {
 		Command machine.Revoke
 		Name    string
+		Last    machine.Token
 	}
 
 	// ReadLock, ReadLocks, ReadSessions and ReadHistory are linearizable reads.
 	ReadLock struct {
-		Name    string
-		Waiters int // at most so many
+		Name             string
+		Holders, Waiters int // at most so many
 	}
 	ReadLocks struct {
 		Prefix, After string

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"go.etcd.io/raft/v3"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 const (
@@ -24,6 +26,7 @@ const never Time = math.MaxInt64
 // A held request waits for a quorum round that is started after it came.
 type held struct {
 	Request
+	cost int  // of a request that is no keepalive
 	late bool // a keepalive of a session that is due: it waits for the end and holds nothing back
 }
 
@@ -32,18 +35,25 @@ func (h *held) keepAlive() bool {
 	return ok
 }
 
-// cost is about the time in microseconds that serving the request takes at worst. A history is searched
-// whole.
-func (h *held) cost() int {
-	switch b := h.Body.(type) {
+// copied is how many holders and waiters are copied in the time of one unit of cost.
+const copied = 4
+
+// cost is about the time in microseconds that serving a request takes at worst, by what there is to copy now. A history is
+// searched whole.
+func (r *Replica) cost(b Body) int {
+	switch b := b.(type) {
 	case ReadHistory:
 		return 1_024
 	case ReadLocks:
-		return 1 + b.Limit
+		return 1 + b.Limit + min(b.Limit*machine.ListedHolders, machine.MaxListed)/copied
 	case ReadSessions:
 		return 256 + b.Limit // the claims that are counted come on top of the sessions
 	case ReadLock:
-		return 1 + b.Waiters/16
+		holders, waiters := r.machine.Sizes(b.Name)
+		return 1 + (min(holders, b.Holders)+min(waiters, b.Waiters))/copied
+	case Revoke:
+		holders, _ := r.machine.Sizes(b.Name)
+		return 1 + min(holders, maxHeldReads/2)
 	default:
 		return 1
 	}
@@ -85,10 +95,10 @@ func (s *rounds) hold(h held, prompt bool) bool {
 		}
 		s.heldKeepAlives++
 	} else {
-		if s.work+h.cost() > maxHeldReads {
+		if s.work+h.cost > maxHeldReads {
 			return false
 		}
-		s.work += h.cost()
+		s.work += h.cost
 	}
 	s.held++
 	if n := len(s.open); mutantJoin && n > 0 && h.keepAlive() {
@@ -113,7 +123,7 @@ func (s *rounds) release(items []held) {
 		if items[i].keepAlive() {
 			s.heldKeepAlives--
 		} else {
-			s.work -= items[i].cost()
+			s.work -= items[i].cost
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestAFollowerAnswersNothing(t *testing.T) {
 	k.host = c.host(2)
 	for _, b := range []Body{
 		KeepAlive{Number: 1}, k.acquireBody(spec("job")), Release{}, Cancel{}, Close{}, Attach{Secret: k.secret, Number: 9},
-		Open{TTL: ttl}, ReadLock{Name: "job"}, ReadLocks{}, ReadSessions{}, ReadHistory{}, Revoke{Name: "job"},
+		Open{TTL: ttl}, ReadLock{Name: "job", Holders: 100}, ReadLocks{}, ReadSessions{}, ReadHistory{}, Revoke{Name: "job"},
 	} {
 		if a := k.call(b); refusal(a) != NotLeader {
 			t.Errorf("%T on a follower was answered %+v", b, a)
@@ -39,7 +39,7 @@ func TestALeaderThatIsCutOffAnswersNothingThatNeedsARound(t *testing.T) {
 	far.Claim.Seq = 1 << 40
 	c.isolate(1)
 	tags := []uint64{
-		k.send(KeepAlive{Number: 1}), k.send(ReadLock{Name: "job"}),
+		k.send(KeepAlive{Number: 1}), k.send(ReadLock{Name: "job", Holders: 100}),
 		unknown.send(Attach{Number: 1}), unknown.send(Close{}), k.send(far), k.send(k.acquireBody(spec("job"))),
 		c.send(h, Request{Stream: c.newStream(), Session: unknown.id, Secret: &unknown.secret, Body: Close{}}),
 		c.send(h, Request{Stream: c.newStream(), Session: unknown.id, Secret: &unknown.secret, Body: KeepAlive{Unary: true}}),
@@ -111,7 +111,7 @@ func TestARoundThatBeganBeforeAKeepAliveRenewsNothing(t *testing.T) {
 	old := c.lead(1)
 	k := c.open(old, ttl)
 	c.run(100 * ms)
-	read := k.send(ReadLock{Name: "job"})
+	read := k.send(ReadLock{Name: "job", Holders: 100})
 	c.until(10*ms, "open round", func() bool { return len(old.r.lead.rounds.open) > 0 })
 	old.paused = true
 	c.run(5 * ms)
@@ -151,7 +151,7 @@ func TestAnAnswerWaitsUntilWhatWasCommittedBeforeIsApplied(t *testing.T) {
 	if s := h.r.Status(); s.Committed == s.Applied {
 		t.Fatalf("nothing is committed and not applied: %+v", s)
 	}
-	read, keep := k.send(ReadLock{Name: "job"}), k.send(KeepAlive{Number: 1})
+	read, keep := k.send(ReadLock{Name: "job", Holders: 100}), k.send(KeepAlive{Number: 1})
 	c.run(200 * ms)
 	if len(h.replies) != 0 {
 		t.Fatalf("answered %+v from the state before", h.replies)
@@ -186,7 +186,7 @@ func TestReadsDoNotWaitForTheCadenceOfKeepAlives(t *testing.T) {
 	k.acquire("job")
 	for range 20 {
 		from := c.now
-		a := k.call(ReadLock{Name: "job", Waiters: 1})
+		a := k.call(ReadLock{Name: "job", Holders: 100, Waiters: 1})
 		if took := c.now - from; took > 6*ms {
 			t.Errorf("a read took %d ms with a network of 1 ms", took/ms)
 		}
@@ -227,7 +227,7 @@ func TestAReadSeesWhatWasAnsweredBefore(t *testing.T) {
 	for range 5 {
 		got := k.acquire("job")
 		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
-		if a := k.call(ReadLock{Name: "job"}).(LockRead); len(a.Lock.Holders) != 0 {
+		if a := k.call(ReadLock{Name: "job", Holders: 100}).(LockRead); len(a.Lock.Holders) != 0 {
 			t.Errorf("a read after a release shows %+v", a.Lock.Holders)
 		}
 	}
@@ -245,11 +245,11 @@ func TestAReadSeesWhatWasAnsweredBefore(t *testing.T) {
 func TestTheNumberOfHeldRequestsIsBounded(t *testing.T) {
 	var s rounds
 	for range maxHeldReads {
-		if !s.hold(held{Request: Request{Body: ReadLock{}}}, true) {
+		if !s.hold(held{Request: Request{Body: ReadLock{}}, cost: 1}, true) {
 			t.Fatal("refused below the bound")
 		}
 	}
-	if s.hold(held{Request: Request{Body: ReadLock{}}}, true) {
+	if s.hold(held{Request: Request{Body: ReadLock{}}, cost: 1}, true) {
 		t.Error("a read was held beyond the bound")
 	}
 	if !s.hold(held{Request: Request{Body: KeepAlive{}, Received: 5}}, false) {
@@ -260,7 +260,28 @@ func TestTheNumberOfHeldRequestsIsBounded(t *testing.T) {
 	}
 }
 
+// crowded is a machine whose name "job" has many shared holders and, behind an exclusive claim, waiters.
+func crowded(holders, waiters int) *machine.Machine {
+	m := machine.New()
+	limits := machine.DefaultLimits()
+	limits.ClaimsPerSession, limits.RequestWindow = 1_000_000, 1_000_000
+	out := m.Apply(1, 1, &machine.Entry{Commands: []machine.Command{
+		machine.SetLimits{Limits: limits}, machine.SetTokenFloor{Floor: 1}, machine.OpenSession{TTL: 1, ClientNumbered: true},
+	}})
+	e := machine.Entry{}
+	for seq := range uint64(holders + waiters) {
+		a := machine.Acquire{Session: out.Results[2].Session, Seq: seq + 1, Spec: machine.Spec{Names: []string{"job"}}}
+		if int(seq) < holders {
+			a.Spec.Mode = machine.Shared
+		}
+		e.Commands = append(e.Commands, a)
+	}
+	m.Apply(2, 1, &e)
+	return m
+}
+
 func TestReadsAreBoundedByTheirWork(t *testing.T) {
+	r := &Replica{machine: crowded(50_000, 5_000)}
 	for _, c := range []struct {
 		body Body
 		most int // that the loop may have to serve in one turn
@@ -269,13 +290,16 @@ func TestReadsAreBoundedByTheirWork(t *testing.T) {
 		{ReadLocks{Limit: 1000}, 65},
 		{ReadSessions{Limit: 1000}, 53},
 		{ReadLock{Name: "job", Waiters: 16_384}, 64},
+		{ReadLock{Name: "job", Holders: 1_000}, 300},
+		{ReadLocks{Limit: 100}, 150},
+		{Revoke{Name: "job"}, 2},
 	} {
 		var s rounds
 		n := 0
-		for n <= c.most && s.hold(held{Request: Request{Body: c.body}}, true) {
+		for n <= c.most && s.hold(held{Request: Request{Body: c.body}, cost: r.cost(c.body)}, true) {
 			n++
 		}
-		if n < 32 || n > c.most {
+		if n < c.most/2 || n > c.most {
 			t.Errorf("%T: %d were held at a time, at most %d may be", c.body, n, c.most)
 		}
 		s.release(s.waiting)

@@ -186,7 +186,7 @@ func (s *script) token(t machine.Token) string {
 
 func (s *script) release(name, lock string) string {
 	k := s.names[name]
-	for _, h := range s.serving().r.machine.Lock(lock, 0).Holders {
+	for _, h := range s.serving().r.machine.Lock(lock, 100, 0).Holders {
 		if h.Claim.Session == k.id {
 			switch a := k.call(Release{machine.Release{Seq: h.Claim.Seq, Token: h.Token}}).(type) {
 			case Claimed:
@@ -220,7 +220,7 @@ func (s *script) name(id machine.SessionID) string {
 }
 
 func (s *script) show(lock string) string {
-	l := s.serving().r.machine.Lock(lock, 100)
+	l := s.serving().r.machine.Lock(lock, 100, 100)
 	var b strings.Builder
 	for _, h := range l.Holders {
 		closing := ""

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"fmt"
 
@@ -104,7 +105,7 @@ func (r *Replica) serve(q Request, has proof) {
 // hold lets a request wait for a round.
 func (r *Replica) hold(q *Request) bool {
 	_, keepAlive := q.Body.(KeepAlive)
-	if !r.lead.rounds.hold(held{Request: *q}, !keepAlive) {
+	if !r.lead.rounds.hold(held{Request: *q, cost: r.cost(q.Body)}, !keepAlive) {
 		r.refuse(q, Overloaded)
 		return false
 	}
@@ -118,7 +119,7 @@ func (r *Replica) read(q *Request, has proof) {
 	}
 	switch b := q.Body.(type) {
 	case ReadLock:
-		r.reply(q.Stream, q.Tag, q.Session, LockRead{r.machine.Lock(b.Name, b.Waiters), r.machine.Counts().Events})
+		r.reply(q.Stream, q.Tag, q.Session, LockRead{r.machine.Lock(b.Name, b.Holders, b.Waiters), r.machine.Counts().Events})
 	case ReadLocks:
 		locks, more := r.machine.Locks(b.Prefix, b.After, b.Limit)
 		r.reply(q.Stream, q.Tag, q.Session, LocksRead{Locks: locks, More: more})
@@ -302,19 +303,27 @@ func (r *Replica) revoke(q *Request, b Revoke, has proof) {
 		r.hold(q)
 		return
 	}
-	holders := r.machine.Lock(b.Name, 0).Holders
-	if len(holders) == 0 {
+	grants := r.machine.Grants(b.Name, cmp.Or(b.Last, machine.MaxToken))
+	most := r.cfg.QueueCommands * otherFactor
+	switch n := len(grants); {
+	case n == 0:
 		r.reply(q.Stream, q.Tag, q.Session, RevokedClaims{})
 		return
+	case n > most:
+		limit := fmt.Sprintf("%q has %d holders, and at most %d are revoked at once: revoke sessions or claims", b.Name, n, most)
+		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: machine.QuotaExceeded, Limit: limit})
+		return
+	case n > r.lead.queue.room(r.cfg.QueueCommands): // all or none
+		r.refuse(q, Overloaded)
+		return
 	}
-	group := &revocation{left: len(holders)}
-	for _, h := range holders {
+	group := &revocation{left: len(grants)}
+	for _, g := range grants {
 		c := b.Command
-		c.Claim, c.Token = h.Claim, h.Token
+		c.Claim, c.Token = g.Claim, g.Token
 		p := &pending{command: c, group: group, from: r.lead.streamOf(q.Stream), tag: q.Tag, session: q.Session}
 		if !r.lead.queue.admit(p, r.cfg.QueueCommands, r.now) {
-			r.refusePending(p, Overloaded)
-			return
+			panic(fmt.Sprintf("replica: no room for one of %d revocations", len(grants)))
 		}
 	}
 }

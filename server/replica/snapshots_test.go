@@ -55,7 +55,7 @@ func TestASnapshotIsMadeTheLogShrinksAndARestartUsesIt(t *testing.T) {
 	if got := h.r.machine.Hash(); got != hash {
 		t.Errorf("hash %x after the restart, %x before", got, hash)
 	}
-	if got := h.r.machine.Lock("kept", 0).Holders; len(got) != 1 || got[0].Token != kept.Token {
+	if got := h.r.machine.Lock("kept", 100, 0).Holders; len(got) != 1 || got[0].Token != kept.Token {
 		t.Errorf("kept is held by %+v", got)
 	}
 }

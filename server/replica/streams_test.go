@@ -69,7 +69,7 @@ func TestKeptComesBehindTheChangesThatItCounts(t *testing.T) {
 			}
 		}
 		c.run(20 * ms)
-		for _, hd := range h.r.machine.Lock("job", 0).Holders {
+		for _, hd := range h.r.machine.Lock("job", 100, 0).Holders {
 			seen = b.call(Release{machine.Release{Seq: b.seq, Token: hd.Token}}).(Claimed).Claim.Change
 		}
 		b.changes()
@@ -112,7 +112,7 @@ func TestRequestsBehindAnAttachWaitForIt(t *testing.T) {
 	k.stream, k.number = c.newStream(), 2
 	attach := k.send(Attach{Secret: k.secret, Number: 2})
 	acquire := k.send(k.acquireBody(spec("job")))
-	read := k.send(ReadLock{Name: "job"})
+	read := k.send(ReadLock{Name: "job", Holders: 100})
 	if a, ok := c.answer(h, attach).(Attached); !ok {
 		t.Fatalf("attach answered %+v", a)
 	}
@@ -154,7 +154,7 @@ func TestAUnaryWaiterIsToldOfItsGrant(t *testing.T) {
 	}
 	c.send(h, Request{Stream: call, Body: Gone{}})
 	c.run(100 * ms)
-	if n := len(h.r.machine.Lock("job", 0).Holders); n != 1 {
+	if n := len(h.r.machine.Lock("job", 100, 0).Holders); n != 1 {
 		t.Errorf("%d holders after the call ended, want the grant to stay", n)
 	}
 }
@@ -175,7 +175,7 @@ func TestAUnaryCallThatEndsInTheQueueCancelsItsClaim(t *testing.T) {
 			}
 			c.send(h, Request{Stream: call, Body: Gone{}})
 			c.run(200 * ms)
-			if n := h.r.machine.Lock("job", 10).Waiting; n != 0 {
+			if n := h.r.machine.Lock("job", 100, 10).Waiting; n != 0 {
 				t.Errorf("%d waiters are left", n)
 			}
 			if n := len(h.r.lead.streams); n != 2 {
@@ -246,7 +246,7 @@ func TestTheEndOfACallNeverTakesAGrantBack(t *testing.T) {
 		t.Fatalf("the retry is in state %v, want it granted", st)
 	}
 	c.run(200 * ms)
-	if holders := h.r.machine.Lock("job", 0).Holders; len(holders) != 1 || holders[0].Claim.Session != b.id {
+	if holders := h.r.machine.Lock("job", 100, 0).Holders; len(holders) != 1 || holders[0].Claim.Session != b.id {
 		t.Errorf("holders %+v, want the retry's grant to stay", holders)
 	}
 }

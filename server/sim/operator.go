@@ -66,7 +66,7 @@ func (o *operator) look() {
 	w := o.w
 	name := w.lockName(o.rnd.IntN(w.plan.names))
 	begin := w.book.Last()
-	o.call(o.target(), replica.Request{Body: replica.ReadLock{Name: name, Waiters: 10}}, callTimeout, func(a replica.Answer) bool {
+	o.call(o.target(), replica.Request{Body: replica.ReadLock{Name: name, Holders: 1_000, Waiters: 10}}, callTimeout, func(a replica.Answer) bool {
 		read, ok := a.(replica.LockRead)
 		if !ok {
 			w.count(readRefused)

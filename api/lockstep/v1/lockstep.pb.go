@@ -2588,11 +2588,13 @@ type Lock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Mode          Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=lockstep.v1.Mode" json:"mode,omitempty"`
-	Capacity      uint32                 `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"` // with MODE_PERMITS
-	Holders       []*Holder              `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`
+	Capacity      uint32                 `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`                          // with MODE_PERMITS
+	Holders       []*Holder              `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`                             // the first granted one first
 	Waiters       []*Holder              `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`                             // the next one first
 	WaiterCount   uint64                 `protobuf:"varint,6,opt,name=waiter_count,json=waiterCount,proto3" json:"waiter_count,omitempty"` // of all waiters, when waiters is cut
 	NextToken     uint64                 `protobuf:"varint,7,opt,name=next_token,json=nextToken,proto3" json:"next_token,omitempty"`       // a lower bound of the next exclusive holder's token
+	HolderCount   uint64                 `protobuf:"varint,8,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"` // of all holders, when holders is cut
+	PermitsHeld   uint64                 `protobuf:"varint,9,opt,name=permits_held,json=permitsHeld,proto3" json:"permits_held,omitempty"` // with MODE_PERMITS: by all holders
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2676,10 +2678,25 @@ func (x *Lock) GetNextToken() uint64 {
 	return 0
 }
 
+func (x *Lock) GetHolderCount() uint64 {
+	if x != nil {
+		return x.HolderCount
+	}
+	return 0
+}
+
+func (x *Lock) GetPermitsHeld() uint64 {
+	if x != nil {
+		return x.PermitsHeld
+	}
+	return 0
+}
+
 type GetLockRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	WaiterLimit   uint32                 `protobuf:"varint,2,opt,name=waiter_limit,json=waiterLimit,proto3" json:"waiter_limit,omitempty"` // 0 = 100, at most 16384
+	HolderLimit   uint32                 `protobuf:"varint,3,opt,name=holder_limit,json=holderLimit,proto3" json:"holder_limit,omitempty"` // 0 = 1000, which is the most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2724,6 +2741,13 @@ func (x *GetLockRequest) GetName() string {
 func (x *GetLockRequest) GetWaiterLimit() uint32 {
 	if x != nil {
 		return x.WaiterLimit
+	}
+	return 0
+}
+
+func (x *GetLockRequest) GetHolderLimit() uint32 {
+	if x != nil {
+		return x.HolderLimit
 	}
 	return 0
 }
@@ -2842,7 +2866,7 @@ func (x *ListLocksRequest) GetPageSize() uint32 {
 
 type ListLocksResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Locks         []*Lock                `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`                                        // in byte order of their names; at most 1 waiter each
+	Locks         []*Lock                `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`                                        // in byte order of their names; at most 16 holders and 1 waiter each
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty = this was the last page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4193,10 +4217,13 @@ type RevokeRequest struct {
 	//	*RevokeRequest_Claim
 	//	*RevokeRequest_Session
 	//	*RevokeRequest_Name
-	Target        isRevokeRequest_Target `protobuf_oneof:"target"`
-	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`         // who revokes: shown to the holder and in the history
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // must not be empty
-	Now           bool                   `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`      // do not wait for the holder to learn of it: breaks the promise of exclusion
+	Target isRevokeRequest_Target `protobuf_oneof:"target"`
+	By     string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`         // who revokes: shown to the holder and in the history
+	Reason string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // must not be empty
+	Now    bool                   `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`      // do not wait for the holder to learn of it: breaks the promise of exclusion
+	// last_token, with name: only grants with this token or a lower one. So the request may be sent
+	// again: a later grant has a higher token. 0 = the holders when the request is handled.
+	LastToken     uint64 `protobuf:"varint,7,opt,name=last_token,json=lastToken,proto3" json:"last_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4286,6 +4313,13 @@ func (x *RevokeRequest) GetNow() bool {
 	return false
 }
 
+func (x *RevokeRequest) GetLastToken() uint64 {
+	if x != nil {
+		return x.LastToken
+	}
+	return 0
+}
+
 type isRevokeRequest_Target interface {
 	isRevokeRequest_Target()
 }
@@ -4299,7 +4333,7 @@ type RevokeRequest_Session struct {
 }
 
 type RevokeRequest_Name struct {
-	Name string `protobuf:"bytes,3,opt,name=name,proto3,oneof"` // every present holder of the name
+	Name string `protobuf:"bytes,3,opt,name=name,proto3,oneof"` // every holder of the name; say in last_token which you have seen
 }
 
 func (*RevokeRequest_Claim) isRevokeRequest_Target() {}
@@ -4587,7 +4621,7 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\x05names\x18\t \x03(\tR\x05names\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfd\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc3\x02\n" +
 	"\x04Lock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x11.lockstep.v1.ModeR\x04mode\x12\x1a\n" +
@@ -4596,10 +4630,13 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\awaiters\x18\x05 \x03(\v2\x13.lockstep.v1.HolderR\awaiters\x12!\n" +
 	"\fwaiter_count\x18\x06 \x01(\x04R\vwaiterCount\x12\x1d\n" +
 	"\n" +
-	"next_token\x18\a \x01(\x04R\tnextToken\"G\n" +
+	"next_token\x18\a \x01(\x04R\tnextToken\x12!\n" +
+	"\fholder_count\x18\b \x01(\x04R\vholderCount\x12!\n" +
+	"\fpermits_held\x18\t \x01(\x04R\vpermitsHeld\"j\n" +
 	"\x0eGetLockRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\fwaiter_limit\x18\x02 \x01(\rR\vwaiterLimit\"q\n" +
+	"\fwaiter_limit\x18\x02 \x01(\rR\vwaiterLimit\x12!\n" +
+	"\fholder_limit\x18\x03 \x01(\rR\vholderLimit\"q\n" +
 	"\x0fGetLockResponse\x12%\n" +
 	"\x04lock\x18\x01 \x01(\v2\x11.lockstep.v1.LockR\x04lock\x12&\n" +
 	"\fnewest_event\x18\x02 \x01(\x04H\x00R\vnewestEvent\x88\x01\x01B\x0f\n" +
@@ -4713,14 +4750,16 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\x0eclient_address\x18\x04 \x01(\tR\rclientAddress\x12\x12\n" +
 	"\x04role\x18\x05 \x01(\tR\x04role\x12\x16\n" +
 	"\x06health\x18\x06 \x01(\tR\x06health\x12#\n" +
-	"\rapplied_index\x18\a \x01(\x04R\fappliedIndex\"\xb7\x01\n" +
+	"\rapplied_index\x18\a \x01(\x04R\fappliedIndex\"\xd6\x01\n" +
 	"\rRevokeRequest\x120\n" +
 	"\x05claim\x18\x01 \x01(\v2\x18.lockstep.v1.RevokeClaimH\x00R\x05claim\x12\x1a\n" +
 	"\asession\x18\x02 \x01(\tH\x00R\asession\x12\x14\n" +
 	"\x04name\x18\x03 \x01(\tH\x00R\x04name\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x10\n" +
-	"\x03now\x18\x06 \x01(\bR\x03nowB\b\n" +
+	"\x03now\x18\x06 \x01(\bR\x03now\x12\x1d\n" +
+	"\n" +
+	"last_token\x18\a \x01(\x04R\tlastTokenB\b\n" +
 	"\x06target\"O\n" +
 	"\vRevokeClaim\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +

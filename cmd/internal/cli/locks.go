@@ -17,7 +17,9 @@ type lockReport struct {
 	Name        string        `json:"name"`
 	Mode        string        `json:"mode"`
 	Capacity    uint32        `json:"capacity,omitempty"` // of a semaphore
-	Holders     []claimReport `json:"holders"`
+	Permits     uint64        `json:"permits_held,omitempty"`
+	Holders     []claimReport `json:"holders"` // the first granted one first; maybe not all
+	HolderCount uint64        `json:"holder_count"`
 	Waiters     []claimReport `json:"waiters"` // the next one first; maybe not all
 	WaiterCount uint64        `json:"waiter_count"`
 	NextToken   uint64        `json:"next_token"` // the next exclusive holder's is not below it
@@ -47,7 +49,9 @@ func reportLock(l *pb.Lock) lockReport {
 		Name:        l.GetName(),
 		Mode:        modeNames[l.GetMode()],
 		Capacity:    l.GetCapacity(),
+		Permits:     l.GetPermitsHeld(),
 		Holders:     reportClaims(l.GetHolders()),
+		HolderCount: max(l.GetHolderCount(), uint64(len(l.GetHolders()))), // an older node does not count them
 		Waiters:     reportClaims(l.GetWaiters()),
 		WaiterCount: l.GetWaiterCount(),
 		NextToken:   l.GetNextToken(),
@@ -81,7 +85,7 @@ func reportClaims(claims []*pb.Holder) []claimReport {
 func reportState(s lockstep.State) lockReport {
 	r := lockReport{
 		Name: s.Name, Mode: modeNames[pb.Mode_MODE_EXCLUSIVE], NextToken: uint64(s.NextToken), WaiterCount: uint64(len(s.Waiters)),
-		Holders: reportStateClaims(s.Holders), Waiters: reportStateClaims(s.Waiters),
+		Holders: reportStateClaims(s.Holders), HolderCount: uint64(len(s.Holders)), Waiters: reportStateClaims(s.Waiters),
 	}
 	if len(s.Holders) > 1 {
 		r.Mode = modeNames[pb.Mode_MODE_SHARED]
@@ -135,9 +139,9 @@ func (l lockReport) write(w io.Writer, now time.Time) {
 	case len(l.Holders) == 0:
 		fmt.Fprint(w, "free")
 	case l.Mode == "permits":
-		fmt.Fprintf(w, "%d of %d permits held", l.weight(), l.Capacity)
+		fmt.Fprintf(w, "%d of %d permits held", max(l.Permits, l.weight()), l.Capacity)
 	case l.Mode == "shared":
-		fmt.Fprintf(w, "shared by %d", len(l.Holders))
+		fmt.Fprintf(w, "shared by %d", l.HolderCount)
 	default:
 		fmt.Fprint(w, "held")
 	}
@@ -145,6 +149,9 @@ func (l lockReport) write(w io.Writer, now time.Time) {
 	for _, h := range l.Holders {
 		fmt.Fprintf(w, "  holder    token %d, for %s, %s\n", h.Token, age(now, h.Since), h.who())
 		h.writeDetails(w)
+	}
+	if more := l.HolderCount - uint64(len(l.Holders)); more > 0 {
+		fmt.Fprintf(w, "  and %d more holders\n", more)
 	}
 	for i, c := range l.Waiters {
 		fmt.Fprintf(w, "  waiter %2d for %s, %s\n", i+1, age(now, c.Since), c.who())
@@ -154,9 +161,9 @@ func (l lockReport) write(w io.Writer, now time.Time) {
 	}
 }
 
-func (l lockReport) weight() (sum uint32) {
+func (l lockReport) weight() (sum uint64) {
 	for _, h := range l.Holders {
-		sum += h.Weight
+		sum += uint64(h.Weight)
 	}
 	return sum
 }

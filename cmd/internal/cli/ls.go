@@ -96,7 +96,7 @@ func (l *lister) print(page []lockReport, first bool) error {
 		}
 		h := lock.Holders[0]
 		who := h.who()
-		if more := len(lock.Holders) - 1; more > 0 {
+		if more := lock.HolderCount - 1; more > 0 {
 			who += fmt.Sprintf(" and %d more", more)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%s\n", printable(lock.Name), lock.Mode, h.Token, age(now, h.Since), lock.WaiterCount, who)

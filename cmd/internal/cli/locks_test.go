@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+func TestALockWithMoreHoldersThanAreShownSaysHowMany(t *testing.T) {
+	now := time.Now()
+	holder := &pb.Holder{Session: "s1", Token: 7, Mode: pb.Mode_MODE_PERMITS, Weight: 2}
+	l := reportLock(&pb.Lock{
+		Name: "pool", Mode: pb.Mode_MODE_PERMITS, Capacity: 5000, Holders: []*pb.Holder{holder}, HolderCount: 1200, PermitsHeld: 2400,
+	})
+	var shown bytes.Buffer
+	l.write(&shown, now)
+	for _, want := range []string{"2400 of 5000 permits held", "and 1199 more holders"} {
+		if !strings.Contains(shown.String(), want) {
+			t.Errorf("shown without %q:\n%s", want, &shown)
+		}
+	}
+	var table bytes.Buffer
+	ls := &lister{app: &App{Out: &table}}
+	if err := ls.print([]lockReport{l}, true); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(table.String(), "and 1199 more") {
+		t.Errorf("listed as\n%s", &table)
+	}
+	text, err := json.Marshal(l)
+	if err != nil || !bytes.Contains(text, []byte(`"holder_count":1200`)) {
+		t.Errorf("%s, %v", text, err)
+	}
+
+	old := reportLock(&pb.Lock{Name: "pool", Mode: pb.Mode_MODE_SHARED, Holders: []*pb.Holder{holder, holder}}) // from a node that does not count
+	shown.Reset()
+	old.write(&shown, now)
+	if s := shown.String(); !strings.Contains(s, "shared by 2,") || strings.Contains(s, "more") {
+		t.Errorf("shown as\n%s", s)
+	}
+}
