@@ -101,9 +101,10 @@ func slowAlike(t *testing.T, sync time.Duration, steady bool) {
 		w.until(55*time.Second, nil)
 		grants, changes = grants+w.grants, changes+int(w.term())
 		w.leader(w.operator.rnd).crash(0, "test")
-		before := w.grants
-		if !w.until(w.now+10*time.Second+5*sync, func() bool { return w.grants > before }) {
-			t.Errorf("syncs of %v (steady %v): no grant after the leader died", sync, steady)
+		served := false
+		w.canary(func() { served = true })
+		if !w.until(w.now+serveWithin+5*sync, func() bool { return served }) {
+			t.Errorf("syncs of %v (steady %v): no grant to a new client after the leader died", sync, steady)
 		}
 		w.until(w.now+30*time.Second, nil)
 	})
