@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,12 @@ type URL struct {
 
 // Scheme is what the URL begins with, such as "redis".
 func (u URL) Scheme() string { return u.kind.scheme }
+
+// Place says where the locks are, without who asks: the same for the same hosts in any order.
+func (u URL) Place() string {
+	hosts := slices.Sorted(slices.Values(u.Hosts))
+	return u.kind.scheme + "://" + strings.Join(hosts, ",") + "/" + u.path + "?" + u.query.Encode()
+}
 
 // Native reports whether the URL is that of the Lockstep service, which can do more than the contract.
 func (u URL) Native() bool { return u.kind.scheme == "lockstep" }

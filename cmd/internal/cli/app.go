@@ -39,6 +39,8 @@ var (
 // lock service. Tests replace its parts.
 type App struct {
 	Out, Err io.Writer
+	// Parent is the process that started this one, read before anything else: it may be gone soon.
+	Parent int
 	// Getenv reads the environment for the flags.
 	Getenv func(string) string
 	// OpenLocker connects to a backend.
@@ -50,7 +52,7 @@ type App struct {
 
 // NewApp returns the App of a real process.
 func NewApp() *App {
-	return &App{Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, OpenLocker: openLocker}
+	return &App{Parent: os.Getppid(), Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, OpenLocker: openLocker}
 }
 
 // Main runs the program with args, its own name first, and returns the exit code.

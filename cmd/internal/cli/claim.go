@@ -60,11 +60,14 @@ type claimPlan struct {
 	name     string
 	options  []lockstep.AcquireOption
 	busyCode int
+	endWith  endWith
+	mode     string // see heldLock
+	endless  bool   // it waits until it is granted
 }
 
 // plan checks the values of the flags. The labels are what others see beside the holder.
 func (f *claimFlags) plan(a *App, verb, name string, labels map[string]string) (claimPlan, error) {
-	plan := claimPlan{verb: verb, name: name, busyCode: f.busyCode}
+	plan := claimPlan{verb: verb, name: name, busyCode: f.busyCode, mode: f.mode(), endless: !f.nonblock && !f.wait.set}
 	err := lockstep.CheckName(name)
 	if err != nil {
 		return claimPlan{}, err
@@ -81,6 +84,17 @@ func (f *claimFlags) plan(a *App, verb, name string, labels map[string]string) (
 	}
 	plan.options = f.options(labels)
 	return plan, nil
+}
+
+func (f *claimFlags) mode() string {
+	switch {
+	case f.shared:
+		return modeShared
+	case f.permits.n > 0:
+		return f.permits.String()
+	default:
+		return modeExclusive
+	}
 }
 
 func (f *claimFlags) checkValues() error {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -23,21 +24,26 @@ const maxKillAfter = 2 * time.Second
 type commandFlags struct {
 	command   string
 	killAfter span
+	waitAll   bool
 }
 
 // A commandPlan is what command runs under a lock, checked.
 type commandPlan struct {
 	command   []string // path of the file, then its arguments with the name first
 	killAfter time.Duration
+	drain     time.Duration // between TERM and KILL when an operator ends elect; 0: killAfter
+	waitAll   bool          // for everything that descends from the command
 }
 
 func (f *commandFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.command, "command", "c", "", "run this `line` with $SHELL or /bin/sh")
 	flags.Var(&f.killAfter, "kill-after", "time between TERM and KILL, up to a third of --ttl (default: 2, or a fifth of --ttl)")
+	flags.BoolVar(&f.waitAll, "wait-all", false, "keep the lock until everything that the command left running has ended too")
 }
 
 // plan finds the command in the words behind NAME.
 func (f *commandFlags) plan(cmd *cobra.Command, words []string, ttl time.Duration) (plan commandPlan, err error) {
+	plan.waitAll = f.waitAll
 	if plan.killAfter, err = f.killTime(ttl); err != nil {
 		return commandPlan{}, err
 	}
@@ -87,6 +93,9 @@ func (f *commandFlags) resolve(cmd *cobra.Command, words []string) ([]string, er
 		shell := os.Getenv("SHELL")
 		if shell == "" {
 			shell = "/bin/sh"
+		}
+		if name := filepath.Base(shell); name == "nologin" || name == "false" {
+			return nil, exitError{CodeNotRunnable, fmt.Errorf("-c: the shell of this user, SHELL=%s, runs no commands: set SHELL=/bin/sh, or give the command behind --", lockstep.Excerpt(shell))}
 		}
 		words = []string{shell, "-c", f.command}
 	}

@@ -12,10 +12,15 @@ import (
 	"github.com/lockstep-dev/lockstep/election"
 )
 
+// maxDrain bounds --drain.
+const maxDrain = 24 * time.Hour
+
 // electFlags are the flags of elect.
 type electFlags struct {
 	claimFlags
 	commandFlags
+	end      endWithFlag
+	drain    span
 	identity string
 	observe  bool
 	out      output
@@ -35,7 +40,7 @@ to be one that can be started again.
 
 A command that ends by itself ends the candidacy: elect gives the office up and ends with
 the command's exit code, 0 or another. INT and TERM resign: a leader's command gets TERM, and KILL after
---kill-after, and the office is given up as soon as it has ended; the next leader need not
+--drain, while the lease is renewed, and the office is given up as soon as it has ended; the next leader need not
 wait for the lease. Other signals are passed on to the command. A service that cannot be reached for
 --connect-timeout at the beginning ends the candidacy. Once it has been reached, its errors are told, and elect tries again
 for ever.
@@ -82,6 +87,8 @@ func (a *App) electCommand() *cobra.Command {
 func (f *electFlags) register(flags *pflag.FlagSet) {
 	f.registerLease(flags, lockstep.DefaultTTL)
 	f.commandFlags.register(flags)
+	f.end.register(flags)
+	flags.Var(&f.drain, "drain", "time between TERM and KILL when INT or TERM ends elect, while the lease is renewed (default: --kill-after)")
 	flags.StringVar(&f.identity, "identity", "", "`name` of this candidate for others to see (default: host name and process number)")
 	flags.BoolVar(&f.observe, "observe", false, "take no part: show who leads")
 	f.out.register(flags)
@@ -93,9 +100,16 @@ func (f *electFlags) plan(a *App, cmd *cobra.Command, args []string) (plan elect
 	if plan.claimPlan, err = f.claimFlags.plan(a, "elect", args[0], nil); err != nil {
 		return electPlan{}, err
 	}
+	if plan.endWith, err = f.end.plan(a.Parent); err != nil {
+		return electPlan{}, err
+	}
 	if plan.commandPlan, err = f.commandFlags.plan(cmd, args[1:], f.ttl.d); err != nil {
 		return electPlan{}, err
 	}
+	if f.drain.d > maxDrain {
+		return electPlan{}, usageError("--drain: %v: must be at most %v", f.drain.d, maxDrain)
+	}
+	plan.drain = f.drain.d
 	labels, err := f.candidate()
 	if err != nil {
 		return electPlan{}, err

@@ -303,7 +303,7 @@ func TestAResignationOutweighsALoss(t *testing.T) {
 	if got := o.signal(3*s, unix.SIGTERM).String(); got != "" {
 		t.Errorf("orders %q after another TERM, want none", got)
 	}
-	if got := o.look(4*s, 14*s, nil).String(); got != "KILL!" {
+	if got := o.look(4*s, 14*s, nil).String(); got != "KILL! feed 14s" {
 		t.Errorf("orders %q after kill-after, want KILL", got)
 	}
 	o = overseer{killAfter: 2 * s, validUntil: 5 * s, resigns: true}

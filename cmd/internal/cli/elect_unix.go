@@ -42,10 +42,13 @@ func (a *App) elect(ctx context.Context, plan electPlan) error {
 	if err := a.adopt(); err != nil {
 		return err
 	}
-	r := &runner{app: a, plan: plan.claimPlan, signals: make(chan os.Signal, signalBuffer)}
+	r := &runner{app: a, plan: plan.claimPlan, inherited: term.SignalsAtStart(), signals: make(chan os.Signal, signalBuffer)}
 	term.NotifyEnding(r.signals)
 	defer signal.Stop(r.signals)
-	var err error
+	err := a.waitsForItself(plan.claimPlan)
+	if err != nil {
+		return err
+	}
 	if r.locker, err = a.OpenLocker(plan.target); err != nil {
 		return err
 	}
@@ -145,10 +148,18 @@ func (c *candidate) pause(ctx context.Context) (again bool, err error) {
 	jitter := time.Duration(rand.Float64() * (election.JitterFactor - 1) * float64(c.retry))
 	timer := time.NewTimer(c.retry + jitter)
 	defer timer.Stop()
+	look := time.NewTicker(endWithLook)
+	defer look.Stop()
 	for {
 		select {
 		case <-timer.C:
 			return true, nil
+		case <-look.C:
+			why := c.runner.plan.endWith.due()
+			if why == "" {
+				continue
+			}
+			err = endsEarly(why)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		case sig := <-c.signals:

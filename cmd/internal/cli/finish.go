@@ -5,15 +5,17 @@ package cli
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/lockstep-dev/lockstep/cmd/internal/term"
 )
 
 // finish ends a holding that is over, and returns the exit code.
 func (h *holding) finish() (int, error) {
+	if left := h.child.Left(); !h.empty && h.overseer.phase == running && len(left) > 0 {
+		h.say("the command has ended and left running, without the lock, %s; --wait-all keeps the lock until they have ended", term.Name(left))
+	}
 	h.child.Release()
 	if h.terminal != nil {
+		defer h.terminal.Close()
 		h.terminal.TakeBack()
 		if h.status.Signaled() {
 			h.terminal.Restore()
@@ -25,6 +27,17 @@ func (h *holding) finish() (int, error) {
 	return h.status.Code(), nil
 }
 
+// keep says, once, that the lock is kept for a command that does not die of SIGKILL. Nobody but the user wants its end: the
+// lock is held, and whoever comes next would work beside it.
+func (h *holding) keep() {
+	if h.kept {
+		return
+	}
+	h.kept = true
+	h.say("%v after it was killed there is still %s of the command; %s is renewed while that lives; interrupt to leave it, and the lock to its lease",
+		stuckAfter, term.Name(h.child.Left()), printable(h.plan.name))
+}
+
 // giveUp leaves a command that does not die of SIGKILL. The lock is not given
 // back: the service frees it after the TTL, as late as it may.
 func (h *holding) giveUp() (int, error) {
@@ -33,25 +46,8 @@ func (h *holding) giveUp() (int, error) {
 	h.child.Release()
 	if h.terminal != nil {
 		h.terminal.TakeBack()
+		h.terminal.Close()
 	}
 	return 0, fmt.Errorf("the command was not stopped: %v after it was killed there is still %s; the lock is not given back and ends with its lease",
 		stuckAfter, term.Name(left))
-}
-
-// due says why the command is to end, or nothing.
-func (e endWith) due(parent int) string {
-	if e.parent && unix.Getppid() != parent {
-		return "the parent process is gone: the command is stopped"
-	}
-	if e.stdin && stdinClosed() {
-		return "the standard input was closed: the command is stopped"
-	}
-	return ""
-}
-
-// stdinClosed reports whether the standard input has no writer any more. It reads nothing.
-func stdinClosed() bool {
-	fds := []unix.PollFd{{Fd: 0, Events: 0}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
 }

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"os"
 	"os/signal"
 	"time"
 
@@ -17,7 +16,6 @@ const holdLook = 100 * time.Millisecond
 
 // hold holds the lock until it is told to end, or loses it.
 func (a *App) hold(ctx context.Context, plan holdPlan) error {
-	parent := os.Getppid()
 	r, err := a.begin(ctx, plan.claimPlan)
 	if r == nil {
 		return err
@@ -27,7 +25,7 @@ func (a *App) hold(ctx context.Context, plan holdPlan) error {
 		r.release(nil)
 		return err
 	}
-	if loss := r.keep(plan.endWith, parent); loss != nil {
+	if loss := r.keep(); loss != nil {
 		r.release(loss)
 		return lostWhileHeld(plan.name, loss)
 	}
@@ -35,7 +33,7 @@ func (a *App) hold(ctx context.Context, plan holdPlan) error {
 }
 
 // keep waits until somebody wants the end, or returns how the lock was lost.
-func (r *runner) keep(end endWith, parent int) error {
+func (r *runner) keep() error {
 	look := time.NewTicker(holdLook)
 	defer look.Stop()
 	for {
@@ -50,7 +48,7 @@ func (r *runner) keep(end endWith, parent int) error {
 		if err := r.lock.Check(); err != nil {
 			return err
 		}
-		if end.due(parent) != "" {
+		if r.plan.endWith.due() != "" {
 			return nil
 		}
 	}

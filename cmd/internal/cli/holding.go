@@ -28,19 +28,21 @@ type holding struct {
 	overseer overseer
 	child    *term.Child
 	terminal *term.Terminal
-	wanted   bool // the command is to have the terminal's foreground
-	parent   int
+	wanted   bool            // the command is to have the terminal's foreground
 	lost     <-chan struct{} // of the lock's context; nil once it was seen
 	ended    bool            // the command itself has ended, with status
 	status   term.Status
 	empty    bool          // nothing that descends from the command is left
 	killedAt time.Duration // zero: it was not
 	stuck    bool          // part of the command may be alive
+	kept     bool          // the user knows that the lock is kept for a command that does not end
+	left     bool          // the user does not want to wait for it
+	started  time.Duration // when the command was let go
 }
 
 // hold runs the command to its end and returns its exit code.
 func (h *holding) hold() (int, error) {
-	h.overseer = overseer{killAfter: h.plan.killAfter, resigns: h.resigns}
+	h.overseer = overseer{killAfter: h.plan.killAfter, drain: h.plan.drain, resigns: h.resigns}
 	if ttl := h.locker.Capabilities().TTL; ttl > 0 { // as negotiated
 		h.overseer.killAfter = min(h.overseer.killAfter, ttl/3)
 	}
@@ -59,8 +61,10 @@ func (h *holding) hold() (int, error) {
 		case h.over():
 			return h.finish()
 		case h.killedAt == 0:
-		case term.Now()-h.killedAt > stuckAfter:
+		case term.Now()-h.killedAt > stuckAfter && (h.overseer.loss != nil || h.left):
 			return h.giveUp()
+		case term.Now()-h.killedAt > stuckAfter:
+			h.keep()
 		default: // for what was started, or changed its parent, while the last kill looked
 			h.child.Kill()
 		}
@@ -83,14 +87,14 @@ func (h *holding) awaitLease() error {
 // start brings the command to life, watched from its first instruction on.
 func (h *holding) start() error {
 	term.NotifyPassing(h.signals)
-	h.parent = os.Getppid()
 	h.terminal, _ = term.OpenTerminal()
 	h.lost = h.lock.Context().Done()
 	h.overseer.validUntil = h.validUntil()
 	child, err := term.StartChild(term.Command{
-		Path: h.plan.command[0],
-		Args: h.plan.command[1:],
-		Env:  environment(h.lock),
+		Path:    h.plan.command[0],
+		Args:    h.plan.command[1:],
+		Env:     environment(h.lock, h.runner.plan),
+		Signals: h.inherited,
 	}, h.overseer.validUntil)
 	if err != nil {
 		return exitError{CodeNotRunnable, err}
@@ -101,6 +105,7 @@ func (h *holding) start() error {
 		h.wanted = true
 		h.giveTerminal()
 	}
+	h.started = term.Now()
 	if err := child.Go(); err != nil {
 		h.obey(h.overseer.kill())
 	}
@@ -114,8 +119,8 @@ func (h *holding) validUntil() time.Duration { return term.Now() + h.lock.Remain
 func (h *holding) look() orders {
 	validUntil := h.validUntil()
 	out := h.overseer.look(term.Now(), validUntil, h.lock.Check())
-	if why := h.plan.endWith.due(h.parent); why != "" {
-		out.add(h.overseer.hurry(term.Now(), why))
+	if why := h.runner.plan.endWith.due(); why != "" {
+		out.add(h.overseer.hurry(term.Now(), why+": the command is stopped"))
 	}
 	return out
 }
@@ -123,7 +128,7 @@ func (h *holding) look() orders {
 // wait blocks until something happens, and returns what to do about it.
 func (h *holding) wait() func() {
 	pause := h.overseer.wake(term.Now())
-	if h.killedAt > 0 {
+	if h.killedAt > 0 && !h.kept {
 		pause = min(pause, killLook)
 	}
 	timer := time.NewTimer(pause)
@@ -168,6 +173,7 @@ func (h *holding) note(err error) {
 
 // relay passes a signal on to the command.
 func (h *holding) relay(sig os.Signal) {
+	h.left = h.left || h.kept && hurries(sig)
 	if sig == unix.SIGCONT && h.wanted {
 		h.giveTerminal()
 	}
@@ -201,7 +207,9 @@ func (h *holding) changed(change term.Change) {
 
 // over reports whether nothing remains but to give the lock back. What a command that ended by itself has left running is
 // left alone; of one that is being stopped nothing may stay.
-func (h *holding) over() bool { return h.empty || h.ended && h.overseer.phase == running }
+func (h *holding) over() bool {
+	return h.empty || h.ended && h.overseer.phase == running && !h.plan.waitAll
+}
 
 // stopped handles a child that was stopped. A shell that waits for us must see us
 // stop as well, or its user never gets a prompt. Without a terminal there is no such
@@ -212,6 +220,8 @@ func (h *holding) stopped(by unix.Signal) {
 	case h.overseer.phase == ending:
 		h.note(h.child.Signal(unix.SIGCONT))
 	case h.terminal == nil:
+		h.say("the command was stopped by %s; %s is renewed all the same: continue it with kill -CONT %d, or end it with kill -TERM %d",
+			unix.SignalName(by), printable(h.plan.name), h.child.Group(), os.Getpid())
 	case (by == unix.SIGTTIN || by == unix.SIGTTOU) && h.terminal.Foreground():
 		h.wanted = true // it wants the terminal, and nobody else of our pipeline has it
 		h.giveTerminal()

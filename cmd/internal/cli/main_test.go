@@ -25,6 +25,10 @@ const asProgram = "LOCKSTEP_TEST_AS_PROGRAM"
 const controlDir = "LOCKSTEP_TEST_CONTROL"
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == asRoot {
+		becomeRoot()
+		return
+	}
 	if os.Getenv(asProgram) == "" {
 		os.Exit(m.Run())
 	}

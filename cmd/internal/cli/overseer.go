@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/term"
 )
 
 // overseerLook is the longest time between two looks at the lock: timers stand
@@ -23,12 +24,13 @@ const overseerLook = 100 * time.Millisecond
 //
 // # Invariants
 //
-//  1. Nothing is ordered after KILL.
-//  2. After TERM the end comes whatever the lock does; the deadline moves no more.
+//  1. After KILL nothing is ordered but a later deadline of the watcher, while the lock is held.
+//  2. After TERM the end comes whatever the lock does; once the lock is lost the deadline stays.
 //  3. KILL comes at validUntil at the latest, and at once when the lock is over, unless it
 //     was revoked: the service then waits for the holder.
 type overseer struct {
-	killAfter  time.Duration
+	killAfter  time.Duration // between TERM and KILL when the lock is lost
+	drain      time.Duration // between TERM and KILL when somebody asked for the end; 0: killAfter
 	validUntil time.Duration // the largest one seen, on the clock of package term
 	phase      phase
 	killAt     time.Duration // in phase ending
@@ -71,11 +73,9 @@ var errNotRenewed = errors.New("its lease could not be renewed in time")
 // look judges the lock: until when it is valid, and in over why it is not, or nil.
 func (o *overseer) look(now, validUntil time.Duration, over error) orders {
 	switch {
-	case o.phase == killed:
-		return orders{}
 	case over != nil:
 		return o.lost(now, over)
-	case o.phase == ending:
+	case o.loss != nil:
 		return o.killIfDue(now)
 	}
 	var out orders
@@ -90,30 +90,47 @@ func (o *overseer) look(now, validUntil time.Duration, over error) orders {
 		o.loss = errNotRenewed
 		out.add(o.terminate(o.validUntil))
 	}
+	out.add(o.killIfDue(now))
 	return out
 }
 
 func (o *overseer) lost(now time.Duration, over error) orders {
-	first := o.loss == nil
-	if first || errors.Is(o.loss, errNotRenewed) {
+	if o.loss == nil || errors.Is(o.loss, errNotRenewed) {
 		o.loss = over
 	}
 	var loss *lockstep.LossError
 	if !errors.As(over, &loss) || loss.Reason != lockstep.Revoked {
 		return o.kill()
 	}
-	if o.phase == ending {
-		return o.killIfDue(now)
-	}
 	out := o.terminate(min(now+o.killAfter, o.validUntil))
 	out.add(o.killIfDue(now))
 	return out
 }
 
-// terminate asks the command to end. A stopped one has to be continued to hear of it.
+// terminate asks the command to end, by killAt. A stopped one has to be continued to hear of it. One that was
+// asked before is killed at the earlier of the two times.
 func (o *overseer) terminate(killAt time.Duration) orders {
+	if o.phase != running {
+		o.killAt = min(o.killAt, killAt)
+		return orders{}
+	}
 	o.phase, o.killAt = ending, killAt
 	return orders{signals: []unix.Signal{unix.SIGTERM, unix.SIGCONT}, all: true}
+}
+
+func (o *overseer) killIfDue(now time.Duration) orders {
+	if o.phase != ending || now < o.killAt {
+		return orders{}
+	}
+	return o.kill()
+}
+
+func (o *overseer) kill() orders {
+	if o.phase == killed {
+		return orders{}
+	}
+	o.phase = killed
+	return orders{kill: true}
 }
 
 // overdue takes the news that the watcher killed the command.
@@ -133,23 +150,15 @@ func (o *overseer) unwatched() orders {
 	return out
 }
 
-func (o *overseer) killIfDue(now time.Duration) orders {
-	if now < o.killAt {
-		return orders{}
-	}
-	return o.kill()
-}
-
-func (o *overseer) kill() orders {
-	o.phase = killed
-	return orders{kill: true}
-}
-
 // signal judges a signal that was sent to this program.
 func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
 	number, ok := sig.(unix.Signal)
 	if o.resigns && (number == unix.SIGINT || number == unix.SIGTERM) {
+		again := o.resigned && number == unix.SIGINT
 		o.resigned = true // also when the command is on its way out for another reason
+		if again {
+			return o.terminate(now + o.killAfter)
+		}
 		return o.hurry(now, "")
 	}
 	if !ok || o.phase == killed {
@@ -161,18 +170,18 @@ func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
 		}
 	}
 	out := orders{signals: []unix.Signal{number}}
-	if number == unix.SIGTERM || number == unix.SIGHUP {
+	if term.Ends(number) { // a stopped command has to be continued to hear of it
 		out.signals = append(out.signals, unix.SIGCONT)
 	}
 	return out
 }
 
-// hurry ends the command although the lock is held.
+// hurry ends the command although the lock is held, and is held on until the command has ended.
 func (o *overseer) hurry(now time.Duration, why string) orders {
 	if o.phase != running {
 		return orders{}
 	}
-	out := o.terminate(min(now+o.killAfter, o.validUntil))
+	out := o.terminate(now + max(o.drain, o.killAfter))
 	out.say = why
 	return out
 }
@@ -185,6 +194,9 @@ func (o *overseer) wake(now time.Duration) time.Duration {
 		next = min(next, o.validUntil-o.killAfter)
 	case ending:
 		next = min(next, o.killAt)
+		if o.loss == nil {
+			next = min(next, o.validUntil-o.killAfter)
+		}
 	}
 	return max(0, next-now)
 }

@@ -103,16 +103,32 @@ func TestTheOverseer(t *testing.T) {
 		}, false},
 		{"the second interrupt is TERM, and KILL after kill-after, and no loss", []moment{
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
-			{at: 2 * s, signal: unix.SIGINT, want: "SIGINT"},
+			{at: 2 * s, signal: unix.SIGINT, want: "SIGINT SIGCONT"},
 			{at: 3 * s, signal: unix.SIGINT, want: "SIGTERM SIGCONT"},
-			{at: 4 * s, signal: unix.SIGINT, want: "SIGINT"},
-			{at: 5 * s, validUntil: 14 * s, want: "KILL!"},
+			{at: 4 * s, signal: unix.SIGINT, want: "SIGINT SIGCONT"},
+			{at: 5 * s, validUntil: 14 * s, want: "KILL! feed 14s"},
+			{at: 6 * s, validUntil: 15 * s, want: "feed 15s"}, // it may be a process that does not end: the lock is kept
 		}, false},
 		{"a loss after the second interrupt is one", []moment{
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
-			{at: 2 * s, signal: unix.SIGINT, want: "SIGINT"},
+			{at: 2 * s, signal: unix.SIGINT, want: "SIGINT SIGCONT"},
 			{at: 3 * s, signal: unix.SIGINT, want: "SIGTERM SIGCONT"},
 			{at: 4 * s, over: ended, want: "KILL!"},
+		}, true},
+		{"after the second interrupt KILL comes at the end of a lease that is not renewed", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 8500 * time.Millisecond, validUntil: 11 * s, want: "feed 11s"},
+			{at: 8600 * time.Millisecond, signal: unix.SIGINT, want: "SIGINT SIGCONT"},
+			{at: 9100 * time.Millisecond, signal: unix.SIGINT, want: "SIGTERM SIGCONT"},
+			{at: 10 * s, validUntil: 11 * s, want: ""},
+			{at: 11 * s, validUntil: 11 * s, want: "KILL!"},
+		}, true},
+		{"after the loss of a killed command's lock nothing is ordered", []moment{
+			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
+			{at: 2 * s, signal: unix.SIGINT, want: "SIGINT SIGCONT"},
+			{at: 3 * s, signal: unix.SIGINT, want: "SIGTERM SIGCONT"},
+			{at: 5 * s, validUntil: 10 * s, want: "KILL!"},
+			{at: 8 * s, validUntil: 10 * s, want: ""},
 		}, true},
 		{"nothing is ordered after KILL", []moment{
 			{at: 1 * s, over: ended, want: "KILL!"},
@@ -143,6 +159,7 @@ func TestTheOverseer(t *testing.T) {
 
 func TestTheOverseerWakesInTime(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
+	const draining = phase(100) // asked to end while the lock is held
 	for _, c := range []struct {
 		phase phase
 		now   time.Duration
@@ -153,8 +170,12 @@ func TestTheOverseerWakesInTime(t *testing.T) {
 		{ending, 9970 * ms, 30 * ms},  // KILL is due at 10 s
 		{ending, 11 * s, 0},
 		{killed, 11 * s, overseerLook},
+		{draining, 7950 * ms, 50 * ms}, // the lease is looked at as before
 	} {
-		o := overseer{killAfter: 2 * s, validUntil: 10 * s, killAt: 10 * s, phase: c.phase}
+		o := overseer{killAfter: 2 * s, validUntil: 10 * s, killAt: 10 * s, phase: c.phase, loss: errNotRenewed}
+		if c.phase == draining {
+			o.phase, o.killAt, o.loss = ending, 60*s, nil
+		}
 		if got := o.wake(c.now); got != c.want {
 			t.Errorf("phase %d at %v: wake after %v, want %v", c.phase, c.now, got, c.want)
 		}

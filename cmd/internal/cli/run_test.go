@@ -85,7 +85,7 @@ func TestRunInRunShowsTheInnerLock(t *testing.T) {
 
 func TestStdinAndOtherFilesArePassedOn(t *testing.T) {
 	w := newWorld(t)
-	script := fmt.Sprintf(`echo hello | %s=1 /proc/%d/exe run x -- sh -c 'cat; echo three >&3' 3>three`, asProgram, os.Getpid())
+	script := fmt.Sprintf(`echo hello | %s=1 /proc/%d/exe run y -- sh -c 'cat; echo three >&3' 3>three`, asProgram, os.Getpid())
 	out, _ := w.run(0, "run", "x", "-c", script)
 	if out != "hello\n" {
 		t.Errorf("got %q", out)
@@ -186,7 +186,7 @@ func TestASecondInterruptEndsACommandThatIgnoresThem(t *testing.T) {
 
 func TestNohupIsHonoured(t *testing.T) {
 	w := newWorld(t)
-	script := fmt.Sprintf(`trap "" HUP; exec /proc/%d/exe run x -- sh -c 'echo $PPID > pid; kill -HUP $PPID; kill -HUP $$; sleep 0.1; echo survived > end'`, os.Getpid())
+	script := fmt.Sprintf(`trap "" HUP; exec /proc/%d/exe run y -- sh -c 'echo $PPID > pid; kill -HUP $PPID; kill -HUP $$; sleep 0.1; echo survived > end'`, os.Getpid())
 	w.run(0, "run", "x", "-c", script)
 	if got := w.read("end"); got[0] != "survived" {
 		t.Error("SIGHUP got through to the command")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -28,12 +27,13 @@ const (
 
 // A runner is one run, from the waiting for the lock to its release.
 type runner struct {
-	app     *App
-	plan    claimPlan
-	signals chan os.Signal
-	locker  lockstep.Locker
-	lock    lockstep.Lock
-	hurried chan struct{} // see hurry; nil before
+	app       *App
+	plan      claimPlan
+	signals   chan os.Signal
+	inherited term.Signals // what the command finds ignored and blocked
+	locker    lockstep.Locker
+	lock      lockstep.Lock
+	hurried   chan struct{} // see hurry; nil before
 }
 
 // run waits for the lock, runs the command, and releases the lock. The error carries
@@ -52,11 +52,29 @@ func (a *App) run(ctx context.Context, plan runPlan) error {
 	if h.stuck { // part of the command lives: the service must not believe that we let go
 		return exitError{CodeLost, err}
 	}
+	if h.overseer.loss == nil {
+		r.dwell(h.started + plan.atLeast)
+	}
 	r.release(h.overseer.loss)
 	if err != nil {
 		return err
 	}
 	return exitWith(status)
+}
+
+// dwell keeps the lock until a time unless somebody wants the end.
+func (r *runner) dwell(until time.Duration) {
+	for term.Now() < until && r.lock.Check() == nil && r.plan.endWith.due() == "" {
+		timer := time.NewTimer(min(endWithLook, until-term.Now()))
+		select {
+		case <-timer.C:
+		case sig := <-r.signals:
+			if term.Ends(sig) {
+				until = 0
+			}
+		}
+		timer.Stop()
+	}
 }
 
 // adopt takes over orphans: as process 1 of a container those of strangers too, and what descends from the command
@@ -74,9 +92,13 @@ func (a *App) adopt() error {
 // begin waits for the lock. Without it there is no runner, and the error carries the exit code. Signals go
 // to the runner's channel from here on.
 func (a *App) begin(ctx context.Context, plan claimPlan) (*runner, error) {
-	r := &runner{app: a, plan: plan, signals: make(chan os.Signal, signalBuffer)}
+	r := &runner{app: a, plan: plan, inherited: term.SignalsAtStart(), signals: make(chan os.Signal, signalBuffer)}
 	term.NotifyEnding(r.signals)
 	var err error
+	if err = a.waitsForItself(plan); err != nil {
+		signal.Stop(r.signals)
+		return nil, err
+	}
 	if r.locker, err = a.OpenLocker(plan.target); err == nil {
 		if r.lock, err = r.acquire(ctx); err == nil {
 			return r, nil
@@ -100,8 +122,8 @@ type acquired struct {
 	err  error
 }
 
-// acquire waits for the lock. A signal that asks us to end cancels the request and
-// waits until nothing of it is left; a second one does not wait.
+// acquire waits for the lock. A signal that asks us to end, or the end of what --end-with names, cancels the
+// request and waits until nothing of it is left; a second signal does not wait.
 func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -110,18 +132,17 @@ func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
 		lock, err := r.locker.Acquire(ctx, r.plan.name, r.plan.options...)
 		result <- acquired{lock, err}
 	}()
-	var first os.Signal
-	for {
+	look := time.NewTicker(endWithLook)
+	defer look.Stop()
+	for end := error(nil); ; {
 		select {
 		case got := <-result:
-			if first == nil {
-				return got.lock, got.err
+			return r.granted(got, end)
+		case <-look.C:
+			if why := r.plan.endWith.due(); why != "" && end == nil {
+				end = endsEarly(why)
+				cancel()
 			}
-			if got.lock != nil { // granted in the same moment
-				r.lock = got.lock
-				r.release(nil)
-			}
-			return nil, endedBy(first)
 		case sig := <-r.signals:
 			if sig == syscall.SIGTSTP { // caught since an earlier term of elect
 				term.StopSelf(r.signals)
@@ -129,14 +150,31 @@ func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
 			if !term.Ends(sig) { // meant for a command that does not run yet
 				continue
 			}
-			if first != nil && hurries(sig) {
+			if end != nil && hurries(sig) {
 				r.hurried = closed()
 				return nil, endedBy(sig)
 			}
-			first = sig
+			end = endedBy(sig)
 			cancel()
 		}
 	}
+}
+
+// granted is the outcome of a request; with end it is not wanted any longer.
+func (r *runner) granted(got acquired, end error) (lockstep.Lock, error) {
+	if end == nil && got.lock != nil {
+		if why := r.plan.endWith.due(); why != "" { // in the same moment
+			end = endsEarly(why)
+		}
+	}
+	if end == nil {
+		return got.lock, got.err
+	}
+	if got.lock != nil {
+		r.lock = got.lock
+		r.release(nil)
+	}
+	return nil, end
 }
 
 func closed() chan struct{} {
@@ -226,25 +264,4 @@ func revoked(err error) bool {
 // say prints a line for the user.
 func (r *runner) say(format string, args ...any) {
 	r.app.complain(r.plan.verb, fmt.Errorf(format, args...))
-}
-
-// environment is ours with the lock's variables. Those of a run around this one
-// are taken out, since programs differ in which of two they see.
-func environment(lock lockstep.Lock) []string {
-	own := map[string]string{
-		"LOCKSTEP_LOCK":    lock.Name(),
-		"LOCKSTEP_TOKEN":   fmt.Sprint(uint64(lock.Token())),
-		"LOCKSTEP_SESSION": owner(lock),
-	}
-	var env []string
-	for _, entry := range os.Environ() {
-		key, _, _ := strings.Cut(entry, "=")
-		if _, ours := own[key]; !ours {
-			env = append(env, entry)
-		}
-	}
-	for _, key := range []string{"LOCKSTEP_LOCK", "LOCKSTEP_TOKEN", "LOCKSTEP_SESSION"} {
-		env = append(env, key+"="+own[key])
-	}
-	return env
 }

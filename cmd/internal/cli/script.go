@@ -147,8 +147,7 @@ func noHandle(cmd *cobra.Command, args []string) error {
 // A holdPlan is what hold was asked to do, checked.
 type holdPlan struct {
 	claimPlan
-	endWith endWith
-	out     output
+	out output
 }
 
 const holdLong = `Waits for the lock NAME, prints one line when it is held, and holds and renews it until INT, TERM or HUP, or until
@@ -157,7 +156,7 @@ it must stop then. "lockstep run" does that by itself.`
 
 func (a *App) holdCommand() *cobra.Command {
 	var f claimFlags
-	var words []string
+	var end endWithFlag
 	var plan holdPlan
 	cmd := &cobra.Command{
 		Use:   "hold NAME [flags]",
@@ -171,7 +170,7 @@ func (a *App) holdCommand() *cobra.Command {
 			if plan.claimPlan, err = f.plan(a, "hold", args[0], describe(f.labels(), nil)); err != nil {
 				return err
 			}
-			if plan.endWith, err = parseEndWith(words); err != nil {
+			if plan.endWith, err = end.plan(a.Parent); err != nil {
 				return err
 			}
 			return a.hold(cmd.Context(), plan)
@@ -179,7 +178,7 @@ func (a *App) holdCommand() *cobra.Command {
 	}
 	f.register(cmd.Flags(), lockstep.DefaultTTL)
 	plan.out.register(cmd.Flags())
-	cmd.Flags().StringSliceVar(&words, "end-with", nil, "end when `parent` is gone, stdin is closed, or both (parent,stdin)")
+	end.register(cmd.Flags())
 	return cmd
 }
 

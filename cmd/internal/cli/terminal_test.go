@@ -296,3 +296,44 @@ func TestInTheGroupOfTheSessionsLeaderCtrlZDoesNothing(t *testing.T) {
 		t.Errorf("exit code %d", got)
 	}
 }
+
+// A command asks on the terminal itself, as sudo, ssh and git do, whatever its standard files are.
+func TestACommandAsksOnTheTerminalWhateverItsInputIs(t *testing.T) {
+	for _, files := range []string{"</dev/null", "</dev/null >out 2>&1"} {
+		t.Run(files, func(t *testing.T) {
+			k := newWorld(t).sit()
+			k.press("$LOCKSTEP run x -- sh -c 'printf pass: >/dev/tty; read a </dev/tty; echo got=$a >/dev/tty' " + files + "\n")
+			k.expect(`\npass:`)
+			k.press("secret\n")
+			k.expect(`got=secret\r\n`)
+			k.expect(`prompt> $`)
+			k.press("$LOCKSTEP run x -- sh -c 'echo up >/dev/tty; read a </dev/tty' " + files + "\n")
+			k.expect(`\nup\r\n`)
+			time.Sleep(100 * time.Millisecond)
+			k.press("\x03")
+			k.expect(`prompt> $`)
+			k.press("echo code=$?\n")
+			k.expect(`\ncode=130\r\n`)
+		})
+	}
+}
+
+// ctrl-C is the command's, as often as it comes: interactive programs live on it. Two INT to run end a stubborn command.
+func TestCtrlCIsTheCommands(t *testing.T) {
+	w := newWorld(t)
+	k := w.sit()
+	k.press(`$LOCKSTEP run --ttl 3 --kill-after 0.2 x -- sh -c 'trap "echo int" INT; trap "" TERM; echo up; while :; do sleep 0.01; done'` + "\n")
+	k.expect(`\nup\r\n`)
+	for range 3 {
+		k.press("\x03")
+		k.expect(`int\r\n`)
+	}
+	text, _ := os.ReadFile(w.control + "/metadata")
+	pid, _ := strconv.Atoi(regexp.MustCompile(`(?m)^pid=(\d+)$`).FindStringSubmatch(string(text))[1])
+	syscall.Kill(pid, syscall.SIGINT)
+	k.expect(`int\r\n`)
+	syscall.Kill(pid, syscall.SIGINT)
+	k.expect(`prompt> $`)
+	k.press("echo code=$?\n")
+	k.expect(`\ncode=137\r\n`)
+}

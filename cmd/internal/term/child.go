@@ -31,6 +31,8 @@ type Command struct {
 	Path string   // of the file to execute, as [exec.LookPath] found it
 	Args []string // with the name of the program first
 	Env  []string // all of it
+	// Signals are what it inherits from before this program started; see [SignalsAtStart].
+	Signals Signals
 }
 
 // A Child is a command with its watcher, which is its parent. The command leads a process group of its
@@ -130,8 +132,12 @@ func (c *Child) launch(env []string) (report *os.File, err error) {
 // introduce tells the watcher what to start and until when, and waits until it is ready.
 func (c *Child) introduce(command Command, deadline time.Duration, report *os.File) error {
 	c.feed.SetWriteDeadline(time.Now().Add(watcherStart))
-	words := append([]string{ignoredAtStart(), command.Path}, command.Args...)
-	err := sendWords(c.feed, words)
+	path, err := self()
+	if err != nil {
+		return err
+	}
+	words := append([]string{path, command.Signals.word(), command.Path}, command.Args...)
+	err = sendWords(c.feed, words)
 	if err == nil {
 		err = c.Feed(deadline)
 	}

@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"strconv"
-	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,14 +82,18 @@ func parseNumbers(words []string, places ...*int) bool {
 	return true
 }
 
-// becomeCommand waits for a byte and executes its arguments: the descriptors, the signals to ignore, a
+// becomeCommand waits for a byte and executes its arguments: the descriptors, the signals that it inherits, a
 // path, and the command's own arguments.
 func becomeCommand(args []string) int {
 	var f childFiles
 	if !parseNumbers(args, &f.wait, &f.here, &f.in, &f.out, &f.errs) || len(args) < 8 {
 		return codeCannotExecute
 	}
-	ignored, path, args := args[5], args[6], args[7:]
+	signals, err := parseSignals(args[5])
+	if err != nil {
+		return codeCannotExecute
+	}
+	path, args := args[6], args[7:]
 	parent := unix.Getppid()
 	unix.Write(f.here, []byte{'\n'})
 	unix.Close(f.here)
@@ -112,7 +113,7 @@ func becomeCommand(args []string) int {
 		}
 		unix.Close(from)
 	}
-	ignore(ignored)
+	signals.take()
 	return execute(path, args)
 }
 
@@ -124,15 +125,6 @@ func readByte(fd int) bool {
 		n, err = unix.Read(fd, line[:])
 	}
 	return n == 1
-}
-
-// ignore takes numbers of signals with commas between them. An ignored signal stays so after exec.
-func ignore(list string) {
-	for _, word := range strings.Split(list, ",") {
-		if number, err := strconv.Atoi(word); err == nil {
-			signal.Ignore(syscall.Signal(number))
-		}
-	}
 }
 
 // execute returns only when the command cannot be executed.

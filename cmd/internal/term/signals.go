@@ -5,6 +5,7 @@ package term
 import (
 	"os"
 	"os/signal"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,8 +13,8 @@ import (
 // ending are the signals that ask a program to end.
 var ending = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
-// passing are the others that are passed on to a command.
-var passing = []os.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP}
+// stopping are those of a terminal's job control. TTOU is not among them; see [IgnoreStops].
+var stopping = []os.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGCONT}
 
 // Ends reports whether sig asks a program to end.
 func Ends(sig os.Signal) bool {
@@ -25,21 +26,43 @@ func Ends(sig os.Signal) bool {
 	return false
 }
 
-// NotifyEnding relays the signals that ask a program to end, and SIGUSR1 and
-// SIGUSR2, which would end it untidily. A signal that was ignored when this program
+// NotifyEnding relays the signals that ask a program to end, and all others but those of job
+// control, which would end it untidily. A signal that was ignored when this program
 // started, as nohup has it, stays ignored.
 func NotifyEnding(to chan<- os.Signal) {
 	notify(to, ending)
-	notify(to, passing[:2])
+	notify(to, others())
 	// Writing to a closed standard error must not end a program that holds a lock.
 	// Caught, unlike ignored, is not inherited by the command.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 }
 
-// NotifyPassing relays all signals that are passed on to a command.
+// NotifyPassing relays all signals that are passed on to a command: all that can be caught but those
+// that a program raises by its own doing (faults, PIPE, CHLD) or that the runtime of Go keeps to itself (URG, PROF).
 func NotifyPassing(to chan<- os.Signal) {
 	notify(to, ending)
-	notify(to, passing)
+	notify(to, others())
+	notify(to, stopping)
+}
+
+// maxSignal is above all signals; numbers that a system does not have are never sent.
+const maxSignal = 65
+
+// others are the signals that neither ask for an end nor belong to job control.
+func others() (all []os.Signal) {
+	no := map[os.Signal]bool{unix.SIGKILL: true, unix.SIGSTOP: true, unix.SIGTTOU: true, unix.SIGPIPE: true, unix.SIGCHLD: true, unix.SIGURG: true,
+		unix.SIGPROF: true, unix.SIGILL: true, unix.SIGTRAP: true, unix.SIGBUS: true, unix.SIGFPE: true, unix.SIGSEGV: true, unix.SIGSYS: true}
+	for _, group := range [][]os.Signal{ending, stopping} {
+		for _, sig := range group {
+			no[sig] = true
+		}
+	}
+	for sig := syscall.Signal(1); sig < maxSignal; sig++ {
+		if !no[sig] {
+			all = append(all, sig)
+		}
+	}
+	return all
 }
 
 func notify(to chan<- os.Signal, signals []os.Signal) {
@@ -63,7 +86,3 @@ func StopSelf(relay chan<- os.Signal) error {
 	}
 	return unix.Kill(unix.Getpid(), unix.SIGSTOP)
 }
-
-// ignoredAtStart are the numbers of the signals that were ignored when this program started,
-// with commas between them.
-func ignoredAtStart() string { return "" }

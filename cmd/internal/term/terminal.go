@@ -11,29 +11,34 @@ import (
 	"golang.org/x/term"
 )
 
-// A Terminal is the controlling terminal of this process, open as its standard
-// input.
+// A Terminal is the controlling terminal of this process, whatever the standard files are.
 type Terminal struct {
+	file  *os.File
 	fd    int
 	own   int         // our process group
 	modes *term.State // as they were at the start
 	given bool        // the foreground is a child's, by our doing
-	whole bool        // the standard output is the terminal as well
+	whole bool        // the standard output is a terminal as well
 }
 
-// OpenTerminal returns the terminal on the standard input. There is none when that
-// is something else, or not the controlling terminal.
+// OpenTerminal returns the controlling terminal, if there is one. The command may ask there (as sudo, ssh, gpg and git do) although
+// its standard input is something else.
 func OpenTerminal() (*Terminal, bool) {
-	fd := int(os.Stdin.Fd())
-	if _, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil {
-		return nil, false
-	}
-	modes, err := term.GetState(fd)
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, false
 	}
-	return &Terminal{fd: fd, own: unix.Getpgrp(), modes: modes, whole: term.IsTerminal(int(os.Stdout.Fd()))}, true
+	fd := int(file.Fd())
+	modes, err := term.GetState(fd)
+	if err != nil {
+		file.Close()
+		return nil, false
+	}
+	return &Terminal{file: file, fd: fd, own: unix.Getpgrp(), modes: modes, whole: term.IsTerminal(int(os.Stdout.Fd()))}, true
 }
+
+// Close ends the use of the terminal.
+func (t *Terminal) Close() { t.file.Close() }
 
 // IgnoreStops lets this process write to the terminal and hand out its foreground
 // while it is in the background itself. Ignored signals are inherited: call it after the last

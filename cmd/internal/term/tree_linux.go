@@ -124,3 +124,14 @@ func look(pid int) (p Process, parent int) {
 	parent, _ = strconv.Atoi(fields[1])
 	return p, parent
 }
+
+// Descends reports whether this process descends from another one.
+func Descends(from int) bool {
+	for at := unix.Getppid(); at > 1 || at == from; {
+		if at == from {
+			return from > 0
+		}
+		_, at = look(at)
+	}
+	return false
+}

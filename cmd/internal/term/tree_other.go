@@ -2,7 +2,11 @@
 
 package term
 
-import "syscall"
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
 
 // becomeSubreaper does nothing: there are no subreapers here.
 func becomeSubreaper() error { return nil }
@@ -18,3 +22,6 @@ func lingers(g Group) bool { return g.known() && g.Exists() }
 const waitAll = 0
 
 func below(int, []int) ([]Process, error) { return nil, errNoTree }
+
+// Descends reports whether the other process exists: nothing here says who its descendants are.
+func Descends(from int) bool { return from > 0 && unix.Kill(from, 0) == nil }

@@ -96,7 +96,7 @@ func watch(args []string) int {
 // caught, not ignored: the command would inherit that.
 func (w *watcher) deafen() {
 	all := make(chan os.Signal, 1)
-	for sig := syscall.Signal(1); sig < 65; sig++ {
+	for sig := syscall.Signal(1); sig < maxSignal; sig++ {
 		if sig != unix.SIGCHLD && sig != unix.SIGURG && !signal.Ignored(sig) {
 			signal.Notify(all, sig)
 		}
@@ -106,7 +106,7 @@ func (w *watcher) deafen() {
 // start starts the child and waits until it is there.
 func (w *watcher) start(f childFiles) error {
 	words, err := receiveWords(w.feed)
-	if err != nil || len(words) < 3 {
+	if err != nil || len(words) < 4 {
 		return io.ErrUnexpectedEOF
 	}
 	if err := w.followChildren(); err != nil {
@@ -132,12 +132,9 @@ func (w *watcher) start(f childFiles) error {
 	return io.ErrUnexpectedEOF
 }
 
-// fork starts the child, which says on here that it is there.
+// fork starts the child, which says on here that it is there. The first word is the path of this program, as
+// our parent found it.
 func (w *watcher) fork(f childFiles, words []string) (pid int, here *os.File, err error) {
-	path, err := self()
-	if err != nil {
-		return 0, nil, err
-	}
 	files := &closer{}
 	defer files.close()
 	wait, goOn := files.pipe()
@@ -148,7 +145,7 @@ func (w *watcher) fork(f childFiles, words []string) (pid int, here *os.File, er
 	}
 	f.wait, f.here = files.inherited(wait), files.inherited(said)
 	args := append([]string{childName, childArgument}, f.words()...)
-	pid, err = syscall.ForkExec(path, append(args, words...), &syscall.ProcAttr{
+	pid, err = syscall.ForkExec(words[0], append(args, words[1:]...), &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
 		Sys:   childAttributes(),

@@ -1,0 +1,32 @@
+package cli
+
+import "github.com/spf13/pflag"
+
+// endWithFlag says what besides signals and the lock ends a command.
+type endWithFlag struct{ words []string }
+
+func (f *endWithFlag) register(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.words, "end-with", nil, "end when `parent` is gone, stdin is closed, or both (parent,stdin), while waiting too")
+}
+
+// endWith is what ends a command that waits for a lock or holds it.
+type endWith struct {
+	parent int  // the process that started this one, which must not go; 0: it may
+	stdin  bool // the standard input must keep a writer
+}
+
+// plan checks the words. The parent is that at the start of the program.
+func (f *endWithFlag) plan(parent int) (endWith, error) {
+	var e endWith
+	for _, w := range f.words {
+		switch w {
+		case "parent":
+			e.parent = parent
+		case "stdin":
+			e.stdin = true
+		default:
+			return endWith{}, usageError("--end-with: %q: want parent, stdin or both", w)
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,49 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+)
+
+// waitsForItself refuses a claim that waits without end for a lock that a run around this process holds: that one waits for
+// this process. The variable outlives the run in what the command left running, so only ancestors count.
+func (a *App) waitsForItself(plan claimPlan) error {
+	mine := held(0, plan)
+	around := slices.DeleteFunc(parseHeld(a.Getenv(heldVariable)), func(h heldLock) bool {
+		return h.name != mine.name || h.service != mine.service || !term.Descends(h.pid)
+	})
+	if !plan.endless || !excludes(around, plan.mode) {
+		return nil
+	}
+	return usageError("%s is held by the lockstep around this one (process %d), which waits for it to end: use another name, leave out the inner %s, or try with -n",
+		printable(plan.name), around[0].pid, plan.verb)
+}
+
+// environment is ours with the lock's variables. Those of a run around this one
+// are taken out, since programs differ in which of two they see.
+func environment(lock lockstep.Lock, plan claimPlan) []string {
+	own := [][2]string{
+		{"LOCKSTEP_LOCK", lock.Name()},
+		{"LOCKSTEP_TOKEN", fmt.Sprint(uint64(lock.Token()))},
+		{"LOCKSTEP_SESSION", owner(lock)},
+		{heldVariable, strings.TrimSpace(os.Getenv(heldVariable) + " " + held(os.Getpid(), plan).String())},
+	}
+	var env []string
+	for _, entry := range os.Environ() {
+		key, _, _ := strings.Cut(entry, "=")
+		if !slices.ContainsFunc(own, func(v [2]string) bool { return v[0] == key }) {
+			env = append(env, entry)
+		}
+	}
+	for _, v := range own {
+		env = append(env, v[0]+"="+v[1])
+	}
+	return env
+}

@@ -1,0 +1,29 @@
+//go:build unix
+
+package term
+
+import (
+	"fmt"
+	"os/signal"
+	"syscall"
+)
+
+// Signals are the signals that a command is to ignore and to block from its start on.
+type Signals struct{ ignored, blocked uint64 } // bit n-1 is signal n
+
+func (s Signals) word() string { return fmt.Sprintf("%x,%x", s.ignored, s.blocked) }
+
+func parseSignals(word string) (s Signals, err error) {
+	_, err = fmt.Sscanf(word, "%x,%x", &s.ignored, &s.blocked)
+	return s, err
+}
+
+// take makes them those of the calling thread, which goes on after exec.
+func (s Signals) take() {
+	for sig := 1; sig < maxSignal; sig++ {
+		if s.ignored&(1<<(sig-1)) != 0 {
+			signal.Ignore(syscall.Signal(sig))
+		}
+	}
+	block(s.blocked)
+}

@@ -1,0 +1,114 @@
+package term
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ignoreHandler is the SIG_IGN of the kernel.
+const ignoreHandler = 1
+
+// SignalsAtStart are the signals that were ignored and blocked when this program started, for [Command]. It is to be
+// called before any signal is caught.
+//
+// The runtime of Go installs its handlers and unblocks what ends a program before main. It keeps what was there before in
+// variables of its own, which are read here, as nothing gives them out: without them a command could not inherit that SIGPIPE
+// is ignored, as service managers have it. In a program without a symbol table a command inherits what the
+// runtime leaves alone, ignored SIGHUP and SIGINT among it.
+func SignalsAtStart() Signals {
+	s := Signals{ignored: statusMask("SigIgn:"), blocked: statusMask("SigBlk:")}
+	program, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return s
+	}
+	defer program.Close()
+	symbols := openSymbols(program)
+	for sig, handler := range symbols.read("runtime.fwdSig", maxSignal) {
+		if handler == ignoreHandler {
+			s.ignored |= 1 << (sig - 1)
+		}
+	}
+	for _, mask := range symbols.read("runtime.initSigmask", 1) {
+		s.blocked = mask
+	}
+	return s
+}
+
+// statusMask is a line of /proc/self/status, or zero.
+func statusMask(name string) uint64 {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := strings.Cut(string(status), name)
+	line, _, _ := strings.Cut(rest, "\n")
+	mask, _ := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	return mask
+}
+
+// block makes these the blocked signals of the calling thread.
+func block(mask uint64) {
+	var set unix.Sigset_t
+	set.Val[0] = mask
+	unix.PthreadSigmask(unix.SIG_SETMASK, &set, nil)
+}
+
+// symbols is the symbol table of this program, if it is a 64-bit one that is loaded where it was linked for.
+type symbols struct {
+	order          binary.ByteOrder // nil: there is no table
+	entries, names []byte
+}
+
+func openSymbols(file *os.File) (s symbols) {
+	program, err := elf.NewFile(file)
+	if err != nil || program.Class != elf.ELFCLASS64 || program.Type != elf.ET_EXEC {
+		return s
+	}
+	table, names := program.SectionByType(elf.SHT_SYMTAB), program.Section(".strtab")
+	if table == nil || names == nil {
+		return s
+	}
+	var errTable, errNames error
+	s.entries, errTable = table.Data()
+	s.names, errNames = names.Data()
+	if errTable == nil && errNames == nil {
+		s.order = program.ByteOrder
+	}
+	return s
+}
+
+// read returns the words of a variable, or none when there is no such variable of that size.
+func (s symbols) read(name string, words int) []uint64 {
+	address := s.address(name, uint64(words)*8)
+	memory, err := os.Open("/proc/self/mem")
+	if err != nil || address == 0 {
+		return nil
+	}
+	defer memory.Close()
+	bytes := make([]byte, words*8)
+	if _, err := memory.ReadAt(bytes, int64(address)); err != nil {
+		return nil
+	}
+	values := make([]uint64, words)
+	for i := range values {
+		values[i] = s.order.Uint64(bytes[i*8:])
+	}
+	return values
+}
+
+// address is that of a variable, or zero. It looks for the one entry and decodes no other: there are a hundred thousand.
+func (s symbols) address(name string, size uint64) uint64 {
+	at := bytes.Index(s.names, []byte("\x00"+name+"\x00"))
+	if s.order == nil || at < 0 {
+		return 0
+	}
+	for entries := s.entries; len(entries) >= elf.Sym64Size; entries = entries[elf.Sym64Size:] {
+		if s.order.Uint32(entries) == uint32(at+1) && s.order.Uint64(entries[16:]) == size {
+			return s.order.Uint64(entries[8:])
+		}
+	}
+	return 0
+}
