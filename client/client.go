@@ -53,9 +53,11 @@ type Client struct {
 		downSince time.Duration     // since when no session was attached; of use while !attached
 		attached  bool
 		lastErr   error // why there is no connection
-		ttl       time.Duration
-		grace     time.Duration
-		events    []Event // to be told when the mutex is free
+		// superseded: another process attached the session, and this one attaches again.
+		superseded bool
+		ttl        time.Duration
+		grace      time.Duration
+		events     []Event // to be told when the mutex is free
 	}
 	over chan struct{} // closed when the session has ended after Close
 }

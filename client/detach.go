@@ -81,8 +81,10 @@ func (c *Client) dropSessionLocked() {
 
 // Attach implements [lockstep.Detacher]. It returns when the service has confirmed a renewal, so the whole lease
 // is ahead. [lockstep.ErrUnavailable] and the end of ctx leave the lock as it is: it can be attached
-// again until its lease ends. Who attaches last has the lock; the one before it loses it for itself. A
-// handle that is none is [lockstep.ErrInvalid], and one of another cluster than that of the endpoints [ErrTwoClusters]. The lock has a session and a connection of its own,
+// again until its lease ends. Who attaches last has the lock; the one before it loses it for itself, with
+// [lockstep.RecordMissing], and so do its Release and Detach. Several that attach at the same time take turns, also on machines whose
+// clocks differ. A handle that is none is [lockstep.ErrInvalid], and one of another cluster than that of the endpoints
+// [ErrTwoClusters]. The lock has a session and a connection of its own,
 // which end with Release, with Detach, or with Close of the client; a client has at most 1,024 of them.
 func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, error) {
 	cluster, d, cfg, err := decodeHandle(h)
@@ -96,7 +98,7 @@ func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, 
 	if err != nil {
 		return nil, &lockstep.OpError{Op: "attach", Lock: cfg.Names[0], Err: err}
 	}
-	// The service takes only numbers above the last one, which the handle does not know.
+	// The service takes only numbers above the last one, which the handle does not know. The clock is a good guess.
 	d.Attach = max(d.Attach, uint64(time.Now().UnixMilli()))
 	k := newClaim(cfg)
 	guest.restore(d, k)

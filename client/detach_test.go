@@ -163,3 +163,55 @@ func TestAHandleThatIsNoneIsRefusedAndNotRepeated(t *testing.T) {
 		}
 	}
 }
+
+func TestTheOneWhoAttachesLastHasTheLock(t *testing.T) {
+	t.Parallel()
+	_, nodes := wirefake.Start(t, 1)
+	a, b := newClient(t, nodes), newClient(t, nodes)
+	h := detach(t, a, acquire(t, a, "a"))
+	first, err := a.Attach(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := b.Attach(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loss := lost(t, first); loss.Reason != lockstep.RecordMissing || !strings.Contains(loss.Detail, "another process") {
+		t.Errorf("loss %v", loss)
+	}
+	time.Sleep(2 * time.Second) // longer than the lease
+	if err := errors.Join(second.Check(), second.Release(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestANodeThatDoesNotTellTheNumberIsOutrun(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 1)
+	cluster.Do(func(s *wirefake.Service) { s.Mute = true })
+	c := newClient(t, nodes, func(c *client.Config) { c.TTL = 20 * time.Second })
+	h := detach(t, c, acquire(t, c, "a"))
+	cluster.Do(func(s *wirefake.Service) { s.Outrun("a", uint64(time.Now().Add(10*time.Minute).UnixMilli())) })
+	began := time.Now()
+	l, err := c.Attach(t.Context(), h)
+	if err != nil || time.Since(began) > 4*time.Second {
+		t.Fatalf("%v after %v", err, time.Since(began))
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAHandleThatIsInUseAllTheTimeIsToldSo(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 1)
+	c := newClient(t, nodes, func(c *client.Config) { c.TTL, c.UnavailableAfter = 10*time.Second, time.Second })
+	h := detach(t, c, acquire(t, c, "a"))
+	cluster.Do(func(s *wirefake.Service) { s.Outrun("a", 1<<63) })
+	cluster.Do(func(s *wirefake.Service) { s.Mute = true })
+	_, err := c.Attach(t.Context(), h)
+	if !errors.Is(err, lockstep.ErrUnavailable) || !strings.Contains(err.Error(), "another command uses this handle") || strings.Contains(err.Error(), "no node") {
+		t.Errorf("err %v", err)
+	}
+}

@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
@@ -23,6 +22,8 @@ func (c *Client) actLocked(s *session.Session, u session.Update) {
 		c.eventLocked(Event{Kind: Renewed, Session: s.ID()})
 	case session.Reconnect:
 		c.leaveLocked(u)
+	case session.Deferred:
+		c.deferLocked(u)
 	case session.Over:
 		c.sessionOverLocked(s, u)
 	default:
@@ -38,8 +39,6 @@ func (c *Client) actOnClaimLocked(s *session.Session, u session.Update) {
 	switch u.Kind {
 	case session.Queued:
 		k.queued, k.deferred = &u, nil
-	case session.Deferred:
-		k.deferred = u.Err
 	case session.Granted:
 		c.grantLocked(s, k, u)
 	case session.Refused:
@@ -101,7 +100,7 @@ func (c *Client) confirmLocked(l *lock) {
 }
 
 func (c *Client) attachedLocked(s *session.Session, kind session.Kind) {
-	c.mu.attached, c.mu.lastErr = true, nil
+	c.mu.attached, c.mu.superseded, c.mu.lastErr = true, false, nil
 	c.mu.ttl, c.mu.grace = s.TTL(), s.Grace()
 	if l := c.mu.link; l != nil && !l.attached {
 		l.attached, l.since = true, c.cfg.Clock.Now()
@@ -110,6 +109,14 @@ func (c *Client) attachedLocked(s *session.Session, kind session.Kind) {
 		c.eventLocked(Event{Kind: SessionOpened, Session: s.ID()})
 		c.cfg.Logger.Info("session opened", "session", s.ID(), "ttl", s.TTL())
 	}
+}
+
+// deferLocked notes why a claim, or the attachment of the session, is tried again.
+func (c *Client) deferLocked(u session.Update) {
+	if k := c.mu.claims[u.Seq]; k != nil {
+		k.deferred = u.Err
+	}
+	c.mu.superseded = c.mu.superseded || u.Seq == 0
 }
 
 // leaveLocked leaves the present connection for another.
@@ -134,11 +141,11 @@ func (c *Client) sessionOverLocked(s *session.Session, u session.Update) {
 		err = fromWire(u.Err)
 	}
 	c.eventLocked(Event{Kind: SessionOver, Session: s.ID(), Err: err})
-	level := slog.LevelWarn
 	if err == nil {
-		level = slog.LevelInfo
+		c.cfg.Logger.Info("session over", "session", s.ID())
+	} else {
+		c.cfg.Logger.Warn("session over", "session", s.ID(), "err", err)
 	}
-	c.cfg.Logger.Log(c.life, level, "session over", "session", s.ID(), "reason", u.Reason.String(), "by", u.By, "detail", u.Detail)
 	if c.mu.closed {
 		close(c.over)
 		return
@@ -161,6 +168,9 @@ func (c *Client) eventLocked(e Event) { c.mu.events = append(c.mu.events, e) }
 
 // unavailableLocked is the error of a claim that found no service.
 func (c *Client) unavailableLocked() error {
+	if c.mu.superseded {
+		return fmt.Errorf("%w: another command uses this handle, again and again: try again", lockstep.ErrUnavailable)
+	}
 	if c.mu.lastErr == nil {
 		return fmt.Errorf("%w: no node of %v serves", lockstep.ErrUnavailable, c.cfg.Endpoints)
 	}

@@ -10,6 +10,12 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
+// The waits before a session that was superseded attaches again: up to 20 ms, and they double up to 500 ms.
+const (
+	firstTurn = 20 * time.Millisecond
+	lastTurn  = 500 * time.Millisecond
+)
+
 // maxPending bounds the confirmations that wait for a change. One is due every
 // TTL/3, and the lease ends after three; a dropped one renews nothing, which is safe.
 const maxPending = 8
@@ -56,14 +62,13 @@ type awaited struct {
 }
 
 func (w *watch) deadline() time.Duration {
-	next := Never
-	if w.link != 0 {
-		next = w.link
+	switch {
+	case w.link != 0: // a keepalive that went with the Attach is answered after it
+		return w.link
+	case len(w.kept) > 0:
+		return w.kept[0].deadline
 	}
-	if len(w.kept) > 0 {
-		next = min(next, w.kept[0].deadline)
-	}
-	return next
+	return Never
 }
 
 // answerTimeout is how long a keepalive may go without an answer before another
@@ -83,7 +88,7 @@ func linkTimeout(ttl time.Duration) time.Duration {
 // dropLink forgets what belonged to the connection. Requests that had no answer are
 // sent again on the next one.
 func (s *Session) dropLink() {
-	s.link = down
+	s.link, s.attachAt = down, 0
 	clear(s.inFlight)
 	s.watch = watch{}
 	s.out = nil
@@ -115,8 +120,10 @@ func (s *Session) sendOpen(now time.Duration) {
 	}}})
 }
 
+// sendAttach binds the session to this connection. The keepalive goes with it, so that nothing comes between the
+// two: whoever attaches next finds a lease that was renewed.
 func (s *Session) sendAttach(now time.Duration) {
-	s.link = attaching
+	s.link, s.attachAt = attaching, 0
 	s.attach++
 	s.watch.link = now + linkTimeout(s.lease.TTL())
 	s.push(now, kindAttach, 0, &pb.ClientRequest{Body: &pb.ClientRequest_Attach{Attach: &pb.StreamAttach{
@@ -124,6 +131,47 @@ func (s *Session) sendAttach(now time.Duration) {
 		Number: s.attach,
 		Seen:   s.seenAtAttach(),
 	}}})
+	if !s.closing { // Open counts as a sending; Attach renews nothing
+		s.sendKeepAlive(now)
+	}
+}
+
+// superseded handles the news that another connection has the session, or the refusal of an Attach whose number does not
+// exceed that one's. Whoever works under a claim has lost it: another process does so now. Else, while this side only
+// begins with a detached session or ends what it had, the two take turns: it attaches with a higher number, after a
+// jittered wait. e says which number to exceed, if the service knows how; else the numbers grow until one does.
+func (s *Session) superseded(now time.Duration, e *pb.Error, by string) {
+	switch {
+	case s.restored != 0:
+	case s.handedOut():
+		s.end(now, Update{Reason: lockstep.RecordMissing, By: by, Detail: "another process has the session, and its locks: " + e.GetMessage()})
+		return
+	case s.closing && len(s.claims) == 0:
+		s.end(now, Update{})
+		return
+	}
+	clear(s.inFlight) // the keepalive was refused with its attachment
+	s.watch = watch{told: s.watch.told}
+	s.link = attaching
+	if s.attach < e.GetAttached() {
+		s.attach = e.GetAttached()
+	} else {
+		s.attach += 1<<min(3*s.outrun, 40) - 1
+	}
+	most := min(firstTurn<<min(s.outrun, 8), lastTurn)
+	s.attachAt = now + time.Duration(s.cfg.Rand()*float64(most))
+	s.outrun++
+	s.tell(Update{Kind: Deferred, Err: e})
+}
+
+// handedOut reports whether somebody may work under a claim of this session.
+func (s *Session) handedOut() bool {
+	for _, c := range s.claims { // in any order: one is enough
+		if c.state == granted && c.end == endNone {
+			return true
+		}
+	}
+	return false
 }
 
 // seenAtAttach is what the service is told of the changes that arrived: it sends those
@@ -183,15 +231,16 @@ func (s *Session) attachedBy(now time.Duration, tag uint64, a *pb.StreamAttached
 // under the same numbers. Claims that were answered are not asked for again: their changes came with Attached.
 func (s *Session) linked(now time.Duration, kind Kind) {
 	s.link = up
+	s.outrun = 0
 	s.watch.link = 0
+	for i := range s.watch.kept { // sent with the Attach, which may take longer
+		s.watch.kept[i].deadline = now + answerTimeout(s.lease.TTL())
+	}
 	s.pending = nil // what the attachment did not bring will not come
 	s.tell(Update{Kind: kind})
 	if s.closing {
 		s.sendClose(now)
 		return
-	}
-	if kind == Resumed { // Open counts as a sending; Attach renews nothing
-		s.sendKeepAlive(now)
 	}
 	s.unsent, s.later = nil, nil
 	for _, seq := range s.seqs() {

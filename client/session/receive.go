@@ -28,7 +28,7 @@ func (s *Session) Receive(now time.Duration, e *pb.ServerEvent) {
 	case *pb.ServerEvent_Closed:
 		s.closedBy(now, e.GetTag())
 	case *pb.ServerEvent_Ended:
-		s.endedBy(now, b.Ended.GetReason(), b.Ended.GetBy(), b.Ended.GetDetail())
+		s.endedFor(now, b.Ended)
 	case *pb.ServerEvent_Error:
 		s.failed(now, e.GetTag(), b.Error)
 	}
@@ -203,6 +203,16 @@ func (s *Session) closedBy(now time.Duration, tag uint64) {
 	s.end(now, Update{})
 }
 
+// endedFor handles the end that the service tells of: of the session, or of our part in it, which another call with its
+// secret has now.
+func (s *Session) endedFor(now time.Duration, e *pb.SessionEnded) {
+	if e.GetReason() == pb.Reason_REASON_SESSION_UNKNOWN {
+		s.superseded(now, &pb.Error{Reason: pb.Reason_REASON_STALE_REQUEST, Message: e.GetDetail()}, e.GetBy())
+		return
+	}
+	s.endedBy(now, e.GetReason(), e.GetBy(), e.GetDetail())
+}
+
 // endedBy handles the end of the session by the service.
 func (s *Session) endedBy(now time.Duration, reason pb.Reason, by, detail string) {
 	u := Update{By: by, Detail: detail}
@@ -253,9 +263,15 @@ func (s *Session) refused(now time.Duration, q sent, tag uint64, e *pb.Error) {
 		if e.GetReason() == pb.Reason_REASON_OVERLOADED {
 			return // the next one is due soon, and another connection would be more load
 		}
+		s.left(now, e)
+	case kindAttach:
+		if e.GetReason() == pb.Reason_REASON_STALE_REQUEST {
+			s.superseded(now, e, "")
+			return
+		}
 		s.reconnect(Update{Err: e})
-	case kindAttach, kindClose:
-		s.reconnect(Update{Err: e})
+	case kindClose:
+		s.left(now, e)
 	default:
 		if c := s.claims[q.seq]; c != nil && c.tag == tag {
 			c.tag = 0
@@ -264,10 +280,20 @@ func (s *Session) refused(now time.Duration, q sent, tag uint64, e *pb.Error) {
 	}
 }
 
+// left handles a refusal that may say that another connection has the session now. While nobody works under its claims
+// it attaches again, on this connection.
+func (s *Session) left(now time.Duration, e *pb.Error) {
+	if notAttached(e) && (s.restored != 0 || !s.handedOut()) { // else the next attachment shows whether it was another process
+		s.superseded(now, e, "")
+		return
+	}
+	s.reconnect(Update{Err: e})
+}
+
 func (s *Session) claimRefused(now time.Duration, c *claim, e *pb.Error) {
 	switch {
 	case notAttached(e):
-		s.reconnect(Update{Err: e})
+		s.left(now, e)
 	case c.end != endNone && over(e):
 		s.remove(c, endOf(c, e))
 	case c.end != endNone:

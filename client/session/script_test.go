@@ -114,7 +114,7 @@ func (p *play) event(d *datadriven.TestData) *pb.ServerEvent {
 	case "ended":
 		return &pb.ServerEvent{Body: &pb.ServerEvent_Ended{Ended: &pb.SessionEnded{Reason: p.reason(d), By: "ops"}}}
 	case "error":
-		e := &pb.Error{Reason: p.reason(d), RetryAfterMs: p.number(d, "retry_after_ms")}
+		e := &pb.Error{Reason: p.reason(d), RetryAfterMs: p.number(d, "retry_after_ms"), Attached: p.number(d, "attached")}
 		d.MaybeScanArgs(p.t, "field", &e.Field)
 		d.MaybeScanArgs(p.t, "leader", &e.LeaderAddress)
 		return &pb.ServerEvent{Body: &pb.ServerEvent_Error{Error: e}}

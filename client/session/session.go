@@ -67,6 +67,7 @@ type Session struct {
 	grace   time.Duration
 	attach  uint64 // number of the last attachment
 	seen    uint64 // last change number reached
+	outrun  int    // how often in a row another connection attached first
 	closing bool   // Close was called
 	over    bool   // the Over update was given
 
@@ -75,7 +76,8 @@ type Session struct {
 	inFlight map[uint64]sent // requests without an answer on this connection, by tag
 	watch    watch
 	pending  []pendingConfirm
-	opened   uint64 // attempt of the Open in flight
+	attachAt time.Duration // when to attach again on this connection; 0 = not
+	opened   uint64        // attempt of the Open in flight
 
 	claims  map[uint64]*claim // all that are not over
 	lastSeq uint64
@@ -134,6 +136,9 @@ func (s *Session) Disconnected(now time.Duration) {
 func (s *Session) Tick(now time.Duration) {
 	if s.ended(now) {
 		return
+	}
+	if s.attachAt != 0 && now >= s.attachAt {
+		s.sendAttach(now)
 	}
 	s.keepAlive(now)
 	s.checkAnswers(now)
@@ -222,6 +227,9 @@ func (s *Session) NextTick() time.Duration {
 		}
 	}
 	next = min(next, s.overdue())
+	if s.attachAt != 0 {
+		next = min(next, s.attachAt)
+	}
 	if s.link == up && !s.closing { // retries need a connection: without one a tick would do nothing
 		for _, seq := range s.later {
 			next = min(next, s.claims[seq].retryAt)

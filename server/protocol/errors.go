@@ -84,7 +84,7 @@ var refusedByReplica = [...]refusal{
 	replica.NotAttached:    {pb.Reason_REASON_INVALID_ARGUMENT, "session", "the session is not attached to this stream: attach it first"},
 	replica.MembersBusy:    {pb.Reason_REASON_BUSY, "name", "the membership cannot change now"},
 	replica.MembersRefused: {pb.Reason_REASON_INVALID_ARGUMENT, "name", "the membership cannot change in this way"},
-	replica.OldAttachment:  {pb.Reason_REASON_STALE_REQUEST, "number", "the session was attached with this number or a higher one"},
+	replica.OldAttachment:  {pb.Reason_REASON_STALE_REQUEST, "number", "another connection has attached the session with this number or a higher one: attach with one above it"},
 }
 
 // FromRefused explains a refusal to the client.
@@ -93,7 +93,7 @@ func FromRefused(r replica.Refused) *pb.Error {
 	if r.Reason == replica.RefusedByMachine {
 		row = refusedByMachine[r.Code]
 	}
-	e := &pb.Error{Reason: row.reason, Field: row.field, Message: row.message}
+	e := &pb.Error{Reason: row.reason, Field: row.field, Message: row.message, Attached: r.Attached}
 	if r.Limit != "" {
 		e.Message += ": " + r.Limit
 	}

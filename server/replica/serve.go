@@ -208,7 +208,7 @@ func (r *Replica) attach(q *Request, b Attach, has proof) {
 	case !sameSecret(&b.Secret, &s.Secret):
 		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: machine.SessionUnknown})
 	case bound != nil && b.Number <= bound.number:
-		r.refuse(q, OldAttachment)
+		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: OldAttachment, Attached: bound.number})
 	default:
 		if bound != nil {
 			r.tellOther(bound, r.lead.streamOf(q.Stream), q.Session, "it was attached to another connection, which has its locks now")

@@ -26,6 +26,7 @@ type Service struct {
 	TTLms, Gracems uint64    // what sessions get; a TTL of 0 means what they ask for
 	Window         uint64    // claims above the floor
 	Held           *pb.Error // why nothing is granted; nil = grants go on
+	Mute           bool      // does not tell the number of the present attachment, as older nodes
 
 	sessions map[string]*session
 	locks    map[string]*lock
@@ -171,8 +172,15 @@ func (s *Service) attach(e *session, stream int, r *pb.ClientRequest, a *pb.Stre
 		s.refuse(stream, r, pb.Reason_REASON_SESSION_UNKNOWN, "")
 		return
 	case a.GetNumber() <= e.attached:
-		s.refuse(stream, r, pb.Reason_REASON_STALE_REQUEST, "number")
+		s.say(stream, &pb.ServerEvent{Tag: r.GetTag(), Session: r.GetSession(), Body: &pb.ServerEvent_Error{
+			Error: &pb.Error{Reason: pb.Reason_REASON_STALE_REQUEST, Field: "number", Attached: s.tells(e.attached)},
+		}})
 		return
+	}
+	if e.stream != 0 && e.stream != stream {
+		s.say(e.stream, &pb.ServerEvent{Session: e.id, Body: &pb.ServerEvent_Ended{Ended: &pb.SessionEnded{
+			Reason: pb.Reason_REASON_SESSION_UNKNOWN, Detail: "fake: attached elsewhere",
+		}}})
 	}
 	e.stream, e.attached = stream, a.GetNumber()
 	var missed []*claim
@@ -209,3 +217,13 @@ func (e *session) hear(floor, seen uint64) {
 		}
 	}
 }
+
+func (s *Service) tells(number uint64) uint64 {
+	if s.Mute {
+		return 0
+	}
+	return number
+}
+
+// Outrun makes the holder's session attached with this number.
+func (s *Service) Outrun(name string, number uint64) { s.lock(name).holder.session.attached = number }
