@@ -36,7 +36,7 @@ next=$("$lockstep" acquire --ttl 1 --handle-file h billing/nightly)
 [ "$(stat -c %a h)" = 600 ] || fail "mode $(stat -c %a h)"
 "$lockstep" run -w 20 billing/nightly -- true || fail "a lock that nobody renewed is not free"
 [ "$(code "$lockstep" renew --handle-file h)" = 121 ] || fail "renew after the lease: $(cat err)"
-"$lockstep" acquire --handle-file h billing/nightly >/dev/null
+"$lockstep" acquire --force --handle-file h billing/nightly >/dev/null
 "$lockstep" revoke billing/nightly --reason stuck --by alice --now >/dev/null
 [ "$(code "$lockstep" release --handle-file h)" = 121 ] || fail "release of a revoked lock: $(cat err)"
 grep -q alice err || fail "who revoked is not told: $(cat err)"

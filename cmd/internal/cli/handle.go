@@ -83,14 +83,35 @@ func (f *handleFlags) withAttached(ctx context.Context, a *App, use func(context
 	if err != nil {
 		return err
 	}
-	lock, err := d.Attach(ctx, handle)
+	err = takeTurns(
+		func() (lockstep.Lock, error) { return d.Attach(ctx, handle) },
+		func(lock lockstep.Lock) error { return use(ctx, d, lock) })
 	if errors.Is(err, lockstep.ErrLost) {
 		return fmt.Errorf("%w: %s", err, goneAdvice)
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+// maxTurns bounds how often a command begins again because another one with the same handle came between.
+const maxTurns = 8
+
+// takeTurns attaches a lock and uses it, again when use lost it to another command with the same handle. Only when
+// attach says so, the lock itself is lost; use has said why, if it was the first to know.
+func takeTurns(attach func() (lockstep.Lock, error), use func(lockstep.Lock) error) (err error) {
+	for range maxTurns {
+		lock, failed := attach()
+		if failed != nil {
+			if err == nil || !errors.Is(failed, lockstep.ErrLost) {
+				err = failed
+			}
+			return err
+		}
+		err = use(lock)
+		if loss, ok := errors.AsType[*lockstep.LossError](err); !ok || loss.Reason != lockstep.RecordMissing {
+			return err
+		}
 	}
-	return use(ctx, d, lock)
+	return err
 }
 
 func detacher(locker lockstep.Locker) (lockstep.Detacher, error) {
@@ -140,16 +161,22 @@ func readHandle(path string) (string, error) {
 // A handleFile is a file that a handle is going to be in, whole or not at all. It is made before
 // the lock is asked for: a lock whose handle is nowhere would stay closed until its lease ends.
 type handleFile struct {
-	path string
-	temp *os.File
+	path  string
+	temp  *os.File
+	force bool // replace what is there
 }
 
-func newHandleFile(path string) (*handleFile, error) {
+// newHandleFile refuses a file that is there unless force is set: a lock whose handle is lost can be given back by nobody.
+func newHandleFile(path string, force bool) (*handleFile, error) {
+	if _, err := os.Lstat(path); err == nil && !force {
+		return nil, usageError(`--handle-file: %s exists, and a lock may be held by the handle in it: "lockstep release --handle-file %s" first, or --force`,
+			printable(path), printable(path))
+	}
 	temp, err := os.CreateTemp(filepath.Dir(path), ".handle-") // its mode is 0600
 	if err != nil {
 		return nil, usageError("--handle-file: %w", err)
 	}
-	return &handleFile{path, temp}, nil
+	return &handleFile{path, temp, force}, nil
 }
 
 func (f *handleFile) write(h lockstep.Handle) error {
@@ -157,10 +184,17 @@ func (f *handleFile) write(h lockstep.Handle) error {
 	if err = errors.Join(err, f.temp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.temp.Name(), f.path)
+	if f.force {
+		return os.Rename(f.temp.Name(), f.path)
+	}
+	err = os.Link(f.temp.Name(), f.path) // fails when the file has come meanwhile
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = os.Rename(f.temp.Name(), f.path) // a file system without links
+	}
+	return err
 }
 
-// drop takes the file away unless it was written. A nil file has nothing to drop.
+// drop takes the temporary file away. A nil file has nothing to drop.
 func (f *handleFile) drop() {
 	if f != nil {
 		f.temp.Close()

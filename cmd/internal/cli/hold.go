@@ -59,7 +59,7 @@ func (a *App) acquire(ctx context.Context, plan acquirePlan) error {
 	var file *handleFile
 	if plan.file != "" {
 		var err error
-		if file, err = newHandleFile(plan.file); err != nil {
+		if file, err = newHandleFile(plan.file, plan.force); err != nil {
 			return err
 		}
 	}

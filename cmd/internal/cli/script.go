@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -18,14 +19,16 @@ const scriptTTL = 60 * time.Second
 // An acquirePlan is what acquire was asked to do, checked.
 type acquirePlan struct {
 	claimPlan
-	file string // where the handle goes; empty = the standard output
-	out  output
+	file  string // where the handle goes; empty = the standard output
+	force bool   // replace that file
+	out   output
 }
 
 const acquireLong = `Waits for the lock NAME and leaves it held when this command ends, for the commands that
 follow it in a script. It prints a handle, with which "renew" and "release" find the lock again. The handle is a
 secret: whoever has it can renew and release the lock. They take it from LOCKSTEP_HANDLE, or
-from --handle-file, which is made with mode 0600; then only the token is printed.
+from --handle-file, which is made with mode 0600; then only the token is printed. A file that is there is replaced with
+--force only: a lock may be held by its handle.
 
 Nothing renews the lock meanwhile. Run "lockstep renew" at least once in half of --ttl, and stop what you do when it fails
 with 121: the lock was lost. Where one command does all the work, use "lockstep run": it stops the command
@@ -40,7 +43,7 @@ func (a *App) acquireCommand() *cobra.Command {
 		Use:   "acquire NAME [flags]",
 		Short: "Take a lock and leave it held, for a script",
 		Long:  acquireLong,
-		Example: `  export LOCKSTEP_HANDLE=$(lockstep acquire billing/nightly) || exit
+		Example: `  LOCKSTEP_HANDLE=$(lockstep acquire billing/nightly) || exit; export LOCKSTEP_HANDLE
   ./first-half && lockstep renew && ./second-half
   lockstep release
 
@@ -60,6 +63,7 @@ func (a *App) acquireCommand() *cobra.Command {
 	f.register(cmd.Flags(), scriptTTL)
 	plan.out.register(cmd.Flags())
 	cmd.Flags().StringVar(&plan.file, "handle-file", "", "write the handle to this `file` instead of printing it")
+	cmd.Flags().BoolVar(&plan.force, "force", false, "replace an existing --handle-file")
 	return cmd
 }
 
@@ -102,20 +106,21 @@ func (a *App) releaseCommand() *cobra.Command {
 		Use:   "release [flags]",
 		Short: "Give a lock back that acquire left held",
 		Long: `Gives the lock back whose handle is in LOCKSTEP_HANDLE or --handle-file; the file is removed then. The exit code is 121
-when the lock was lost before: others may have worked under it meanwhile.`,
+when the lock was lost before: others may have worked under it meanwhile. The file is removed then too.`,
 		Example: "  lockstep release\n  lockstep release --handle-file job.handle",
 		Args:    noHandle,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.withAttached(cmd.Context(), a, func(ctx context.Context, _ lockstep.Detacher, lock lockstep.Lock) error {
+			err := f.withAttached(cmd.Context(), a, func(ctx context.Context, _ lockstep.Detacher, lock lockstep.Lock) error {
 				report := releaseReport{lock.Name(), uint64(lock.Token())}
 				if err := lock.Release(ctx); err != nil {
 					return err
 				}
-				if f.file != "" && f.file != "-" {
-					os.Remove(f.file)
-				}
 				return a.printReleased(report, f.out)
 			})
+			if f.file != "" && f.file != "-" && (err == nil || errors.Is(err, lockstep.ErrLost)) {
+				os.Remove(f.file)
+			}
+			return err
 		},
 	}
 	f.register(cmd.Flags())

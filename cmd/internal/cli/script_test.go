@@ -4,14 +4,19 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockstep-dev/lockstep"
 )
 
 // with runs lockstep with a variable more, and wants this exit code.
@@ -228,5 +233,148 @@ func TestTheHistoryTellsWhoHeldForHowLongAndWhyItEnded(t *testing.T) {
 	}
 	if !strings.Contains(errs.String(), "--limit") {
 		t.Errorf("stderr %q", errs.String())
+	}
+}
+
+func TestParallelRenewalsTakeTurns(t *testing.T) {
+	w := newService(t)
+	handle, _ := w.run(0, "acquire", "x")
+	w.env = append(w.env, "LOCKSTEP_HANDLE="+strings.TrimSpace(handle))
+	for round := range 10 {
+		var renewals []*process
+		for range 6 {
+			renewals = append(renewals, w.start("renew"))
+		}
+		for _, p := range renewals {
+			if got := p.code(); got != 0 {
+				t.Errorf("round %d: exit code %d: %s", round, got, p.err.String())
+			}
+		}
+	}
+	w.run(0, "release")
+}
+
+func TestAReleaseBesideARenewalGivesTheLockBack(t *testing.T) {
+	w := newService(t)
+	for round := range 50 {
+		handle, _ := w.run(0, "acquire", "-n", "x")
+		both := *w
+		both.env = append(append([]string{}, w.env...), "LOCKSTEP_HANDLE="+strings.TrimSpace(handle))
+		renewal, release := both.start("renew"), both.start("release")
+		if got := release.code(); got != 0 {
+			t.Errorf("round %d: release: exit code %d: %s", round, got, release.err.String())
+		}
+		if got := renewal.code(); got != 0 && got != CodeLost { // it came after the release
+			t.Errorf("round %d: renew: exit code %d: %s", round, got, renewal.err.String())
+		}
+	}
+}
+
+func TestTurnsAreTakenUntilTheLockItselfIsLost(t *testing.T) {
+	superseded := &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: "another process has it"}
+	revoked := &lockstep.LossError{Reason: lockstep.Revoked}
+	for name, c := range map[string]struct {
+		attach, use []error
+		want        error
+		turns       int
+	}{
+		"at once":              {[]error{nil}, []error{nil}, nil, 1},
+		"after two others":     {[]error{nil, nil, nil}, []error{superseded, superseded, nil}, nil, 3},
+		"lost meanwhile":       {[]error{nil, revoked}, []error{superseded}, superseded, 2},
+		"revoked":              {[]error{nil}, []error{revoked}, revoked, 1},
+		"out of reach":         {[]error{nil, lockstep.ErrUnavailable}, []error{superseded}, lockstep.ErrUnavailable, 2},
+		"others come all time": {make([]error, maxTurns), slices.Repeat([]error{superseded}, maxTurns), superseded, maxTurns},
+	} {
+		turns := 0
+		err := takeTurns(func() (lockstep.Lock, error) { turns++; return nil, c.attach[turns-1] },
+			func(lockstep.Lock) error { return c.use[turns-1] })
+		if err != c.want || turns != c.turns {
+			t.Errorf("%s: %v after %d turns, want %v after %d", name, err, turns, c.want, c.turns)
+		}
+	}
+}
+
+func TestAHandleFileIsNotReplacedInSilence(t *testing.T) {
+	w := newService(t)
+	w.run(0, "acquire", "--handle-file", "h", "a")
+	if _, stderr := w.run(CodeUsage, "acquire", "--handle-file", "h", "b"); !strings.Contains(stderr, "release") || !strings.Contains(stderr, "--force") {
+		t.Errorf("stderr %q does not say what to do", stderr)
+	}
+	if got := readJSON[lockReport](w, "show", "b"); len(got.Holders) != 0 {
+		t.Error("b is held, and its handle is nowhere")
+	}
+	w.run(0, "release", "--handle-file", "h") // that of a, still
+	if got := readJSON[lockReport](w, "show", "a"); len(got.Holders) != 0 {
+		t.Error("a is still held")
+	}
+	w.run(0, "acquire", "--ttl", "1", "--handle-file", "h", "a")
+	w.run(0, "acquire", "--force", "--handle-file", "h", "b")
+	w.run(0, "release", "--handle-file", "h")
+	w.run(0, "acquire", "--ttl", "1", "--handle-file", "h", "b")
+	w.run(0, "run", "-w", "10", "b", "--", "true")
+	w.run(CodeLost, "release", "--handle-file", "h")
+	w.run(0, "acquire", "--handle-file", "h", "b") // the handle of a lost lock is not in the way
+}
+
+func TestAHandleFileThatComesMeanwhileStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h")
+	f, err := newHandleFile(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.drop()
+	os.WriteFile(path, []byte("another"), 0o600)
+	if err := f.write("mine"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("err %v", err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "another" {
+		t.Errorf("the file has %q", got)
+	}
+}
+
+// TestThePrintedRecipeWorksUnderTheLockOnly runs the script of acquire --help and that of docs/cli.md with the lock free and busy.
+func TestThePrintedRecipeWorksUnderTheLockOnly(t *testing.T) {
+	w := newService(t)
+	help, _ := w.run(0, "acquire", "--help")
+	page, err := os.ReadFile("../../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## acquire, renew, release")
+	for name, text := range map[string]string{"help": help, "docs/cli.md": section} {
+		_, recipe, found := strings.Cut(text, "LOCKSTEP_HANDLE=$(")
+		recipe, _, ended := strings.Cut(recipe, "lockstep release")
+		if !found || !ended {
+			t.Fatalf("%s: no recipe", name)
+		}
+		recipe = "LOCKSTEP_HANDLE=$(" + strings.ReplaceAll(recipe, "lockstep acquire", "lockstep acquire -n") + "lockstep release\n"
+		for _, part := range []string{"first-half", "second-half"} {
+			os.WriteFile(filepath.Join(w.dir, part), []byte("#!/bin/sh\necho $0 >> worked\n"), 0o700)
+		}
+		for _, shell := range []string{"sh", "bash"} {
+			w.recipe(shell, recipe, 0, 2)
+			holder := w.start("hold", "billing/nightly")
+			w.eventually("held", func() bool { return strings.Contains(holder.out.String(), "\n") })
+			w.recipe(shell, recipe, CodeBusy, 0)
+			holder.Process.Signal(syscall.SIGTERM)
+			holder.code()
+		}
+	}
+}
+
+// recipe runs a script and wants this exit code and so many parts of its work done.
+func (w *world) recipe(shell, text string, want, parts int) {
+	w.t.Helper()
+	os.Remove(filepath.Join(w.dir, "worked"))
+	self, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cmd := exec.Command(shell, "-c", `lockstep() { "$SELF" "$@"; }`+"\n"+text)
+	cmd.Dir, cmd.Env = w.dir, append(append([]string{}, w.env...), "SELF="+self)
+	out, _ := cmd.CombinedOutput()
+	worked, _ := os.ReadFile(filepath.Join(w.dir, "worked"))
+	if got := cmd.ProcessState.ExitCode(); got != want || strings.Count(string(worked), "\n") != parts {
+		w.t.Errorf("%s: exit code %d, want %d; worked %q, want %d parts; it said %s", shell, got, want, worked, parts, out)
 	}
 }
