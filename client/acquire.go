@@ -14,9 +14,9 @@ import (
 	"github.com/lockstep-dev/lockstep/client/session"
 )
 
-// waitSlack is how much later than the service the client ends a wait. The service
-// times it, but a new leader starts it again.
-const waitSlack = time.Second
+// waitSlackMax bounds how much longer than asked a wait lasts here, which is half a percent of it: the service, which times the wait too,
+// has its say first, and ends the claim without a Cancel. A new leader begins to time it again, and then this side decides.
+const waitSlackMax = 100 * time.Millisecond
 
 // A claim is one call of Acquire and the lock that it led to.
 type claim struct {
@@ -117,7 +117,7 @@ func (c *Client) submitLocked(now time.Duration, k *claim) {
 	}
 	c.openLocked(now)
 	c.checkClusterLocked()
-	k.queued = nil
+	k.queued, k.deferred = nil, nil
 	k.seq = c.mu.sess.Acquire(now, k.spec)
 	c.mu.claims[k.seq] = k
 }
@@ -130,8 +130,6 @@ func (c *Client) await(ctx context.Context, k *claim) {
 		return
 	default:
 	}
-	bound, stop := c.boundOf(k)
-	defer stop()
 	for {
 		select {
 		case <-k.answered:
@@ -140,42 +138,52 @@ func (c *Client) await(ctx context.Context, k *claim) {
 			err := ended(ctx) // asked without the mutex: the caller's context may be that of a lock of this client
 			c.giveUp(k, func() error { return c.endedLocked(err) })
 			return
-		case <-bound:
+		case <-c.boundOf(k):
 			if c.waitIsOver(k) {
 				return
 			}
-			bound = time.After(time.Second)
 		}
 	}
 }
 
-// boundOf is when the wait of the caller may be over; never without WithWait.
-func (c *Client) boundOf(k *claim) (<-chan time.Time, func()) {
+// boundOf is when to look at the end of the caller's wait next; never without WithWait. Timers stand still while the
+// machine is suspended, and the client's clock does not: it is looked at every second.
+func (c *Client) boundOf(k *claim) <-chan time.Time {
 	if !k.cfg.HasWait {
-		return nil, func() {}
+		return nil
 	}
-	t := time.NewTimer(k.cfg.Wait + waitSlack)
-	return t.C, func() { t.Stop() }
+	left := k.waitEnd() - c.cfg.Clock.Now()
+	if left <= 0 { // it has no answer yet
+		left = time.Second
+	}
+	return time.After(min(left, time.Second))
 }
 
-// waitIsOver gives the claim up if the service, which should have ended its wait, put
-// it into the queue and then did not. One that is not answered at all is for UnavailableAfter.
+// waitEnd is when the caller's wait is over by the client's clock.
+func (k *claim) waitEnd() time.Duration {
+	return k.started + k.cfg.Wait + min(k.cfg.Wait/200, waitSlackMax)
+}
+
+// waitIsOver gives the claim up when its wait is over. One that the service has not answered at all is given the time of
+// UnavailableAfter, if that is longer: it may just be finding the service.
 func (c *Client) waitIsOver(k *claim) (over bool) {
-	queued, unreachable := false, false
+	why := k.busy
 	c.do(func(now time.Duration) {
-		queued = k.queued != nil
 		after := c.cfg.UnavailableAfter
-		unreachable = after >= 0 && now > k.started+k.cfg.Wait+after
+		switch {
+		case now < k.waitEnd():
+		case k.queued != nil:
+			over = true
+		case k.deferred != nil:
+			over, why = true, func() error { return fromWire(k.deferred) }
+		case after >= 0 && now >= k.started+after:
+			over, why = true, c.unavailableLocked
+		}
 	})
-	switch {
-	case queued:
-		c.giveUp(k, k.busy)
-	case unreachable:
-		c.giveUp(k, c.unavailableLocked)
-	default:
-		return false
+	if over {
+		c.giveUp(k, why)
 	}
-	return true
+	return over
 }
 
 // giveUp ends the claim with the error of why, unless it was answered meanwhile.

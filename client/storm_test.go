@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,5 +60,65 @@ func TestConnectionsThatGrantNothingAreNotReplacedInAStorm(t *testing.T) {
 	}
 	if got := cluster.Streams(); got > 10 {
 		t.Errorf("%d connections in 3 s", got)
+	}
+}
+
+func TestABoundedWaitEndsByTheClientsClockAcrossAChangeOfLeader(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 3)
+	holder, waiter := newClient(t, nodes, longLease), newClient(t, nodes, longLease)
+	held := acquire(t, holder, "a")
+	const wait = 3 * time.Second
+	time.AfterFunc(time.Second, func() { cluster.Lead(nodes[1]) }) // the fake never ends a wait, as a new leader that begins it again
+	began := time.Now()
+	_, err := waiter.Acquire(t.Context(), "a", lockstep.WithWait(wait))
+	took := time.Since(began)
+	if !errors.Is(err, lockstep.ErrBusy) || took < wait-wait/100 || took > wait+wait/50 { // 1 %, and as much for a busy machine
+		t.Errorf("%v after %v, want busy after %v", err, took, wait)
+	}
+	until(t, "an empty queue", func() bool {
+		n := 1
+		cluster.Do(func(s *wirefake.Service) { n = s.Waiters("a") })
+		return n == 0
+	})
+	if err := held.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAGrantInTheLastMomentOfAWaitIsGivenBackOrHandedOut(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 1)
+	holder, waiter := newClient(t, nodes, longLease), newClient(t, nodes, longLease)
+	const wait = 100 * time.Millisecond
+	for i := range 40 {
+		held := acquire(t, holder, "a")
+		time.AfterFunc(wait+time.Duration(i-20)*100*time.Microsecond, func() { held.Release(context.WithoutCancel(t.Context())) })
+		l, err := waiter.Acquire(t.Context(), "a", lockstep.WithWait(wait))
+		switch {
+		case err == nil:
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		case !errors.Is(err, lockstep.ErrBusy):
+			t.Error(err)
+		}
+		until(t, "a free lock", func() bool {
+			id := ""
+			cluster.Do(func(s *wirefake.Service) { id, _, _ = s.Holder("a") })
+			return id == ""
+		})
+	}
+}
+
+func TestABoundedWaitWhileNothingIsGrantedSaysWhy(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 1)
+	cluster.Do(func(s *wirefake.Service) { s.Held = held(time.Minute) })
+	c := newClient(t, nodes)
+	began := time.Now()
+	_, err := c.Acquire(t.Context(), "a", lockstep.WithWait(time.Second))
+	if took := time.Since(began); !errors.Is(err, lockstep.ErrUnavailable) || !strings.Contains(err.Error(), "not ready") || took > 1100*time.Millisecond {
+		t.Errorf("%v after %v", err, took)
 	}
 }
