@@ -177,6 +177,8 @@ type Claim struct {
 	Owner string
 	// Token is zero for a waiter.
 	Token Token
+	// Mode is how the claim holds the lock, or will.
+	Mode Mode
 	// Since is when the claim was granted, or queued for a waiter, on the
 	// backend's wall clock: for people, not for decisions.
 	Since    time.Time

@@ -105,6 +105,7 @@ func claimsOf(holders []*pb.Holder) []lockstep.Claim {
 		claims = append(claims, lockstep.Claim{
 			Owner:    h.GetSession(),
 			Token:    lockstep.Token(h.GetToken()),
+			Mode:     lockstep.Mode(h.GetMode()),
 			Since:    time.UnixMilli(int64(h.GetSinceUnixMs())),
 			Metadata: h.GetMetadata(),
 		})

@@ -76,6 +76,30 @@ func ExampleClient_Acquire_try() {
 	// released: true
 }
 
+// Endpoints of two clusters, such as a forgotten --initial-cluster makes them, are an error that names both: no lock comes
+// from either. Config.Cluster says which cluster is wanted.
+func ExampleClusterError() {
+	addresses, stop := endpoints()
+	defer stop()
+	others, stopOthers := endpoints()
+	defer stopOthers()
+	c, err := client.New(client.Config{Endpoints: append(addresses, others...)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
+
+	_, err = c.Acquire(context.Background(), "billing/nightly")
+	fmt.Println("endpoints of two clusters:", errors.Is(err, client.ErrTwoClusters))
+	var two *client.ClusterError
+	if errors.As(err, &two) {
+		fmt.Println("named:", two.Endpoint != two.WantFrom, two.Cluster != two.Want)
+	}
+	// Output:
+	// endpoints of two clusters: true
+	// named: true true
+}
+
 // An operator takes a lock away; its holder is told who did it.
 func ExampleAdmin_RevokeLock() {
 	addresses, stop := endpoints()

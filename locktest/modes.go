@@ -30,15 +30,39 @@ func checkShared(e *env) {
 	one, two := e.acquire(a, name, lockstep.WithShared()), e.acquire(b, name, lockstep.WithShared())
 	own := e.acquire(a, name, lockstep.WithShared())
 	e.busy(b, name)
+	checkModes(e, a, name, 3)
 	writer := e.queue(b, name, 1)
 	e.release(one)
 	e.release(two)
 	e.waiting(writer)
+	checkModes(e, a, name, 1) // one holder of a shared lock is a shared one all the same
 	e.release(own)
 	exclusive := e.granted(writer, e.soon())
 	e.busy(a, name, lockstep.WithShared())
 	e.release(exclusive)
 	e.free(a, name, e.soon())
+}
+
+// checkModes wants n shared holders, and exclusive waiters.
+func checkModes(e *env, l lockstep.Locker, name string, n int) {
+	e.Helper()
+	if _, ok := l.(lockstep.Inspector); !ok {
+		return
+	}
+	state := e.inspect(l, name)
+	if len(state.Holders) != n {
+		e.Errorf("%d holders are shown, want %d", len(state.Holders), n)
+	}
+	for _, c := range state.Holders {
+		if c.Mode != lockstep.Shared {
+			e.Errorf("a shared holder is shown as %v", c.Mode)
+		}
+	}
+	for _, c := range state.Waiters {
+		if c.Mode != lockstep.Exclusive {
+			e.Errorf("an exclusive waiter is shown as %v", c.Mode)
+		}
+	}
 }
 
 func checkNobodyPasses(e *env) {

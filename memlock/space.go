@@ -204,6 +204,7 @@ func public(claims []*claim) []lockstep.Claim {
 		list = append(list, lockstep.Claim{
 			Owner:    c.session.id,
 			Token:    c.token,
+			Mode:     c.cfg.Mode,
 			Since:    c.since,
 			Metadata: maps.Clone(c.cfg.Metadata),
 		})

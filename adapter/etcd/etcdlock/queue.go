@@ -59,8 +59,12 @@ func (q queue) busy(count int) *lockstep.BusyError {
 }
 
 func (e entry) claim(token lockstep.Token) lockstep.Claim {
+	mode := lockstep.Exclusive
+	if e.shared {
+		mode = lockstep.Shared
+	}
 	return lockstep.Claim{
-		Owner: leaseText(e.lease), Token: token,
+		Owner: leaseText(e.lease), Token: token, Mode: mode,
 		Since: e.record.Since, Metadata: maps.Clone(e.record.Metadata),
 	}
 }

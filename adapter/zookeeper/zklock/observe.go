@@ -77,6 +77,9 @@ type snapshot struct {
 // add adds the next claim of the queue.
 func (s *snapshot) add(n node, c content) {
 	claim := lockstep.Claim{Owner: c.record.Owner, Since: time.UnixMilli(c.stat.Ctime), Metadata: c.record.Metadata}
+	if n.isShared {
+		claim.Mode = lockstep.Shared
+	}
 	own, isFirst := lockstep.Token(c.stat.Czxid), len(s.Holders)+len(s.Waiters) == 0
 	switch {
 	case !n.isShared && isFirst:

@@ -28,10 +28,10 @@ type lockReport struct {
 // A claimReport is a holder or a waiter.
 type claimReport struct {
 	Session  string            `json:"session"`
-	Seq      uint64            `json:"seq,omitempty"`    // the session's number of the claim, of the service only
-	Token    uint64            `json:"token,omitempty"`  // waiters have none
-	Since    time.Time         `json:"since"`            // on the leader's wall clock
-	Mode     string            `json:"mode,omitempty"`   // of the service only
+	Seq      uint64            `json:"seq,omitempty"`   // the session's number of the claim, of the service only
+	Token    uint64            `json:"token,omitempty"` // waiters have none
+	Since    time.Time         `json:"since"`           // on the leader's wall clock
+	Mode     string            `json:"mode"`
 	Weight   uint32            `json:"weight,omitempty"` // of permits
 	Metadata map[string]string `json:"metadata"`
 	Closing  bool              `json:"closing,omitempty"` // ended; the service waits for the old holder
@@ -84,11 +84,14 @@ func reportClaims(claims []*pb.Holder) []claimReport {
 // reportState is what another backend than the service knows of a lock: less.
 func reportState(s lockstep.State) lockReport {
 	r := lockReport{
-		Name: s.Name, Mode: modeNames[pb.Mode_MODE_EXCLUSIVE], NextToken: uint64(s.NextToken), WaiterCount: uint64(len(s.Waiters)),
+		Name: s.Name, Mode: lockstep.Exclusive.String(), NextToken: uint64(s.NextToken), WaiterCount: uint64(len(s.Waiters)),
 		Holders: reportStateClaims(s.Holders), HolderCount: uint64(len(s.Holders)), Waiters: reportStateClaims(s.Waiters),
 	}
-	if len(s.Holders) > 1 {
-		r.Mode = modeNames[pb.Mode_MODE_SHARED]
+	switch { // as the service tells it: that of who holds, or is next, and exclusive for a free lock
+	case len(r.Holders) > 0:
+		r.Mode = r.Holders[0].Mode
+	case len(r.Waiters) > 0:
+		r.Mode = r.Waiters[0].Mode
 	}
 	return r
 }
@@ -96,7 +99,7 @@ func reportState(s lockstep.State) lockReport {
 func reportStateClaims(claims []lockstep.Claim) []claimReport {
 	reports := make([]claimReport, len(claims)) // never nil: [] in JSON
 	for i, c := range claims {
-		reports[i] = claimReport{Session: c.Owner, Token: uint64(c.Token), Since: c.Since.UTC(), Metadata: c.Metadata}
+		reports[i] = claimReport{Session: c.Owner, Token: uint64(c.Token), Since: c.Since.UTC(), Mode: c.Mode.String(), Metadata: c.Metadata}
 		if c.Metadata == nil {
 			reports[i].Metadata = map[string]string{}
 		}

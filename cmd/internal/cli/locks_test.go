@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
@@ -41,5 +42,30 @@ func TestALockWithMoreHoldersThanAreShownSaysHowMany(t *testing.T) {
 	old.write(&shown, now)
 	if s := shown.String(); !strings.Contains(s, "shared by 2,") || strings.Contains(s, "more") {
 		t.Errorf("shown as\n%s", s)
+	}
+}
+
+func TestAnotherBackendsLockHasTheModeOfItsClaims(t *testing.T) {
+	exclusive, shared := lockstep.Claim{Owner: "a"}, lockstep.Claim{Owner: "b", Mode: lockstep.Shared}
+	for _, c := range []struct {
+		name  string
+		state lockstep.State
+		want  string
+	}{
+		{"one exclusive holder", lockstep.State{Holders: []lockstep.Claim{exclusive}, Waiters: []lockstep.Claim{shared}}, "exclusive"},
+		{"one shared holder", lockstep.State{Holders: []lockstep.Claim{shared}, Waiters: []lockstep.Claim{exclusive}}, "shared"},
+		{"two shared holders", lockstep.State{Holders: []lockstep.Claim{shared, shared}}, "shared"},
+		{"a shared claim about to hold", lockstep.State{Waiters: []lockstep.Claim{shared}}, "shared"},
+		{"nobody", lockstep.State{}, "exclusive"},
+	} {
+		r := reportState(c.state)
+		if r.Mode != c.want {
+			t.Errorf("%s: mode %q, want %q", c.name, r.Mode, c.want)
+		}
+		for i, h := range r.Holders {
+			if want := c.state.Holders[i].Mode.String(); h.Mode != want {
+				t.Errorf("%s: holder of mode %q, want %q", c.name, h.Mode, want)
+			}
+		}
 	}
 }
