@@ -234,7 +234,7 @@ func (n *Node) makeReplica(ctx context.Context, rec *storage.Recovered) (err err
 	}
 	n.disk = newDisk(n.store, &n.inbox, &n.busy, n.cfg.Synced)
 	n.snapshots = newSnapshotWriter(n.store, &n.inbox, &n.counts, n.log)
-	n.replica.Step(replica.Met{ID: n.id.Load(), Instance: n.store.InstanceID()})
+	n.replica.Step(replica.Met{ID: n.id.Load(), Instance: n.store.InstanceID(), Level: machine.FeatureLevel})
 	n.publish()
 	return nil
 }

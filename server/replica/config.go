@@ -76,6 +76,9 @@ type Config struct {
 	// are never logged, and then the membership cannot change.
 	Founders []machine.Member
 
+	// Missing are founders that are known not to exist: the first token floor does not wait for them. Default: none.
+	Missing []uint64
+
 	// CheckEvery is how many entries lie between two checks of the state's hash. Default: 4,096.
 	CheckEvery uint64
 
@@ -86,7 +89,7 @@ type Config struct {
 	// TokenFloor, if not zero, replaces the first token floor of a new or restored cluster.
 	TokenFloor machine.Token
 
-	// Rand is read once in New: it seeds the jitter of leases.
+	// Rand is read in New only: it seeds the jitter of leases, and gives the birth that this replica would log.
 	Rand io.Reader
 	// Logger receives the log, Raft's at level Debug. Default: discard.
 	Logger *slog.Logger

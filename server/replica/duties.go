@@ -2,7 +2,6 @@ package replica
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -34,15 +33,19 @@ func tokenFloor(wall machine.WallMillis) machine.Token {
 // hasDuties reports whether the leader has commands of its own to propose.
 func (r *Replica) hasDuties() bool {
 	l := &r.lead
-	return r.wantsFloor() || r.wantsRecovered() || r.wantsMembers() || r.wantsCheckpoint() || l.checkpoints.renewals.fresh() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
+	return r.wantsBirth() || r.wantsFloor() || r.wantsRecovered() || r.wantsMembers() || r.wantsCheckpoint() || l.checkpoints.renewals.fresh() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
 }
 
 // duties makes the leader's own commands of a batch. They carry its term: the machine ignores those that
 // land in another one.
 func (r *Replica) duties(b *batch) (commands []machine.Command) {
 	l := &r.lead
+	if r.wantsBirth() {
+		l.founding.birthLogged = true
+		commands = append(commands, r.birthCommands()...)
+	}
 	if r.wantsFloor() {
-		l.floorLogged = true
+		l.founding.floorLogged = true
 		commands = append(commands, r.floorCommands()...)
 	}
 	if r.wantsRecovered() {
@@ -71,40 +74,6 @@ func (r *Replica) duties(b *batch) (commands []machine.Command) {
 		commands = append(commands, machine.CheckHash{Index: r.machine.Index(), Hash: r.machine.Hash()})
 	}
 	return commands
-}
-
-// floorCommands are the first commands of a new cluster, or of one that was restored, which has its limits.
-func (r *Replica) floorCommands() []machine.Command {
-	floor := r.cfg.TokenFloor
-	if floor == 0 {
-		floor = tokenFloor(r.wall)
-	}
-	if r.machine.Recovery().FloorDue {
-		r.log.Warn("restored cluster: token floor", "floor", uint64(floor), "next token before", uint64(r.machine.Counts().NextToken))
-		return []machine.Command{machine.SetTokenFloor{Floor: floor}}
-	}
-	r.log.Info("new cluster: first token floor", "floor", uint64(floor))
-	return []machine.Command{machine.SetLimits{Limits: r.cfg.Limits}, machine.SetTokenFloor{Floor: floor}}
-}
-
-// wantsFloor reports whether this is the first leader of a new or restored cluster, which has to log the limits and
-// the first token floor. A wall clock that cannot be right would give tokens that an earlier life of
-// the cluster may have issued, so nothing is granted until it is mended.
-func (r *Replica) wantsFloor() bool {
-	if r.lead.floorLogged || r.machine.Counts().NextToken != 0 && !r.machine.Recovery().FloorDue {
-		r.noFloor = ""
-		return false
-	}
-	if what := r.clockFault(); what != "" && r.cfg.TokenFloor == 0 {
-		if r.noFloor == "" {
-			r.noFloor = fmt.Sprintf("the wall clock says %s, which is %s",
-				time.UnixMilli(int64(r.wall)).UTC().Format(time.RFC3339), what)
-			r.log.Error("no token floor: nothing is granted", "reason", r.noFloor)
-		}
-		return false
-	}
-	r.noFloor = ""
-	return true
 }
 
 // clockFault says why the wall clock cannot be right, if it cannot.

@@ -31,11 +31,11 @@ type leadership struct {
 	delays      expiry.Deadlines[machine.ClaimID]
 	checkpoints checkpoints
 
-	expiring    ending[machine.SessionID] // lease over
-	waitOver    ending[machine.ClaimID]
-	delayOver   ending[machine.ClaimID]
-	nextCheck   uint64 // applied index from which the next hash is compared
-	floorLogged bool   // SetTokenFloor is under way
+	expiring  ending[machine.SessionID] // lease over
+	waitOver  ending[machine.ClaimID]
+	delayOver ending[machine.ClaimID]
+	nextCheck uint64 // applied index from which the next hash is compared
+	founding  founding
 
 	recovering bool          // nothing is granted yet after a restore
 	recovered  time.Duration // on clock: when the wait after a restore is over
@@ -68,7 +68,10 @@ func (r *Replica) promote() {
 	r.startRecovery()
 	l.rounds.prompt = true
 	r.members.unlogged = true
-	l.nextCheck = r.applied + r.cfg.CheckEvery
+	l.nextCheck = r.applied // at once: a replica that has diverged must not take part in what is served now
+	if r.young() {
+		r.noFloor = "the first entries of the cluster are not logged yet"
+	}
 	r.log.Info("serving", "term", l.term, "index", r.applied, "sessions", l.leases.Len())
 }
 
@@ -101,6 +104,7 @@ func (r *Replica) depose() {
 		r.refuse(&c.asked, NotLeader)
 	}
 	r.members.change, r.members.heard = nil, nil
+	r.noFloor = ""
 	l.queue.each(func(p *pending) { r.refusePending(p, NotLeader) })
 	for _, h := range l.rounds.all() {
 		r.refuse(&h.Request, NotLeader)

@@ -43,10 +43,12 @@ type ChangeMembers struct {
 // MembersChanged answers ChangeMembers.
 type MembersChanged struct{ Member machine.Member }
 
-// Met tells which data directory a peer came with in a handshake that was admitted.
+// Met tells which data directory a peer came with in a handshake that was admitted, and the newest feature level that it knows;
+// zero is that of builds that do not tell.
 type Met struct {
 	ID       uint64
 	Instance [16]byte
+	Level    uint32
 }
 
 func (ChangeMembers) body()    {}
@@ -55,7 +57,8 @@ func (Met) input()             {}
 
 // A membership is what a replica keeps about its fellow members beside Raft and the machine.
 type membership struct {
-	met map[uint64][16]byte // instances that handshakes have shown
+	met    map[uint64][16]byte // instances that handshakes have shown
+	levels map[uint64]uint32   // feature levels that they have shown
 
 	// Of a leader:
 	unlogged bool            // something may be known that the table lacks
@@ -83,9 +86,9 @@ func (r *Replica) hears(from uint64) {
 
 func (r *Replica) meet(in Met) {
 	if r.members.met == nil {
-		r.members.met = make(map[uint64][16]byte)
+		r.members.met, r.members.levels = make(map[uint64][16]byte), make(map[uint64]uint32)
 	}
-	r.members.met[in.ID], r.members.unlogged = in.Instance, true
+	r.members.met[in.ID], r.members.levels[in.ID], r.members.unlogged = in.Instance, in.Level, true
 }
 
 // changeMembers proposes one change of the membership, or says why not.

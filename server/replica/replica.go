@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -32,6 +33,7 @@ type Replica struct {
 	raft *raft.RawNode
 	disk *raftStorage // the log as handed out for writing, without its oldest part
 	rng  rng
+	draw machine.BirthID // the birth of the cluster, if this replica is its first leader
 
 	machine   *machine.Machine
 	applied   uint64
@@ -76,6 +78,9 @@ func New(cfg Config) (*Replica, error) {
 	var err error
 	if r.rng, err = newRNG(cfg.Rand); err != nil {
 		return nil, err
+	}
+	if _, err := io.ReadFull(cfg.Rand, r.draw[:]); err != nil {
+		return nil, fmt.Errorf("replica: reading randomness: %w", err)
 	}
 	if err := r.recoverLog(&cfg.Recovered); err != nil {
 		return nil, err

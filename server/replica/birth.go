@@ -1,0 +1,218 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A cluster that is new, or was restored, is young until it has a token floor: it grants nothing. Its first leader logs, in
+// this order and each once the one before is applied,
+//
+//  1. the limits, at the newest feature level that every founder knows, and a birth drawn at random;
+//  2. the token floor, when every founder has the birth on its disk and the member table has its directory.
+//
+// So no two groups of founders can each begin a history: each would need all of them. At feature level 1 there is no birth,
+// and the limits and the floor are logged at once.
+
+const (
+	// waitNoted is when a wait for founders is logged first, and waitNotedAgain how often after that.
+	waitNoted      = Time(time.Second)
+	waitNotedAgain = Time(30 * time.Second)
+)
+
+// A founding is what a leader has under way of the first entries of a young cluster.
+type founding struct {
+	birthLogged, floorLogged bool
+	// birthAt is an index of the log behind the birth; zero: not known yet.
+	birthAt    uint64
+	clockNoted bool // that the clock gives no floor was logged
+	// waits is since when founders are waited for, and noted when that was logged last; zero: not yet.
+	waits, noted Time
+}
+
+// young reports whether the token floor of a new or restored cluster is still to be logged.
+func (r *Replica) young() bool {
+	return r.machine.Counts().NextToken == 0 || r.machine.Recovery().FloorDue
+}
+
+// expected lists the voters but for those that are known not to exist.
+func (r *Replica) expected() []uint64 {
+	return slices.DeleteFunc(slices.Clone(r.confState.GetVoters()), func(id uint64) bool { return slices.Contains(r.cfg.Missing, id) })
+}
+
+// beginLevel is the feature level that a young cluster begins with, or zero and who has not been met yet.
+func (r *Replica) beginLevel() (level uint32, unmet []uint64) {
+	level = r.cfg.Limits.FeatureLevel
+	if len(r.cfg.Founders) == 0 {
+		return level, nil
+	}
+	for _, id := range r.expected() {
+		known, met := r.members.levels[id]
+		if !met {
+			unmet = append(unmet, id)
+		}
+		level = min(level, max(known, 1))
+	}
+	if len(unmet) > 0 {
+		level = 0
+	}
+	return level, unmet
+}
+
+// wantsBirth reports whether the birth is to be logged: by the first leader, or at the first chance after the feature level has
+// come to it.
+func (r *Replica) wantsBirth() bool {
+	if r.lead.founding.birthLogged || r.machine.Birth() != (machine.BirthID{}) {
+		return false
+	}
+	if r.machine.Limits().FeatureLevel >= machine.BirthLevel {
+		return true
+	}
+	if !r.young() {
+		return false
+	}
+	level, _ := r.beginLevel()
+	return level >= machine.BirthLevel
+}
+
+// birthCommands begin a cluster: the limits, if they are not in force, and the birth.
+func (r *Replica) birthCommands() (commands []machine.Command) {
+	limits := r.machine.Limits()
+	if r.young() {
+		if !r.machine.Recovery().FloorDue {
+			limits = r.cfg.Limits
+		}
+		limits.FeatureLevel, _ = r.beginLevel()
+	}
+	if limits != r.machine.Limits() {
+		commands = append(commands, machine.SetLimits{Limits: limits})
+	}
+	r.log.Info("new cluster: birth", "birth", r.draw)
+	return append(commands, machine.SetBirth{Birth: r.draw})
+}
+
+// wantsFloor reports whether the token floor of a young cluster is to be logged now.
+func (r *Replica) wantsFloor() bool {
+	f := &r.lead.founding
+	if f.floorLogged || !r.young() {
+		r.noFloor = ""
+		return false
+	}
+	if r.noFloor = r.awaitFounders(); r.noFloor != "" {
+		return false
+	}
+	r.noFloor = r.clockObstacle()
+	return r.noFloor == ""
+}
+
+// awaitFounders says why the floor must wait for the founders, or for the birth, or is empty.
+func (r *Replica) awaitFounders() string {
+	f := &r.lead.founding
+	lacking, what := []uint64(nil), "have not been met"
+	if r.machine.Birth() == (machine.BirthID{}) {
+		level, unmet := r.beginLevel()
+		if level >= machine.BirthLevel {
+			return "the birth of the cluster is being logged"
+		}
+		lacking = unmet
+	} else {
+		if f.birthAt == 0 {
+			f.birthAt = r.applied
+		}
+		lacking, what = r.withoutBirth(), "do not have the birth of the cluster on disk"
+	}
+	if len(lacking) == 0 {
+		return ""
+	}
+	names := r.describe(lacking)
+	r.noteWait(names, what)
+	return fmt.Sprintf("initial members %s yet: %s; start them, or start the others with --initial-missing and the names of those that do not exist", what, names)
+}
+
+// withoutBirth lists the expected voters that have not acknowledged the birth, or whose directory the table lacks.
+func (r *Replica) withoutBirth() (lacking []uint64) {
+	match := make(map[uint64]uint64)
+	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) { match[id] = pr.Match })
+	for _, id := range r.expected() {
+		m, logged := r.machine.Member(id)
+		if match[id] < r.lead.founding.birthAt || logged && m.Instance == [16]byte{} {
+			lacking = append(lacking, id)
+		}
+	}
+	return lacking
+}
+
+// describe names members with their addresses.
+func (r *Replica) describe(ids []uint64) string {
+	var all []string
+	for _, id := range ids {
+		m, ok := r.machine.Member(id)
+		if i := slices.IndexFunc(r.cfg.Founders, func(f machine.Member) bool { return f.ID == id }); !ok && i >= 0 {
+			m, ok = r.cfg.Founders[i], true
+		}
+		if !ok {
+			m = machine.Member{Name: fmt.Sprintf("%016x", id), Address: "address not known"}
+		}
+		all = append(all, fmt.Sprintf("%s (%s)", m.Name, m.Address))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// noteWait logs that founders are waited for, now and then.
+func (r *Replica) noteWait(names, what string) {
+	f := &r.lead.founding
+	if f.waits == 0 {
+		f.waits = r.now
+	}
+	if r.now-f.waits < waitNoted || f.noted != 0 && r.now-f.noted < waitNotedAgain {
+		return
+	}
+	f.noted = r.now
+	r.log.Warn("new cluster: nothing is granted before every initial member has its birth on disk",
+		"waiting for", names, "they", what,
+		"what to do", "start them, or start the others with --initial-missing and the names of those that do not exist")
+}
+
+// floorCommands give a young cluster its first tokens, and at feature level 1 the limits too. One that was restored has those
+// of the backup.
+func (r *Replica) floorCommands() (commands []machine.Command) {
+	floor := r.cfg.TokenFloor
+	if floor == 0 {
+		floor = tokenFloor(r.wall)
+	}
+	r.log.Info("first token floor", "floor", uint64(floor), "next token before", uint64(r.machine.Counts().NextToken),
+		"restored", r.machine.Recovery().FloorDue)
+	if r.machine.Birth() == (machine.BirthID{}) && !r.machine.Recovery().FloorDue {
+		limits := r.cfg.Limits
+		limits.FeatureLevel, _ = r.beginLevel()
+		commands = append(commands, machine.SetLimits{Limits: limits})
+	}
+	return append(commands, machine.SetTokenFloor{Floor: floor})
+}
+
+// clockObstacle says why the wall clock cannot give the first token floor, or is empty. A clock that cannot be right would
+// give tokens that an earlier life of the cluster may have issued, so nothing is granted until it is mended.
+func (r *Replica) clockObstacle() string {
+	what := r.clockFault()
+	if what == "" || r.cfg.TokenFloor != 0 {
+		r.lead.founding.clockNoted = false
+		return ""
+	}
+	why := fmt.Sprintf("the wall clock says %s, which is %s", time.UnixMilli(int64(r.wall)).UTC().Format(time.RFC3339), what)
+	if !r.lead.founding.clockNoted {
+		r.lead.founding.clockNoted = true
+		r.log.Error("no token floor: nothing is granted", "reason", why)
+	}
+	return why
+}
+
+// Birth is the cluster's birth as far as this replica has applied the log, zero if it has none yet.
+func (r *Replica) Birth() machine.BirthID { return r.machine.Birth() }

@@ -1,0 +1,130 @@
+package replica
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// founders makes every replica know the three founders.
+func founders(cfg *Config) {
+	for id := range uint64(3) {
+		cfg.Founders = append(cfg.Founders, machine.Member{
+			ID: id + 1, Name: fmt.Sprint("n", id+1), Address: fmt.Sprint("10.0.0.", id+1), Founder: true,
+		})
+	}
+}
+
+// introduce makes all replicas that run meet each other.
+func introduce(c *cluster, level uint32) {
+	for _, h := range c.hosts {
+		for _, other := range c.hosts {
+			if h.r != nil && other.r != nil {
+				h.inputs = append(h.inputs, Met{ID: other.id, Instance: [16]byte{byte(other.id)}, Level: level})
+			}
+		}
+	}
+}
+
+func tokens(c *cluster) bool {
+	for _, h := range c.hosts {
+		if h.r != nil && h.r.Status().Counts.NextToken != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// serves waits for a leader, although nothing is granted.
+func serves(c *cluster) (leader *host) {
+	c.t.Helper()
+	c.until(10*second, "a leader that serves", func() bool {
+		for _, h := range c.hosts {
+			if h.r != nil && h.r.Status().Serving {
+				leader = h
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// waits checks that nothing is granted for a while, and what the leader says of why.
+func waits(t *testing.T, c *cluster, want string) {
+	t.Helper()
+	c.run(5 * second)
+	if tokens(c) {
+		t.Error("tokens are given")
+	}
+	if why := serves(c).r.Status().NoFloor; !strings.Contains(why, want) {
+		t.Errorf("the leader says %q, want %q", why, want)
+	}
+}
+
+func TestTheFirstTokenFloorWaitsForEveryFounder(t *testing.T) {
+	c := newCluster(t, 3, founders)
+	c.crash(c.host(3))
+	introduce(c, machine.FeatureLevel)
+	waits(t, c, "n3 (10.0.0.3)") // has not been met
+	c.start(c.host(3))
+	c.host(3).disk.stuck = true
+	introduce(c, machine.FeatureLevel)
+	waits(t, c, "n3 (10.0.0.3)") // has not the birth on its disk
+	if serves(c).r.Birth() == (machine.BirthID{}) {
+		t.Error("no birth is logged")
+	}
+	c.host(3).disk.stuck = false
+	c.until(5*second, "tokens", func() bool { return tokens(c) })
+	c.run(second)
+	for _, h := range c.hosts {
+		if b := h.r.Birth(); b != c.host(1).r.Birth() || b == (machine.BirthID{}) {
+			t.Errorf("replica %d has birth %v, replica 1 %v", h.id, b, c.host(1).r.Birth())
+		}
+	}
+}
+
+func TestAFounderThatIsNamedMissingIsNotWaitedFor(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { founders(cfg); cfg.Missing = []uint64{3} })
+	c.crash(c.host(3))
+	introduce(c, machine.FeatureLevel)
+	c.until(10*second, "tokens", func() bool { return tokens(c) })
+	c.start(c.host(3))
+	introduce(c, machine.FeatureLevel)
+	c.until(10*second, "the birth at the late one", func() bool { return c.host(3).r.Birth() == c.host(1).r.Birth() })
+}
+
+func TestALaterLeaderKeepsTheBirth(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.host(3).disk.stuck = true
+	first := serves(c)
+	c.until(5*second, "birth", func() bool { return first.r.Birth() != (machine.BirthID{}) })
+	born := first.r.Birth()
+	if tokens(c) {
+		t.Fatal("tokens before the third has the birth")
+	}
+	first.inputs = append(first.inputs, HandOver{To: 3 - first.id})
+	c.until(5*second, "the other leads", func() bool { return c.host(3 - first.id).r.Status().Serving })
+	c.host(3).disk.stuck = false
+	c.until(5*second, "tokens", func() bool { return tokens(c) })
+	if got := c.leader().r.Birth(); got != born {
+		t.Errorf("birth %v, was %v", got, born)
+	}
+}
+
+// A founder of an older build cannot apply a birth: the cluster then begins at its level, as it always did.
+func TestWithAFounderOfLevelOneTheClusterBeginsThere(t *testing.T) {
+	c := newCluster(t, 3, founders)
+	introduce(c, machine.FeatureLevel)
+	for _, h := range c.hosts {
+		h.inputs = append(h.inputs, Met{ID: 3, Instance: [16]byte{3}})
+	}
+	c.until(10*second, "tokens", func() bool { return tokens(c) })
+	c.run(second)
+	m := c.leader().r.machine
+	if m.Limits().FeatureLevel != 1 || m.Birth() != (machine.BirthID{}) {
+		t.Errorf("feature level %d, birth %q", m.Limits().FeatureLevel, m.Birth())
+	}
+}
