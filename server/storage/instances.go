@@ -6,10 +6,7 @@ import (
 
 // KnownInstance tells which instance of a node this one has met first, if any.
 func (s *Store) KnownInstance(node uint64) (InstanceID, bool, error) {
-	if err := s.Err(); err != nil {
-		return InstanceID{}, false, err
-	}
-	v, err := s.get(instanceKey(node))
+	v, err := s.note(instanceKey(node))
 	if err != nil || v == nil {
 		return InstanceID{}, false, err
 	}
@@ -20,12 +17,25 @@ func (s *Store) KnownInstance(node uint64) (InstanceID, bool, error) {
 }
 
 // RememberInstance notes the instance of a node for ever.
-func (s *Store) RememberInstance(node uint64, id InstanceID) (err error) {
+func (s *Store) RememberInstance(node uint64, id InstanceID) error {
+	return s.remember(instanceKey(node), id[:])
+}
+
+// note reads a record that is not of a group; nil: there is none.
+func (s *Store) note(key []byte) ([]byte, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	return s.get(key)
+}
+
+// remember writes such a record durably.
+func (s *Store) remember(key, value []byte) (err error) {
 	if err := s.Err(); err != nil {
 		return err
 	}
 	defer rescue(&err)
 	batch := s.db.NewBatch()
-	put(batch, instanceKey(node), id[:])
+	put(batch, key, value)
 	return s.commit(batch, true)
 }

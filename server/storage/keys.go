@@ -15,10 +15,16 @@ import (
 //	02 group(4) 's'             state of a group
 //	02 group(4) 'm'             where the log of a group starts
 //	02 group(4) 'e' index(8)    one entry
+//	03                          birth of the cluster; builds before it leave it alone, as the next two
+//	04                          starts of this directory
+//	05 node(8)                  newest start of another node
 const (
 	prefixIdentity = 0x00
 	prefixInstance = 0x01
 	prefixGroup    = 0x02
+	prefixBirth    = 0x03
+	prefixStarts   = 0x04
+	prefixStart    = 0x05
 
 	kindState = 's'
 	kindBase  = 'm'
@@ -46,6 +52,10 @@ func entryIndex(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)
 
 func instanceKey(node uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{prefixInstance}, node)
+}
+
+func startKey(node uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{prefixStart}, node)
 }
 
 // entryHead is the size of what precedes an entry's data: term (8) and type (1).

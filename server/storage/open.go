@@ -167,11 +167,21 @@ func (s *Store) readIdentity() error {
 			"give this node's own directory, or the initial cluster that the directory was made with", nil)
 	}
 	if id.node != s.id.node {
-		return s.refuse(ErrForeign, fmt.Sprintf("belongs to node %016x, this node is %016x", id.node, s.id.node),
-			"give this node's own directory, or the name that the directory was made with", nil)
+		return s.refuse(ErrForeign, fmt.Sprintf("belongs to node %s, this node is %s", s.describe(id.node), s.describe(s.id.node)),
+			"give this node's own directory, or start it under the name that the directory was made with", nil)
 	}
 	s.id = id
 	return nil
+}
+
+// describe gives a node's name if it is known, else its id.
+func (s *Store) describe(node uint64) string {
+	if s.nodeName != nil {
+		if name := s.nodeName(node); name != "" {
+			return name
+		}
+	}
+	return fmt.Sprintf("%016x", node)
 }
 
 // openLog opens Pebble.

@@ -22,6 +22,8 @@ type Config struct {
 	NodeID    uint64 // not zero
 	// Origin is noted in a directory that is made, one word: the backup that it is made from. Default: none.
 	Origin string
+	// NodeName names the nodes of the cluster whose ids are known, for errors; else "". Default: none is known.
+	NodeName func(id uint64) string
 	// Replacing allows a directory whose content is being replaced; see [BeginReplace].
 	Replacing bool
 	// Random is where the instance id is drawn from. Default: crypto/rand.
@@ -38,6 +40,7 @@ type Store struct {
 	log *slog.Logger
 	id  identity
 
+	nodeName  func(uint64) string
 	replacing bool
 	db        *pebble.DB
 	lock      io.Closer
@@ -74,6 +77,7 @@ func Open(cfg Config) (*Store, error) {
 		log: cfg.Logger,
 		id:  identity{cluster: cfg.ClusterID, node: cfg.NodeID, origin: cfg.Origin},
 
+		nodeName:  cfg.NodeName,
 		replacing: cfg.Replacing,
 
 		groups: make(map[uint32]*groupState),
