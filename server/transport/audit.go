@@ -26,7 +26,7 @@ func (t *Transport) AskAudit(ctx context.Context, node, from, to uint64) (io.Rea
 	if p == nil {
 		return nil, fmt.Errorf("transport: no peer %016x", node)
 	}
-	c, err := t.dial(ctx, p.Peer, purposeAudit)
+	c, _, err := t.dial(ctx, p.Peer, purposeAudit)
 	if err != nil {
 		return nil, fmt.Errorf("transport: ask %s for its audit log: %w", p.Name, noAudit(err))
 	}

@@ -170,7 +170,7 @@ func TestAnythingButAQuestionIsRefused(t *testing.T) {
 		"another frame":     appendFrame(nil, framePing, nil),
 		"one of old length": appendFrame(nil, frameQuestion, make([]byte, 12)),
 	} {
-		c, err := a.dial(t.Context(), a.find(2).Peer, purposeAudit)
+		c, _, err := a.dial(t.Context(), a.find(2).Peer, purposeAudit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,7 +55,7 @@ func Example() {
 		go func() { ended <- t.Run(ctx) }()
 	}
 	for !nodes[0].Peers()[0].Reachable {
-		if err := nodes[0].Ask(ctx, 2); err != nil {
+		if _, err := nodes[0].Ask(ctx, 2); err != nil {
 			log.Fatal(err)
 		}
 	}

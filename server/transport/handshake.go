@@ -92,21 +92,21 @@ func (c *conn) expect(kind frameKind) ([]byte, error) {
 	return append([]byte(nil), payload...), nil
 }
 
-// dial connects to a peer and shakes hands.
-func (t *Transport) dial(ctx context.Context, p Peer, purpose string) (*conn, error) {
+// dial connects to a peer and shakes hands. The identity is zero until the peer has proved the secret.
+func (t *Transport) dial(ctx context.Context, p Peer, purpose string) (*conn, Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	raw, err := t.cfg.Dial(ctx, p.Address)
 	if err != nil {
-		return nil, err
+		return nil, Identity{}, err
 	}
 	defer context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })()
 	c := newConn(raw)
-	if err := t.greet(c, p, purpose, t.cfg.Self, nil); err != nil {
+	if err := t.greet(c, p, purpose, t.cfg.Present(), nil); err != nil {
 		raw.Close()
-		return nil, err
+		return nil, c.peer, err
 	}
-	return c, raw.SetDeadline(time.Time{})
+	return c, c.peer, raw.SetDeadline(time.Time{})
 }
 
 // greet is the dialer's side.
@@ -133,6 +133,7 @@ func (t *Transport) greet(c *conn, p Peer, purpose string, self Identity, ready 
 	if err := json.Unmarshal(answer, &w); err != nil {
 		return fmt.Errorf("handshake: %w", err)
 	}
+	c.peer = w.From
 	if w.From.Node != p.Node && purpose != purposeJoin {
 		return t.refuse(c, refusedOther, fmt.Sprintf("%s is node %s (%016x), not %s (%016x)", p.Address, w.From.Name, w.From.Node, p.Name, p.Node))
 	}
@@ -144,13 +145,13 @@ func (t *Transport) greet(c *conn, p Peer, purpose string, self Identity, ready 
 	}
 	told, err := c.expect(frameReady)
 	// Only here the refusing side has proved the secret: a stranger must not end a node with this.
-	if e := new(refusedError); errors.As(err, &e) && e.code == refusedAdmit {
-		return &notAdmitted{reason: e.Error(), remote: true}
+	if e := new(refusedError); errors.As(err, &e) && e.received() != 0 {
+		return &notAdmitted{verdict: e.received(), reason: e.Error(), remote: true}
 	}
 	if err != nil {
 		return err
 	}
-	c.peer, c.purpose = w.From, purpose
+	c.purpose = purpose
 	if ready != nil {
 		*ready = told
 	}
@@ -165,11 +166,10 @@ func (t *Transport) meet(peer Identity, purpose string) error {
 	return t.cfg.Handler.Admit(peer)
 }
 
-// A refusal on the wire is one byte that says who refused, and a text.
+// A refusal on the wire is one byte, a Verdict or one of these, and a text.
 const (
-	refusedOther = iota
-	refusedAdmit // by Handler.Admit
-	refusedAudit // there is no audit log
+	refusedOther = 0
+	refusedAudit = 2 // there is no audit log
 )
 
 func appendRefusal(dst []byte, code byte, reason string) []byte {
@@ -194,10 +194,10 @@ func refusal(payload []byte) error {
 }
 
 func admitCode(err error) byte {
-	switch {
-	case errors.Is(err, ErrNotAdmitted):
-		return refusedAdmit
-	case errors.Is(err, errNoAudit):
+	if v := VerdictOf(err); v != 0 {
+		return byte(v)
+	}
+	if errors.Is(err, errNoAudit) {
 		return refusedAudit
 	}
 	return refusedOther // we could not tell: that is no reason for the peer to end
@@ -229,7 +229,7 @@ func (t *Transport) receive(c *conn) error {
 	if reason := t.objection(&h); reason != "" {
 		return t.refuse(c, refusedOther, reason)
 	}
-	answer, err := json.Marshal(welcome{From: t.cfg.Self, Nonce: nonce()})
+	answer, err := json.Marshal(welcome{From: t.cfg.Present(), Nonce: nonce()})
 	if err != nil {
 		return err
 	}
@@ -279,6 +279,8 @@ func (t *Transport) objection(h *hello) string {
 	switch {
 	case h.Version != protocolVersion:
 		return fmt.Sprintf("peer protocol %d is not spoken here, only %d", h.Version, protocolVersion)
+	case h.Purpose == purposeJoin && h.From.ClusterID != "" && h.From.ClusterID == t.cfg.Present().Birth:
+		return ""
 	case h.From.ClusterID != self.ClusterID:
 		return fmt.Sprintf("this is cluster %s, not %.64q: the initial clusters differ", self.ClusterID, h.From.ClusterID)
 	case h.Purpose == purposeJoin:

@@ -14,6 +14,9 @@ type JoinAnswer struct {
 	Node     uint64   `json:"node,string"`
 	Peers    []Peer   `json:"peers"`    // the present members, that node included
 	Founders []uint64 `json:"founders"` // the voters that the group started with
+	// Cluster is the id that handshakes have, and Birth that of the cluster, if it has one. Builds before these tell neither.
+	Cluster string `json:"cluster,omitempty"`
+	Birth   string `json:"birth,omitempty"`
 }
 
 // A Joiner is a [Handler] that can tell nodes which were added what they need to start.

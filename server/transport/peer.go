@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -49,6 +50,8 @@ type peer struct {
 
 		clientAddress string
 		problem       string
+		verdict       Verdict   // why the peer does not let us in
+		conn          io.Closer // the stream that is up
 	}
 }
 
@@ -165,12 +168,12 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // serve dials and writes until the connection ends.
 func (p *peer) serve(ctx context.Context) error {
-	c, err := p.t.dial(ctx, p.Peer, purposeStream)
+	c, _, err := p.t.dial(ctx, p.Peer, purposeStream)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	p.connected(c.peer)
+	p.connected(c)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -187,12 +190,22 @@ func (p *peer) serve(ctx context.Context) error {
 	return err
 }
 
-func (p *peer) connected(id Identity) {
-	p.met(id)
+func (p *peer) connected(c *conn) {
+	p.met(c.peer)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.connected, p.mu.dropping, p.mu.problem = true, false, ""
+	p.mu.connected, p.mu.dropping, p.mu.problem, p.mu.verdict, p.mu.conn = true, false, "", 0, c
 	p.t.log.Info("peer connected", "peer", p.Name, "address", p.Address)
+}
+
+// reset ends the stream if it is up, and the wait for the next try.
+func (p *peer) reset() {
+	p.mu.Lock()
+	if p.mu.conn != nil {
+		p.mu.conn.Close()
+	}
+	p.mu.Unlock()
+	p.dialledUs()
 }
 
 // dialledUs ends the wait for the next try.
@@ -216,7 +229,11 @@ func (p *peer) disconnected(err error) {
 	was, before := p.mu.connected, p.mu.problem
 	p.mu.connected = false
 	p.mu.urgent, p.mu.normal, p.mu.writing = nil, nil, 0
-	p.mu.problem = reason(err)
+	p.mu.problem, p.mu.conn = reason(err), nil
+	remote := errors.Is(err, ErrNotAdmitted) && errors.Is(err, ErrRefused)
+	if remote {
+		p.mu.verdict = VerdictOf(err)
+	}
 	p.mu.dropping = p.mu.dropping || was
 	p.mu.Unlock()
 	if was {
@@ -225,7 +242,7 @@ func (p *peer) disconnected(err error) {
 	if before != reason(err) {
 		p.t.log.Warn("peer not connected", "peer", p.Name, "address", p.Address, "err", reason(err))
 	}
-	if errors.Is(err, ErrNotAdmitted) {
+	if remote {
 		p.t.cfg.Handler.Rejected(p.Node, err)
 	}
 }
@@ -241,5 +258,5 @@ func reason(err error) string {
 func (p *peer) status() PeerStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return PeerStatus{Peer: p.Peer, ClientAddress: p.mu.clientAddress, Reachable: p.mu.connected, Problem: p.mu.problem}
+	return PeerStatus{Peer: p.Peer, ClientAddress: p.mu.clientAddress, Reachable: p.mu.connected, Problem: p.mu.problem, Verdict: p.mu.verdict}
 }

@@ -27,7 +27,7 @@ func (t *Transport) SendSnapshot(ctx context.Context, group uint32, msg *raftpb.
 	if p == nil {
 		return fmt.Errorf("transport: no peer %016x", msg.GetTo())
 	}
-	c, err := t.dial(ctx, p.Peer, purposeSnapshot)
+	c, _, err := t.dial(ctx, p.Peer, purposeSnapshot)
 	if err != nil {
 		return fmt.Errorf("transport: send snapshot to %s: %w", p.Name, err)
 	}

@@ -24,22 +24,6 @@ var (
 	ErrNotAdmitted = errors.New("not admitted")
 )
 
-// A notAdmitted matches ErrNotAdmitted and, at the node that was refused, ErrRefused.
-type notAdmitted struct {
-	reason string
-	remote bool
-}
-
-// NotAdmitted is the error of a Handler's Admit that tells the peer that it has to end.
-func NotAdmitted(reason string) error { return &notAdmitted{reason: reason} }
-
-func (e *notAdmitted) Error() string { return e.reason }
-
-// Is makes errors.Is see what it is.
-func (e *notAdmitted) Is(target error) bool {
-	return target == ErrNotAdmitted || e.remote && target == ErrRefused
-}
-
 // An Identity is what a node tells of itself in the handshake.
 type Identity struct {
 	ClusterID     string   `json:"cluster"`
@@ -48,6 +32,21 @@ type Identity struct {
 	Name          string   `json:"name"`
 	ClientAddress string   `json:"client_address"`
 	PeerAddress   string   `json:"peer_address"` // where it is dialled by its peers
+
+	// Builds before the fields below neither send nor read them.
+
+	// Level is the newest feature level that the node's build knows; 0: it does not tell.
+	Level uint32 `json:"level,omitempty"`
+	// Birth is that of the node's cluster in hexadecimal digits, empty while it knows none.
+	Birth string `json:"birth,omitempty"`
+	// Rootless says that its cluster began without a birth.
+	Rootless bool `json:"rootless,omitempty"`
+	// Start counts the starts of its directory, and StartIDs are the ids of the last ones, 4 bytes each, the present
+	// one at the end.
+	Start    uint64 `json:"start,omitempty"`
+	StartIDs []byte `json:"start_ids,omitempty"`
+	// Marks are indexes of its log and the hash of its state after each, 8 and 8 bytes.
+	Marks []byte `json:"marks,omitempty"`
 }
 
 // A Peer is another node and where it listens.
@@ -61,12 +60,12 @@ type Peer struct {
 // goroutines and, but for ReceiveSnapshot, must not block.
 type Handler interface {
 	// Admit decides on a peer whose cluster and secret are right. The text of its error
-	// is told to the peer. An error of NotAdmitted ends the peer, by its Rejected.
+	// is told to the peer. An error of NotAdmitted is told to its Rejected too.
 	Admit(id Identity) error
 	// Receive takes messages of one peer, in the order sent but for votes and heartbeats, which may
 	// overtake. The slice is the callee's.
 	Receive(group uint32, msgs []*raftpb.Message)
-	// Rejected tells that a peer's Admit has refused us with an error of NotAdmitted.
+	// Rejected tells that a peer's Admit has refused us with an error of NotAdmitted. It is told at each try.
 	Rejected(node uint64, err error)
 	// Unreachable tells that messages to the peer were dropped, once per burst.
 	Unreachable(node uint64)
@@ -77,7 +76,9 @@ type Handler interface {
 
 // A Config is what New needs.
 type Config struct {
-	Self     Identity
+	Self Identity
+	// Present is Self with what is true now; it is asked for each handshake. Default: Self.
+	Present  func() Identity
 	Peers    []Peer       // without Self
 	Listener net.Listener // where peers dial us; Run closes it
 	// Dial reaches a peer. Default: plain TCP.
@@ -130,6 +131,9 @@ func New(cfg Config) (*Transport, error) {
 	}
 	if cfg.Dial == nil {
 		cfg.Dial = dialTCP
+	}
+	if cfg.Present == nil {
+		cfg.Present = func() Identity { return cfg.Self }
 	}
 	if cfg.SnapshotBytesPerSecond <= 0 {
 		cfg.SnapshotBytesPerSecond = 64 << 20
@@ -256,18 +260,26 @@ func (t *Transport) Send(group uint32, msgs []*raftpb.Message) {
 }
 
 // Ask only shakes hands with a peer. nil means that the peer is there and takes us for what we say;
-// [ErrRefused] that it doesn't; anything else that it could not be asked.
-func (t *Transport) Ask(ctx context.Context, node uint64) error {
+// [ErrRefused] that it doesn't; anything else that it could not be asked. The identity is what the peer said of itself once it has
+// proved the secret, refusal or not; else zero.
+func (t *Transport) Ask(ctx context.Context, node uint64) (Identity, error) {
 	p := t.find(node)
 	if p == nil {
-		return fmt.Errorf("transport: no peer %016x", node)
+		return Identity{}, fmt.Errorf("transport: no peer %016x", node)
 	}
-	c, err := t.dial(ctx, p.Peer, purposeAsk)
+	c, id, err := t.dial(ctx, p.Peer, purposeAsk)
 	if err != nil {
-		return err
+		return id, err
 	}
 	p.met(c.peer)
-	return c.Close()
+	return id, c.Close()
+}
+
+// Reset ends our stream to a peer, which is dialled again at once: another process may be at its address now.
+func (t *Transport) Reset(node uint64) {
+	if p := t.find(node); p != nil {
+		p.reset()
+	}
 }
 
 // A PeerStatus is what is known of a peer.
@@ -276,6 +288,8 @@ type PeerStatus struct {
 	ClientAddress string // empty until the first handshake
 	Reachable     bool   // our stream to it is up
 	Problem       string // why it is not, for people
+	// Verdict is why the peer does not let us in; zero: it does, or has not been asked.
+	Verdict Verdict
 }
 
 // Peers tells about all peers, by node id.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,7 +144,7 @@ func TestRefusalsCarryTheirReason(t *testing.T) {
 		}, "mixed up"},
 		"another instance": {func(n uint64, s *side) {
 			if n == 2 {
-				s.admit = func(id Identity) error { return NotAdmitted(fmt.Sprintf("known with %x", id.Instance[:1])) }
+				s.admit = func(id Identity) error { return NotAdmitted(Replaced, fmt.Sprintf("known with %x", id.Instance[:1])) }
 			}
 		}, "known with 01"},
 		"a broken disk there": {func(n uint64, s *side) {
@@ -153,7 +154,7 @@ func TestRefusalsCarryTheirReason(t *testing.T) {
 		}, "disk broken"},
 		"the peer is another instance": {func(n uint64, s *side) {
 			if n == 1 {
-				s.admit = func(id Identity) error { return NotAdmitted(fmt.Sprintf("known with %x", id.Instance[:1])) }
+				s.admit = func(id Identity) error { return NotAdmitted(Replaced, fmt.Sprintf("known with %x", id.Instance[:1])) }
 			}
 		}, "known with 02"},
 	}
@@ -161,12 +162,12 @@ func TestRefusalsCarryTheirReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, _ := pair(t, c.change)
 			peer := a.cfg.Peers[0].Node
-			err := a.Ask(t.Context(), peer)
+			_, err := a.Ask(t.Context(), peer)
 			if err == nil || !strings.Contains(err.Error(), c.reason) {
 				t.Errorf("err = %v, want %q", err, c.reason)
 			}
-			if name == "another instance" && (!errors.Is(err, ErrNotAdmitted) || !errors.Is(err, ErrRefused)) {
-				t.Errorf("err = %v, want ErrNotAdmitted", err)
+			if name == "another instance" && (!errors.Is(err, ErrNotAdmitted) || !errors.Is(err, ErrRefused) || VerdictOf(err) != Replaced) {
+				t.Errorf("err = %v with verdict %d, want ErrNotAdmitted", err, VerdictOf(err))
 			}
 			if name != "another instance" && errors.Is(err, ErrNotAdmitted) {
 				t.Errorf("err = %v must not end a node", err)
@@ -178,22 +179,60 @@ func TestRefusalsCarryTheirReason(t *testing.T) {
 
 func TestAnAskIsAnsweredAndANodeIsToldThatItIsRejected(t *testing.T) {
 	a, _ := pair(t, nil)
-	if err := a.Ask(t.Context(), 2); err != nil {
-		t.Error(err)
+	if id, err := a.Ask(t.Context(), 2); err != nil || id.Name != "n2" {
+		t.Errorf("%+v, %v", id, err)
 	}
 	a, _ = pair(t, func(n uint64, s *side) {
 		if n == 2 {
-			s.admit = func(Identity) error { return NotAdmitted("replaced") }
+			s.admit = func(Identity) error { return NotAdmitted(OlderCopy, "replaced") }
 		}
 	})
 	select {
 	case err := <-a.rejected:
-		if !strings.Contains(err.Error(), "replaced") {
-			t.Error(err)
+		if !strings.Contains(err.Error(), "replaced") || VerdictOf(err) != OlderCopy || a.Peers()[0].Verdict != OlderCopy {
+			t.Errorf("%v with verdict %d, in the status %d", err, VerdictOf(err), a.Peers()[0].Verdict)
 		}
 	case <-time.After(patience):
 		t.Error("not told")
 	}
+}
+
+// Nodes of builds before the verdicts told them in words, under one number.
+func TestAnOlderPeersWordsAreUnderstood(t *testing.T) {
+	for text, want := range map[string]Verdict{
+		`member "n3" was removed from the cluster: delete its data directory`:          Removed,
+		"node n3 is known here with the data directory 01, and comes with 02: put ...": Replaced,
+		`there is no member "n4": add it first (lockstep member add)`:                  Unwanted,
+	} {
+		e, _ := refusal(append([]byte{1}, text...)).(*refusedError)
+		if got := e.received(); got != want {
+			t.Errorf("%s: verdict %d, want %d", text, got, want)
+		}
+	}
+	for code, want := range map[byte]Verdict{refusedOther: 0, refusedAudit: 0, byte(OtherBirth): OtherBirth, 99: 99} {
+		e, _ := refusal([]byte{code, 'x'}).(*refusedError)
+		if got := e.received(); got != want {
+			t.Errorf("code %d: verdict %d, want %d", code, got, want)
+		}
+	}
+}
+
+func TestAResetStreamIsDialledAgainAndTellsWhatIsTrueNow(t *testing.T) {
+	var birth atomic.Value
+	birth.Store("")
+	told := make(chan Identity, 100)
+	a, _ := pair(t, func(n uint64, s *side) {
+		self := s.cfg.Self
+		s.cfg.Present = func() Identity { self := self; self.Birth = birth.Load().(string); return self }
+		if n == 2 {
+			s.admit = func(id Identity) error { told <- id; return nil }
+		}
+	})
+	a.connected()
+	birth.Store("b1")
+	a.Reset(2)
+	eventually(t, "the birth at the peer", func() bool { return (<-told).Birth == "b1" })
+	a.connected()
 }
 
 // TestStrangersAreClosed sends what no node sends. The connection must end and nothing large be
