@@ -43,7 +43,7 @@ func (n *Node) Backup(ctx context.Context, w io.Writer, version string) error {
 	if err != nil {
 		return errors.Join(ErrNoState, err)
 	}
-	h := header(n.cluster, n.cfg.Name, version, meta)
+	h := header(n.clusterID(), n.cfg.Name, version, meta)
 	return errors.Join(backup.Write(w, h, state), state.Close())
 }
 

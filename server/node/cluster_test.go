@@ -95,7 +95,14 @@ func (c *cluster) config(name string, l net.Listener) Config {
 
 func (c *cluster) startOn(name string, l net.Listener) *running {
 	c.t.Helper()
-	n, err := New(c.config(name, l))
+	r := c.run(c.config(name, l))
+	c.nodes[name] = r
+	return r
+}
+
+func (c *cluster) run(cfg Config) *running {
+	c.t.Helper()
+	n, err := New(cfg)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -105,7 +112,6 @@ func (c *cluster) startOn(name string, l net.Listener) *running {
 		defer close(r.ended)
 		r.err = n.Run(ctx)
 	}()
-	c.nodes[name] = r
 	return r
 }
 

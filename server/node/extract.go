@@ -41,7 +41,11 @@ func Extract(dir string, w io.Writer, name, version string, logger *slog.Logger)
 	if err != nil {
 		return err
 	}
-	return backup.Write(w, header(owner.ClusterID, name, version, meta), newStateReader(m))
+	cluster := m.Birth().String()
+	if cluster == "" {
+		cluster = owner.ClusterID
+	}
+	return backup.Write(w, header(cluster, name, version, meta), newStateReader(m))
 }
 
 // replay gives the state behind the last entry of the log.

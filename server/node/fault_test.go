@@ -287,7 +287,7 @@ func TestAMinorityGrantsNothing(t *testing.T) {
 	}
 }
 
-func TestANodeThatWaitsForAMajorityRefusesRequests(t *testing.T) {
+func TestANodeThatWaitsForTheOthersRefusesRequests(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	for _, name := range []string{"n1", "n2", "n3"} {
 		c.stop(name)
@@ -306,6 +306,7 @@ func TestANodeThatWaitsForAMajorityRefusesRequests(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	c.start("n2")
+	c.start("n3")
 	c.leader()
 }
 

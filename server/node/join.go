@@ -22,7 +22,7 @@ const (
 
 func (n *Node) identity(instance storage.InstanceID) transport.Identity {
 	return transport.Identity{
-		ClusterID: n.cluster, Node: n.id.Load(), Instance: instance, Name: n.cfg.Name,
+		ClusterID: n.configured(), Node: n.id.Load(), Instance: instance, Name: n.cfg.Name,
 		ClientAddress: n.cfg.ClientAddress, PeerAddress: n.cfg.Members[n.cfg.Name],
 	}
 }
@@ -38,6 +38,7 @@ func (n *Node) learnID(ctx context.Context) error {
 	}
 	if found {
 		n.id.Store(owner.NodeID)
+		n.config.Store(&owner.ClusterID) // openStore compares
 		return nil
 	}
 	answer, err := n.askToJoin(ctx, storage.InstanceID{})
@@ -45,6 +46,10 @@ func (n *Node) learnID(ctx context.Context) error {
 		return err
 	}
 	n.id.Store(answer.Node)
+	n.joins = &answer
+	if answer.Cluster != "" {
+		n.config.Store(&answer.Cluster)
+	}
 	return nil
 }
 
@@ -53,6 +58,9 @@ func (n *Node) joinVoters(ctx context.Context) ([]uint64, error) {
 	answer, err := n.askToJoin(ctx, n.store.InstanceID())
 	if err == nil && ctx.Err() == nil && answer.Node != n.id.Load() {
 		err = fmt.Errorf("%w: member %q has another id by now: delete this data directory and start again", ErrNotAdded, n.cfg.Name)
+	}
+	if err == nil && answer.Birth != "" {
+		err = n.settleAs(answer.Birth)
 	}
 	return answer.Founders, err
 }
@@ -98,7 +106,10 @@ func (h peerHandler) Join(id transport.Identity) (transport.JoinAnswer, error) {
 	if r == nil {
 		return transport.JoinAnswer{}, errors.New("this node is starting")
 	}
-	answer := transport.JoinAnswer{}
+	answer := transport.JoinAnswer{Cluster: h.n.configured()}
+	if life := h.n.life.Load(); life != nil {
+		answer.Birth = life.birth.String()
+	}
 	why := fmt.Sprintf("there is no member %q: add it first (lockstep member add)", id.Name)
 	for _, m := range r.Members {
 		if m.Founder {
@@ -122,7 +133,7 @@ func (h peerHandler) Join(id transport.Identity) (transport.JoinAnswer, error) {
 		}
 	}
 	if why != "" {
-		return transport.JoinAnswer{}, transport.NotAdmitted(why)
+		return transport.JoinAnswer{}, transport.NotAdmitted(transport.Unwanted, why)
 	}
 	return answer, nil
 }

@@ -19,6 +19,7 @@ const publishEvery = 50 * time.Millisecond
 func (n *Node) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	n.recallMet()
 	var l load
 	var published replica.Time
 	var view replica.View
@@ -36,6 +37,9 @@ func (n *Node) loop(ctx context.Context) error {
 		}
 		now, out, err := n.turn(&l)
 		if err != nil {
+			return err
+		}
+		if err := n.settleReplica(); err != nil {
 			return err
 		}
 		n.carryOut(ctx, &out)

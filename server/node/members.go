@@ -32,6 +32,14 @@ func (n *Node) founders() (all []machine.Member) {
 	return all
 }
 
+// missing lists the ids of the founders that are known not to exist.
+func (n *Node) missing() (ids []uint64) {
+	for _, name := range n.cfg.Missing {
+		ids = append(ids, ID(n.configured(), name))
+	}
+	return ids
+}
+
 // logged finds a present or former member in the table.
 func (n *Node) logged(id uint64) (machine.Member, bool) {
 	r := n.status.Load()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +33,8 @@ var (
 	ErrStopped = errors.New("node: stopped")
 )
 
-// ClusterID is the id of the cluster that starts from members (name -> peer address): 32 hexadecimal digits.
+// ClusterID is the id of the configuration of a cluster that starts from members (name -> peer address): 32 hexadecimal
+// digits. Two clusters that began from the same members share it; their births differ.
 func ClusterID(members map[string]string) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -55,6 +58,9 @@ type Config struct {
 
 	// Origin is what the data directory notes of the backup that it was made from, with Members; see [OriginOf]. Default: none.
 	Origin string
+	// Missing are those of Members, by name, that are known not to exist: a new cluster begins without waiting for
+	// them. Default: none.
+	Missing []string
 	// Join is the id of a cluster that runs already and to which this node was added. Members are then those whom to
 	// ask, own node included. Empty: the node is one of those that a cluster starts with.
 	Join string
@@ -77,6 +83,8 @@ type Config struct {
 
 	// Limits are those that the first leader of a new cluster logs. Default: machine.DefaultLimits.
 	Limits machine.Limits
+	// Random is where the ids of starts and births are drawn from. Default: crypto/rand.
+	Random io.Reader
 	// Built is when the binary was built. A token floor is refused while the wall clock is before it.
 	Built machine.WallMillis
 
@@ -91,7 +99,8 @@ type Config struct {
 	Replied func([]replica.Reply, replica.Time)
 	// Synced receives how long each synced write of the log took, on the disk's goroutine.
 	Synced func(time.Duration)
-	// Opened is told the id of the data directory's present life before anything is read from it. Its error ends Run.
+	// Opened is told the id of the data directory's present life once the cluster that it belongs to is known, before any event
+	// and before Loaded. Its error ends Run.
 	Opened func(instance string) error
 	// Loaded receives each state that was read from a snapshot: at the start before any event, and when a
 	// leader has sent one, from another goroutine than the loop's. It may read the state until it returns.
@@ -108,6 +117,9 @@ func (c Config) withDefaults() Config {
 	if c.FS == nil {
 		c.FS = vfs.Default
 	}
+	if c.Random == nil {
+		c.Random = rand.Reader
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -123,6 +135,11 @@ func (c *Config) validate() error {
 	case c.Listener == nil:
 		return errors.New("node: no listener for peers")
 	}
+	for _, name := range c.Missing {
+		if c.Members[name] == "" || name == c.Name {
+			return fmt.Errorf("node: %q, named missing, is not another member of the initial cluster", name)
+		}
+	}
 	return nil
 }
 
@@ -134,11 +151,18 @@ const group uint32 = 1
 type Node struct {
 	cfg     Config
 	log     *slog.Logger
-	cluster string
-	id      atomic.Uint64  // 0 while a node that joins does not know it
-	members []MemberStatus // that the cluster starts with, or whom to ask; what never changes of them, by name
+	config  atomic.Pointer[string] // see configured; a node that joins may learn it
+	life    atomic.Pointer[life]   // nil until it is known which cluster this is
+	id      atomic.Uint64          // 0 while a node that joins does not know it
+	members []MemberStatus         // that the cluster starts with, or whom to ask; what never changes of them, by name
 	fellows fellows
+	door    door
+	notes   notes
+	waits   atomic.Pointer[string] // for whom a node with a fresh directory waits; nil: it does not
+	marks   atomic.Pointer[[]machine.Mark]
 	began   time.Time
+
+	settling sync.Mutex // held while life changes
 
 	inbox   inbox
 	streams streams
@@ -147,11 +171,14 @@ type Node struct {
 	counts  counts
 
 	published atomic.Int64 // when status was stored, by Now
+	marked    replica.Time // when marks were stored; used by the loop
 
 	// Made by Run before the goroutines that use them.
 	store     *storage.Store
 	transport *transport.Transport
 	replica   *replica.Replica
+	starts    storage.Starts
+	joins     *transport.JoinAnswer // of a node that joins with a fresh directory
 	disk      *disk
 	snapshots *snapshotWriter
 	sending   senders
@@ -165,12 +192,14 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, cluster: cfg.Join, began: time.Now(), inbox: newInbox()}
+	n := &Node{cfg: cfg, log: cfg.Logger, began: time.Now(), inbox: newInbox()}
+	config := cfg.Join
 	if cfg.Join == "" {
-		n.cluster = RestoredClusterID(cfg.Origin, cfg.Members)
-		n.id.Store(ID(n.cluster, cfg.Name))
+		config = RestoredClusterID(cfg.Origin, cfg.Members)
+		n.id.Store(ID(config, cfg.Name))
 	}
-	n.members = members(n.cluster, &cfg)
+	n.config.Store(&config)
+	n.members = members(config, &cfg)
 	n.busy.began = n.began
 	n.streams.init()
 	return n, nil

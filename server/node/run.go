@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,17 +26,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if err := n.refusing(func() error { return n.learnID(ctx) }); err != nil || ctx.Err() != nil {
 		return err
 	}
-	store, err := storage.Open(storage.Config{
-		Dir: n.cfg.DataDir, FS: n.cfg.FS, ClusterID: n.cluster, NodeID: n.id.Load(), Logger: n.log,
-	})
+	store, err := n.openStore()
 	if err != nil {
 		return err
-	}
-	n.store = store
-	if n.cfg.Opened != nil {
-		if err := n.cfg.Opened(store.InstanceID().String()); err != nil {
-			return errors.Join(err, store.Close())
-		}
 	}
 	if n.transport, err = n.newTransport(); err != nil {
 		return errors.Join(err, store.Close())
@@ -120,7 +111,7 @@ func (n *Node) run(ctx context.Context) error {
 
 func (n *Node) newTransport() (*transport.Transport, error) {
 	return transport.New(transport.Config{
-		Self:  n.identity(n.store.InstanceID()),
+		Self: n.identity(n.store.InstanceID()), Present: n.introduction,
 		Peers: n.peers(), Listener: n.cfg.Listener, Dial: n.cfg.Dial, Secret: n.cfg.Secret,
 		Handler: peerHandler{n}, Audit: n.cfg.Audit, SnapshotBytesPerSecond: n.cfg.SnapshotBytesPerSecond, Logger: n.log,
 	})
@@ -168,10 +159,14 @@ func (n *Node) bootstrap(ctx context.Context) error {
 		}
 		return n.store.Bootstrap(group, &raftpb.ConfState{AutoLeave: new(false), Voters: voters})
 	}
-	if err := n.askPeers(ctx); err != nil || ctx.Err() != nil {
+	birth, err := n.found(ctx)
+	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	return n.store.Bootstrap(group, voters(n.cluster, n.cfg.Members))
+	if err := n.settle(life{birth: birth}); err != nil {
+		return err
+	}
+	return n.store.Bootstrap(group, voters(n.configured(), n.cfg.Members))
 }
 
 // refuse answers all requests until stop is closed.
@@ -213,18 +208,21 @@ func (n *Node) makeReplica(ctx context.Context, rec *storage.Recovered) (err err
 			return err
 		}
 	}
+	if err := n.settle(lifeOf(m)); err != nil {
+		return err
+	}
 	if err := n.checkMembership(ctx, m); err != nil || ctx.Err() != nil {
 		return err
 	}
 	n.log.Info("recovered", "snapshot", rec.Snapshot.GetIndex(), "entries", len(rec.Entries),
 		"term", rec.HardState.GetTerm(), "commit", rec.HardState.GetCommit())
 	cfg := replica.Config{
-		ID: n.id.Load(), Group: group, Founders: n.founders(),
+		ID: n.id.Load(), Group: group, Founders: n.founders(), Missing: n.missing(),
 		Recovered: replica.Recovered{
 			HardState: rec.HardState, Snapshot: rec.Snapshot, Entries: rec.Entries, Machine: m,
 		},
 		TokenFloor: n.cfg.TokenFloor, Built: n.cfg.Built, Limits: n.cfg.Limits,
-		Rand: rand.Reader, Logger: n.log,
+		Rand: n.cfg.Random, Logger: n.log,
 	}
 	if n.cfg.tune != nil {
 		n.cfg.tune(&cfg)

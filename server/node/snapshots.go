@@ -214,10 +214,16 @@ func (n *Node) receiveSnapshot(msg *raftpb.Message, content io.Reader) error {
 // loadMachine reads the state in a snapshot file.
 func (n *Node) loadMachine(meta *raftpb.SnapshotMetadata) (*machine.Machine, error) {
 	m, err := loadState(n.store, meta)
-	if err == nil && n.cfg.Loaded != nil {
+	if err != nil {
+		return nil, err
+	}
+	if err := n.settle(lifeOf(m)); err != nil {
+		return nil, err
+	}
+	if n.cfg.Loaded != nil {
 		n.cfg.Loaded(m)
 	}
-	return m, err
+	return m, nil
 }
 
 func loadState(store *storage.Store, meta *raftpb.SnapshotMetadata) (*machine.Machine, error) {

@@ -12,6 +12,8 @@ import (
 
 // A Status is how a node sees itself and its cluster.
 type Status struct {
+	// ClusterID tells this cluster from every other: its birth in hexadecimal digits, or for one that began at a feature level
+	// without births the id of its configuration. Empty until the node knows.
 	ClusterID string
 	ID        uint64
 	Name      string
@@ -29,6 +31,9 @@ type Status struct {
 	Members []MemberStatus // by name
 	// Replica is the replica's own view; zero while Starting.
 	Replica replica.Status
+	// Waiting says why this node takes no part, if it does not: it has a fresh directory and waits for the other initial
+	// members, or so many members and it refuse each other that the rest is no majority.
+	Waiting string
 	// DiskBusy is how long the write under way takes already; 0 when none is.
 	DiskBusy time.Duration
 	// LeaderChanges counts how often this node has learned of another leader since it started.
@@ -89,11 +94,20 @@ func (n *Node) publish() {
 	n.status.Store(&s)
 	n.published.Store(int64(n.Now()))
 	n.refreshPeers(&s)
+	if now := n.Now(); n.marks.Load() == nil || now-n.marked > replica.Time(markEvery) {
+		n.marked = now
+		marks := n.replica.Marks()
+		n.marks.Store(&marks)
+		n.compareTold()
+	}
 }
+
+// markEvery is how old the marks may get that handshakes tell. They never become wrong.
+const markEvery = time.Second
 
 // Status tells how the node is. It is at most some 50 ms old.
 func (n *Node) Status() Status {
-	s := Status{ClusterID: n.cluster, ID: n.id.Load(), Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
+	s := Status{ClusterID: n.clusterID(), Waiting: n.waiting(), ID: n.id.Load(), Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
 	s.LeaderChanges, s.Snapshots, s.Streams = n.counts.leaders.Load(), n.counts.snapshots(), n.streams.len()
 	r := n.status.Load()
 	if r == nil {

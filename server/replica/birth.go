@@ -216,3 +216,11 @@ func (r *Replica) clockObstacle() string {
 
 // Birth is the cluster's birth as far as this replica has applied the log, zero if it has none yet.
 func (r *Replica) Birth() machine.BirthID { return r.machine.Birth() }
+
+// Life is like Birth, and reports whether the cluster began without one; see [machine.Machine.Rootless].
+func (r *Replica) Life() (birth machine.BirthID, rootless bool) {
+	return r.machine.Birth(), r.machine.Rootless()
+}
+
+// Marks are what the state of this replica can be compared by; see [machine.Machine.Marks].
+func (r *Replica) Marks() []machine.Mark { return r.machine.Marks() }

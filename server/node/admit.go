@@ -1,0 +1,328 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/storage"
+	"github.com/lockstep-dev/lockstep/server/transport"
+)
+
+// The door decides whom this node talks to. No refusal ends either side: who is refused waits, says what to do, and gives
+// up only when a majority of the members says that it was removed or replaced. So one node that is out of step never ends
+// those that are not.
+
+// A door is what a node keeps about those that knock.
+type door struct {
+	sync.Mutex // held for each handshake's decision, which may wait for the disk
+
+	seen struct {
+		sync.Mutex
+		objections map[uint64]objection      // those that were refused last, at most transport.MaxPeers
+		met        map[uint64]replica.Met    // those that were let in last, at most transport.MaxPeers
+		told       map[uint64][]machine.Mark // by peers that were met before this node had read its own state
+	}
+}
+
+// An objection is why this node does not let a peer in.
+type objection struct {
+	name, birth string // the peer's
+	verdict     transport.Verdict
+	text        string
+}
+
+// Admit refuses a node that was removed; one of another cluster; and one that comes with another data directory, with an older
+// copy of it, or with another state. One that is not known yet is let in: this node may lag behind its adding, and may
+// need it as its leader.
+func (h peerHandler) Admit(id transport.Identity) error {
+	n := h.n
+	n.door.Lock()
+	defer n.door.Unlock()
+	verdict, text, err := n.judge(&id)
+	if err != nil {
+		return err
+	}
+	if verdict != 0 {
+		n.object(&id, verdict, text)
+		return transport.NotAdmitted(verdict, text)
+	}
+	if _, known := n.logged(id.Node); !known {
+		n.befriend(transport.Peer{Node: id.Node, Name: id.Name, Address: id.PeerAddress})
+	}
+	n.welcome(replica.Met{ID: id.Node, Instance: id.Instance, Level: id.Level})
+	return nil
+}
+
+// welcome takes note of a peer that is let in.
+func (n *Node) welcome(m replica.Met) {
+	seen := &n.door.seen
+	seen.Lock()
+	delete(seen.objections, m.ID)
+	if seen.met == nil || len(seen.met) >= transport.MaxPeers {
+		seen.met = make(map[uint64]replica.Met)
+	}
+	seen.met[m.ID] = m
+	seen.Unlock()
+	n.inbox.push(m)
+}
+
+// recallMet tells the replica whom this node has met before there was one. The loop calls it.
+func (n *Node) recallMet() {
+	n.door.seen.Lock()
+	defer n.door.seen.Unlock()
+	// Whom it meets first makes no difference.
+	for _, m := range n.door.seen.met {
+		n.replica.Step(m)
+	}
+}
+
+// judge finds what there is against a peer. What it learns of one against whom there is nothing is durable when it returns.
+func (n *Node) judge(id *transport.Identity) (v transport.Verdict, text string, err error) {
+	logged, known := n.logged(id.Node)
+	if logged.Removed {
+		return transport.Removed, replica.RemovedText(logged.Name), nil
+	}
+	if v, text, err := n.judgeBirth(id); v != 0 || err != nil {
+		return v, text, err
+	}
+	if known && logged.Instance != [16]byte{} && logged.Instance != id.Instance {
+		return transport.Replaced, notThatDirectory(id, logged.Instance), nil
+	}
+	met, ok, err := n.store.KnownInstance(id.Node)
+	if err != nil {
+		return 0, "", err
+	}
+	if ok && met != storage.InstanceID(id.Instance) {
+		return transport.Replaced, notThatDirectory(id, met), nil
+	}
+	last, err := n.store.KnownStart(id.Node)
+	if err != nil {
+		return 0, "", err
+	}
+	if text := olderCopy(id, last); text != "" {
+		return transport.OlderCopy, text, nil
+	}
+	if text := n.differs(id); text != "" {
+		return transport.Diverged, text, nil
+	}
+	if !ok {
+		if err := n.store.RememberInstance(id.Node, id.Instance); err != nil {
+			return 0, "", err
+		}
+	}
+	return 0, "", n.remember(id, last)
+}
+
+// judgeBirth compares the clusters that both belong to, if both know.
+func (n *Node) judgeBirth(id *transport.Identity) (transport.Verdict, string, error) {
+	ours, theirs := n.life.Load(), answer{id: *id}.birth()
+	if ours == nil {
+		return 0, "", nil
+	}
+	own := ours.birth.String()
+	if ours.rootless {
+		own = rootless
+	}
+	switch {
+	case theirs != "" && theirs != own:
+		return transport.OtherBirth, fmt.Sprintf("node %s comes with a data directory of the cluster %s, and node %s belongs to the cluster %s: "+
+			"to bring one into the other's cluster, run \"lockstep member replace\" with its name there, and start it with an empty directory "+
+			"and --join", id.Name, theirs, n.cfg.Name, own), nil
+	case !ours.rootless && id.Level < machine.BirthLevel:
+		return 0, "", fmt.Errorf("the cluster has feature level %d or more, and node %s runs a version that does not know it: upgrade it", machine.BirthLevel, id.Name)
+	}
+	return 0, "", nil
+}
+
+const bringBack = "never put back one node's disk or directory from a copy: make it a new member with " +
+	"\"lockstep member replace %s\", and start it with an empty directory and --join"
+
+func notThatDirectory(id *transport.Identity, known storage.InstanceID) string {
+	return fmt.Sprintf("node %s is known here with the data directory %s, and comes with %s: put "+
+		"the old directory back, or make it a new member with \"lockstep member replace %s\" and start it with an empty "+
+		"directory and --join", id.Name, known, storage.InstanceID(id.Instance), id.Name)
+}
+
+// olderCopy compares the starts of a peer's directory with the last one that was met here. Builds that do not count them tell none.
+func olderCopy(id *transport.Identity, last storage.Start) string {
+	if id.Start == 0 || last.Number == 0 {
+		return ""
+	}
+	if id.Start < last.Number {
+		return fmt.Sprintf("node %s comes with an older copy of its directory, or runs twice: this is start %d of it, and start %d has been here; "+
+			bringBack, id.Name, id.Start, last.Number, id.Name)
+	}
+	if was, known := startsOf(id).At(last.Number); known && was != last.ID {
+		return fmt.Sprintf("node %s comes with an older copy of its directory, or runs twice: start %d of it was process %08x here, and is %08x in its own records; "+
+			bringBack, id.Name, last.Number, last.ID, was, id.Name)
+	}
+	return ""
+}
+
+// remember notes the start of a peer. A stream of ours that leads to an earlier one is dialled again.
+func (n *Node) remember(id *transport.Identity, last storage.Start) error {
+	if id.Start <= last.Number {
+		return nil
+	}
+	now, _ := startsOf(id).At(id.Start)
+	if err := n.store.RememberStart(id.Node, storage.Start{Number: id.Start, ID: now}); err != nil {
+		return err
+	}
+	if last.Number != 0 {
+		n.transport.Reset(id.Node)
+	}
+	return nil
+}
+
+// differs compares the states at the newest entry that both know the hash of. What a peer tells before this node has read its own
+// state is compared later.
+func (n *Node) differs(id *transport.Identity) string {
+	theirs, own := marksOf(id), n.marks.Load()
+	if own == nil {
+		seen := &n.door.seen
+		seen.Lock()
+		defer seen.Unlock()
+		if seen.told == nil || len(seen.told) >= transport.MaxPeers {
+			seen.told = make(map[uint64][]machine.Mark)
+		}
+		seen.told[id.Node] = theirs
+		return ""
+	}
+	index, differ := machine.Differ(*own, theirs)
+	if !differ {
+		return ""
+	}
+	return fmt.Sprintf("the states of node %s and node %s differ at entry %d, although it is the same log: one of them is damaged, or comes from another "+
+		"history; find out which with \"lockstep status\" and \"lockstep ls\" at each, and make that one a new member with \"lockstep member replace\"",
+		id.Name, n.cfg.Name, index)
+}
+
+// object takes note of a refusal, and logs it now and then.
+func (n *Node) object(id *transport.Identity, v transport.Verdict, text string) {
+	seen := &n.door.seen
+	seen.Lock()
+	if seen.objections == nil || len(seen.objections) >= transport.MaxPeers {
+		seen.objections = make(map[uint64]objection)
+	}
+	seen.objections[id.Node] = objection{id.Name, answer{id: *id}.birth(), v, text}
+	seen.Unlock()
+	if n.notes.due(fmt.Sprintf("refused %x %d", id.Node, v)) {
+		log := n.log.Warn
+		if v == transport.OlderCopy || v == transport.Diverged {
+			log = n.log.Error
+		}
+		log("peer refused", "peer", id.Name, "address", id.PeerAddress, "clients at", id.ClientAddress, "start", id.Start,
+			"another is connected", n.reachable(id.Node), "reason", text)
+	}
+	n.noteWaiting()
+}
+
+// noteWaiting logs now and then that this node takes no part.
+func (n *Node) noteWaiting() {
+	if waits := n.waiting(); waits != "" && n.notes.due("waiting") {
+		n.log.Warn("this node takes no part and waits", "reason", waits)
+	}
+}
+
+// reachable reports whether our own stream to a node is up, which then may lead to another process than the one at the door.
+func (n *Node) reachable(node uint64) bool {
+	p, ok := n.peerStatus()[node]
+	return ok && p.Reachable
+}
+
+// Rejected ends the node when a majority of the members says that it was removed or replaced: it must not vote or acknowledge under
+// an id whose past it has lost. Else it waits.
+func (h peerHandler) Rejected(node uint64, err error) {
+	n := h.n
+	if n.notes.due(fmt.Sprintf("rejected %x %d", node, transport.VerdictOf(err))) {
+		n.log.Warn("a peer does not let this node in", "peer", n.nameOf(node), "reason", err)
+	}
+	n.noteWaiting()
+	count, texts := map[transport.Verdict]int{}, map[transport.Verdict]string{}
+	voters := n.voters()
+	for _, p := range n.transport.Peers() {
+		if slices.Contains(voters, p.Node) {
+			count[p.Verdict]++
+			texts[p.Verdict] = p.Name + ": " + p.Problem
+		}
+	}
+	for v, end := range map[transport.Verdict]error{transport.Removed: ErrRemoved, transport.Replaced: ErrReplaced} {
+		if count[v] >= enoughOf(voters, n.id.Load()) {
+			n.fatal(fmt.Errorf("%w: %s", end, texts[v]))
+		}
+	}
+}
+
+// voters lists the ids of the voters as far as this node knows.
+func (n *Node) voters() (ids []uint64) {
+	if r := n.status.Load(); r != nil {
+		return r.Voters
+	}
+	for _, m := range n.members {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// enoughOf is enough for the voters that a node knows, of which it need not be one.
+func enoughOf(voters []uint64, self uint64) int {
+	others := len(voters)
+	if slices.Contains(voters, self) {
+		others--
+	}
+	return enough(len(voters), others)
+}
+
+// waiting says why this node does not take part, if it does not: it waits for others, or it and so many members that the rest is no
+// majority do not let each other in.
+func (n *Node) waiting() string {
+	if w := n.waits.Load(); w != nil {
+		return "waiting for the other initial members: " + *w
+	}
+	if n.status.Load() == nil {
+		return ""
+	}
+	peers, voters := n.peerStatus(), n.voters()
+	n.door.seen.Lock()
+	defer n.door.seen.Unlock()
+	var names []string
+	var text, birth string
+	for _, id := range voters {
+		switch o, ours := n.door.seen.objections[id]; {
+		case ours && o.verdict == transport.OtherBirth:
+			names, birth, text = append(names, o.name), o.birth, o.text
+		case ours:
+			names, text = append(names, o.name), o.text
+		case peers[id].Verdict != 0:
+			names, text = append(names, peers[id].Name), cmp.Or(text, peers[id].Problem)
+		}
+	}
+	if len(names) == 0 || len(names) < enoughOf(voters, n.id.Load()) {
+		return ""
+	}
+	slices.Sort(names)
+	all := strings.Join(names, ", ")
+	if birth != "" {
+		return fmt.Sprintf("this node's data directory belongs to the cluster %s, and %s belong to the cluster %s: to bring this node into it, run "+
+			"\"lockstep member replace %s\" there, and start this node with an empty directory and --join", n.clusterID(), all, birth, n.cfg.Name)
+	}
+	return fmt.Sprintf("out of step with %s: %s", all, text)
+}
+
+// compareTold compares with what peers told before this node had read its own state. The loop calls it.
+func (n *Node) compareTold() {
+	own, seen := *n.marks.Load(), &n.door.seen
+	seen.Lock()
+	defer seen.Unlock()
+	for node, theirs := range seen.told {
+		if _, differ := machine.Differ(own, theirs); differ {
+			n.transport.Reset(node) // the next handshake tells both
+		}
+	}
+	seen.told = nil
+}

@@ -1,0 +1,171 @@
+package node
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/storage"
+	"github.com/lockstep-dev/lockstep/server/transport"
+)
+
+// configured is the id that the configuration gives: of the initial members, or of the backup that they were restored from.
+// It says that two nodes were configured alike, and is the source of the founders' ids.
+func (n *Node) configured() string { return *n.config.Load() }
+
+// clusterID tells this cluster from every other: its birth, or for one that began without, the configured id. It is empty
+// until the node knows which.
+func (n *Node) clusterID() string {
+	switch life := n.life.Load(); {
+	case life == nil:
+		return ""
+	case life.rootless:
+		return n.configured()
+	default:
+		return life.birth.String()
+	}
+}
+
+// A life is which cluster a node belongs to, once it knows.
+type life struct {
+	birth    machine.BirthID
+	rootless bool // it began at a feature level without births; birth is zero
+}
+
+func parseBirth(text string) (b machine.BirthID, err error) {
+	if raw, err := hex.DecodeString(text); err != nil || len(raw) != len(b) {
+		return b, fmt.Errorf("node: %.64q is no birth id", text)
+	} else {
+		copy(b[:], raw)
+	}
+	return b, nil
+}
+
+// settle takes note of which cluster the node belongs to, durably and before anything else is done with it. Once known it stays,
+// but a cluster without a birth may get one.
+func (n *Node) settle(now life) error {
+	if now == (life{}) {
+		return nil
+	}
+	n.settling.Lock()
+	defer n.settling.Unlock()
+	known := n.life.Load()
+	switch {
+	case known != nil && (*known == now || now.rootless):
+		return nil
+	case known != nil && !known.rootless:
+		return fmt.Errorf("node: this directory belongs to the cluster %s, and is given the state of %s", known.birth, now.birth)
+	}
+	if !now.rootless {
+		if err := n.store.RememberBirth(storage.BirthID(now.birth)); err != nil {
+			return fmt.Errorf("node: %w", err)
+		}
+	}
+	n.life.Store(&now)
+	if known == nil && n.cfg.Opened != nil {
+		return n.cfg.Opened(n.store.InstanceID().String())
+	}
+	return nil
+}
+
+// settleAs is settle for a birth that a member told.
+func (n *Node) settleAs(text string) error {
+	birth, err := parseBirth(text)
+	if err != nil {
+		return err
+	}
+	return n.settle(life{birth: birth})
+}
+
+// settleReplica takes note of what the log has shown. The loop calls it.
+func (n *Node) settleReplica() error {
+	birth, rootless := n.replica.Life()
+	if known := n.life.Load(); known != nil && (birth == known.birth || birth == (machine.BirthID{})) {
+		return nil
+	}
+	return n.settle(life{birth, rootless})
+}
+
+func lifeOf(m *machine.Machine) life { return life{m.Birth(), m.Rootless()} }
+
+// openStore opens the directory and counts this start of it.
+func (n *Node) openStore() (*storage.Store, error) {
+	store, err := storage.Open(storage.Config{
+		Dir: n.cfg.DataDir, FS: n.cfg.FS, ClusterID: n.configured(), NodeID: n.id.Load(), NodeName: n.founderName, Logger: n.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.store = store
+	if err := n.beginStart(); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// beginStart notes durably that one more process runs on the directory, before any message says so.
+func (n *Node) beginStart() error {
+	noted, err := n.store.Birth()
+	if err != nil {
+		return err
+	}
+	birth := machine.BirthID(noted)
+	if n.cfg.Join != "" && n.cfg.Join != n.configured() && birth != (machine.BirthID{}) && n.cfg.Join != birth.String() {
+		return fmt.Errorf("node: data directory %s belongs to the cluster %s, not to %s", n.cfg.DataDir, birth, n.cfg.Join)
+	}
+	if n.starts, err = n.store.BeginStart(n.cfg.Random); err != nil {
+		return err
+	}
+	if n.joins != nil && n.joins.Birth != "" {
+		if err := n.settleAs(n.joins.Birth); err != nil {
+			return err
+		}
+	}
+	return n.settle(life{birth: birth})
+}
+
+// founderName names the node with this id if the cluster started with it.
+func (n *Node) founderName(id uint64) string {
+	for _, m := range n.members {
+		if m.ID == id {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// introduction is what this node tells of itself in a handshake now.
+func (n *Node) introduction() transport.Identity {
+	id := n.identity(n.store.InstanceID())
+	id.Level = machine.FeatureLevel
+	id.Start = n.starts.Count
+	for _, s := range n.starts.Last {
+		id.StartIDs = binary.BigEndian.AppendUint32(id.StartIDs, s)
+	}
+	if life := n.life.Load(); life != nil {
+		id.Birth, id.Rootless = life.birth.String(), life.rootless
+	}
+	if marks := n.marks.Load(); marks != nil {
+		for _, k := range *marks {
+			id.Marks = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(id.Marks, k.Index), k.Hash)
+		}
+	}
+	return id
+}
+
+func startsOf(id *transport.Identity) storage.Starts {
+	s := storage.Starts{Count: id.Start}
+	for b := id.StartIDs; len(b) >= 4; b = b[4:] {
+		s.Last = append(s.Last, binary.BigEndian.Uint32(b))
+	}
+	return s
+}
+
+func marksOf(id *transport.Identity) (all []machine.Mark) {
+	for b := id.Marks; len(b) >= 16; b = b[16:] {
+		all = append(all, machine.Mark{Index: binary.BigEndian.Uint64(b), Hash: binary.BigEndian.Uint64(b[8:])})
+	}
+	return all
+}

@@ -1,0 +1,445 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/transport"
+)
+
+// calm is how long a test watches that something does not happen. An election takes some 700 ms.
+const calm = 3 * time.Second
+
+// founders is a cluster none of whose nodes has started yet. missing may name, for all that start from then on, those that do not exist.
+func founders(t *testing.T, size int) (c *cluster, missing *[]string) {
+	missing = new([]string)
+	c = newCluster(t, 0, func(cfg *Config) {
+		for _, name := range *missing {
+			if name != cfg.Name {
+				cfg.Missing = append(cfg.Missing, name)
+			}
+		}
+	})
+	for i := range size {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.members[fmt.Sprintf("n%d", i+1)] = l.Addr().String()
+		l.Close()
+	}
+	return c, missing
+}
+
+func (c *cluster) startAll(names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		c.start(name)
+	}
+}
+
+func (c *cluster) stopAll() {
+	c.t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		c.stop(name)
+	}
+}
+
+func (c *cluster) wipe(names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(c.dir, name)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// hold takes a lock at the leader and gives its token.
+func (c *cluster) hold(name string) machine.Token {
+	c.t.Helper()
+	cl := c.connect(c.leader())
+	cl.open()
+	return cl.acquire(1, name)
+}
+
+// nobodyServes watches that nobody leads a group that gives tokens, and that no node ends.
+func (c *cluster) nobodyServes() {
+	c.t.Helper()
+	for began := time.Now(); time.Since(began) < calm; time.Sleep(20 * time.Millisecond) {
+		for name, n := range c.nodes {
+			if n.Status().Serving {
+				c.t.Fatalf("%s serves: a second history", name)
+			}
+		}
+		c.allLive()
+	}
+}
+
+func (c *cluster) allLive() {
+	c.t.Helper()
+	for name, n := range c.nodes {
+		select {
+		case <-n.ended:
+			c.t.Fatalf("%s has ended: %v", name, n.err)
+		default:
+		}
+	}
+}
+
+// waitsSaying waits until a node says that it takes no part, in these words among others.
+func (c *cluster) waitsSaying(name string, words ...string) {
+	c.t.Helper()
+	c.eventually(name+" says what it waits for", func() error {
+		text := c.nodes[name].Status().Waiting
+		for _, word := range words {
+			if !strings.Contains(text, word) {
+				return fmt.Errorf("it says %q, want %q", text, word)
+			}
+		}
+		return nil
+	})
+}
+
+// oneBirth waits until all nodes that run know of the same birth.
+func (c *cluster) oneBirth() (id string) {
+	c.t.Helper()
+	c.eventually("all are of one birth", func() error {
+		ids := map[string]bool{}
+		for _, n := range c.nodes {
+			id = n.Status().ClusterID
+			ids[id] = true
+		}
+		if len(ids) != 1 || id == "" || id == ClusterID(c.members) {
+			return fmt.Errorf("births %v", ids)
+		}
+		return nil
+	})
+	return id
+}
+
+// One emptied disk, one node that is down and one that was never up: the two that know nothing are a majority, and must not
+// begin a history beside that of the third.
+func TestEmptiedDisksAndNodesThatWereNeverUpBeginNoSecondHistory(t *testing.T) {
+	for _, s := range []struct {
+		size               int
+		late, wiped, alive []string
+	}{
+		{3, []string{"n2"}, []string{"n3"}, []string{"n1"}},
+		{5, []string{"n5"}, []string{"n3", "n4"}, []string{"n1", "n2"}},
+	} {
+		for _, named := range []bool{false, true} { // the flag may stay in the units' files
+			t.Run(fmt.Sprintf("%d nodes, the late one named missing %v", s.size, named), func(t *testing.T) {
+				c, missing := founders(t, s.size)
+				*missing = s.late
+				c.startAll(s.alive...)
+				c.startAll(s.wiped...)
+				c.hold("jobs/a")
+				first := c.oneBirth()
+				c.stopAll()
+				c.wipe(s.wiped...)
+				if !named {
+					*missing = nil
+				}
+				c.startAll(s.late...)
+				c.startAll(s.wiped...)
+				c.nobodyServes()
+				c.waitsSaying(s.wiped[0], s.alive[0]+" (127.0.0.1")
+				c.startAll(s.alive...)
+				c.nobodyServes() // the wiped ones have forgotten what they acknowledged
+				c.waitsSaying(s.wiped[0], "member replace "+s.wiped[0])
+				for name, n := range c.nodes {
+					if id := n.Status().ClusterID; id != "" && id != first {
+						t.Errorf("%s is of birth %s, the cluster of %s", name, id, first)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A cluster that was begun anew after all was lost goes on when a node of the one before comes back with its directory.
+func TestAReturningNodeOfAnEarlierLifeEndsNobody(t *testing.T) {
+	for _, s := range []struct {
+		size       int
+		anew, past []string
+		firstUp    bool // the past is up while the others begin
+	}{
+		{3, []string{"n1", "n2"}, []string{"n3"}, false},
+		{3, []string{"n1", "n2"}, []string{"n3"}, true},
+		{5, []string{"n1", "n2", "n3"}, []string{"n4", "n5"}, false},
+	} {
+		t.Run(fmt.Sprintf("%d nodes, the past is up first %v", s.size, s.firstUp), func(t *testing.T) {
+			c, missing := founders(t, s.size)
+			c.startAll(slices.Concat(s.anew, s.past)...)
+			c.hold("jobs/a")
+			old := c.oneBirth()
+			c.stopAll()
+			c.wipe(s.anew...)
+			*missing = s.past
+			if s.firstUp {
+				c.startAll(s.past...)
+				c.startAll(s.anew...)
+				c.nobodyServes()
+				c.waitsSaying("n1", "n3 (127.0.0.1", "refuses this node")
+				c.stop("n3")
+			} else {
+				c.startAll(s.anew...)
+			}
+			c.hold("jobs/a")
+			born := c.oneBirth()
+			if born == old {
+				t.Fatalf("both lives are called %s", born)
+			}
+			c.startAll(s.past...)
+			c.waitsSaying(s.past[0], old, born, "member replace "+s.past[0], "--join")
+			for i := range 20 {
+				c.hold(fmt.Sprint("jobs/", i))
+				c.allLive()
+				time.Sleep(calm / 20)
+			}
+			for _, name := range s.past {
+				if st := c.nodes[name].Status(); st.ClusterID != old || st.Serving {
+					t.Errorf("%s: cluster %s, serving %v", name, st.ClusterID, st.Serving)
+				}
+			}
+		})
+	}
+}
+
+func TestAFounderThatWasMissingJoinsTheCluster(t *testing.T) {
+	c, missing := founders(t, 3)
+	c.startAll("n1", "n2")
+	c.nobodyServes()
+	c.waitsSaying("n1", "n3 (127.0.0.1", "has not answered")
+	c.stopAll()
+	*missing = []string{"n3"}
+	c.startAll("n1", "n2")
+	c.hold("jobs/a")
+	c.start("n3")
+	c.oneBirth()
+	c.eventually("all have applied the same", func() error { return sameApplied(c) })
+	*missing = nil
+	c.stopAll()
+	c.startAll("n1", "n2", "n3")
+	c.hold("jobs/b")
+	c.oneBirth()
+}
+
+// copyDir copies a data directory as an operator might.
+func copyDir(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(to, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnOlderCopyOfADirectoryIsRefusedHoweverOftenItStarts(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.hold("jobs/a")
+	c.oneBirth()
+	dir, saved := filepath.Join(c.dir, "n3"), filepath.Join(c.dir, "saved")
+	c.stop("n3")
+	copyDir(t, dir, saved)
+	c.start("n3")
+	token := c.hold("jobs/b")
+	c.eventually("all have applied the same", func() error { return sameApplied(c) })
+	c.stop("n3")
+	copyDir(t, saved, dir)
+	for i := range 3 {
+		c.start("n3")
+		c.waitsSaying("n3", "older copy", "member replace n3")
+		if next := c.hold(fmt.Sprint("jobs/c", i)); next <= token {
+			t.Errorf("token %d after %d", next, token)
+		}
+		c.allLive()
+		c.stop("n3")
+	}
+}
+
+func TestADirectoryThatRunsTwiceIsAdmittedOnce(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.hold("jobs/a")
+	c.stop("n3")
+	copyDir(t, filepath.Join(c.dir, "n3"), filepath.Join(c.dir, "clone"))
+	c.start("n3")
+	c.eventually("all have applied the same", func() error { return sameApplied(c) })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := c.config("n3", l)
+	cfg.DataDir = filepath.Join(c.dir, "clone")
+	clone := c.run(cfg)
+	c.nodes["clone"] = clone
+	c.waitsSaying("clone", "runs twice", "member replace n3")
+	time.Sleep(calm / 2)
+	c.allLive()
+	if w := c.nodes["n3"].Status().Waiting; w != "" {
+		t.Errorf("the first one waits too: %s", w)
+	}
+	c.hold("jobs/b")
+	c.eventually("the first one goes on", func() error {
+		return want(c.nodes["n3"].Status().Applied, c.leader().Status().Applied)
+	})
+}
+
+func TestAPeerWithAnotherStateIsRefused(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.hold("jobs/a")
+	c.eventually("marks", func() error { return want(len(c.nodes["n1"].introduction().Marks) > 16, true) })
+	id := c.nodes["n1"].introduction()
+	at := peerHandler{c.nodes["n2"].Node}
+	c.eventually("marks at the peer", func() error { return want(len(*c.nodes["n2"].marks.Load()) > 1, true) })
+	if err := at.Admit(id); err != nil {
+		t.Fatalf("its true state: %v", err)
+	}
+	marks := slices.Clone(id.Marks)
+	for i := 8; i < len(marks); i += 16 {
+		marks[i]++
+	}
+	id.Marks = marks
+	err := at.Admit(id)
+	if transport.VerdictOf(err) != transport.Diverged || !strings.Contains(err.Error(), "n1") || !strings.Contains(err.Error(), "n2") {
+		t.Errorf("another state: %v", err)
+	}
+}
+
+// A cluster of feature level 1, such as one that an older version began, has no birth and goes on as it was.
+func TestAClusterWithoutABirthWorks(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits.FeatureLevel = 1
+	})
+	c.hold("jobs/a")
+	for i := range 2 {
+		c.eventually("the id of the configuration", func() error {
+			for _, n := range c.nodes {
+				if err := want(n.Status().ClusterID, ClusterID(c.members)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		old := transport.Identity{ClusterID: ClusterID(c.members), Node: c.nodes["n1"].id.Load(), Instance: c.nodes["n1"].store.InstanceID(), Name: "n1"}
+		if err := (peerHandler{c.nodes["n2"].Node}).Admit(old); err != nil {
+			t.Errorf("a peer of an older version: %v", err)
+		}
+		c.stopAll()
+		c.startAll("n1", "n2", "n3")
+		c.hold(fmt.Sprint("jobs/b", i))
+	}
+}
+
+func TestAPeerOfAnOlderVersionCannotJoinANewerCluster(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.hold("jobs/a")
+	c.oneBirth()
+	old := transport.Identity{ClusterID: ClusterID(c.members), Node: c.nodes["n1"].id.Load(), Instance: c.nodes["n1"].store.InstanceID(), Name: "n1"}
+	err := (peerHandler{c.nodes["n2"].Node}).Admit(old)
+	if err == nil || errors.Is(err, transport.ErrNotAdmitted) || !strings.Contains(err.Error(), "upgrade") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAnotherNodesDirectoryIsRefusedByName(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.leader()
+	c.stop("n2")
+	c.stop("n3")
+	c.wipe("n3")
+	copyDir(t, filepath.Join(c.dir, "n2"), filepath.Join(c.dir, "n3"))
+	err := c.start("n3").wait(t)
+	delete(c.nodes, "n3")
+	if err == nil || !strings.Contains(err.Error(), "node n2") || !strings.Contains(err.Error(), "this node is n3") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAnUnknownMissingMemberIsRefused(t *testing.T) {
+	for _, name := range []string{"n1", "n9"} {
+		_, err := New(Config{
+			Name: "n1", DataDir: "d", Members: map[string]string{"n1": "127.0.0.1:1", "n2": "127.0.0.1:2"}, Missing: []string{name},
+			Listener: &net.TCPListener{},
+		})
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestAFreshNodeBeginsOnlyWhenItMay has the answers of the others and what comes of them.
+func TestAFreshNodeBeginsOnlyWhenItMay(t *testing.T) {
+	known := transport.Identity{Name: "x"}
+	fresh := answer{id: known}
+	born := func(birth string) answer { return answer{id: transport.Identity{Name: "x", Birth: birth}} }
+	silent := answer{err: errors.New("connection refused")}
+	refuses := func(v transport.Verdict, birth string) answer {
+		return answer{transport.Identity{Name: "x", Birth: birth}, transport.NotAdmitted(v, "no")}
+	}
+	replaced := refuses(transport.Replaced, "b1")
+	cases := []struct {
+		name    string
+		answers []answer
+		missing []string
+		begin   bool
+		birth   string
+		end     error
+	}{
+		{name: "alone", begin: true},
+		{name: "all are fresh", answers: []answer{fresh, fresh}, begin: true},
+		{name: "a majority is fresh, one is silent", answers: []answer{fresh, silent}},
+		{name: "the silent one is named missing", answers: []answer{fresh, silent}, missing: []string{"n3"}, begin: true},
+		{name: "another one is named missing", answers: []answer{fresh, silent}, missing: []string{"n2"}},
+		{name: "the missing one refuses", answers: []answer{fresh, replaced}, missing: []string{"n3"}},
+		{name: "two of three are born", answers: []answer{born("b1"), born("b1")}, begin: true, birth: "b1"},
+		{name: "one of three is born", answers: []answer{born("b1"), silent}},
+		{name: "one is born, one is fresh", answers: []answer{born("b1"), fresh}},
+		{name: "two births", answers: []answer{born("b1"), born("b2")}},
+		{name: "one of two is born", answers: []answer{born("b1")}, begin: true, birth: "b1"},
+		{name: "three of five are born", answers: []answer{born("b1"), born("b1"), born("b1"), silent}, begin: true, birth: "b1"},
+		{name: "three of five are born, one of another birth refuses", answers: []answer{born("b1"), born("b1"), born("b1"), refuses(transport.Replaced, "b2")}, begin: true, birth: "b1"},
+		{name: "three of five are born, one of them knows us", answers: []answer{born("b1"), born("b1"), born("b1"), replaced}},
+		{name: "three of five know us", answers: []answer{replaced, replaced, replaced, fresh}, end: ErrReplaced},
+		{name: "one of three knows us", answers: []answer{replaced, silent}},
+		{name: "both others know us", answers: []answer{replaced, replaced}, end: ErrReplaced},
+		{name: "both others have removed us", answers: []answer{refuses(transport.Removed, "b1"), refuses(transport.Removed, "b1")}, end: ErrRemoved},
+		{name: "a cluster without a birth", answers: []answer{{id: transport.Identity{Name: "x", Rootless: true}}, {id: transport.Identity{Name: "x", Rootless: true}}}, begin: true, birth: rootless},
+	}
+	for _, c := range cases {
+		f := founding{missing: c.missing, agreed: map[uint64]bool{}}
+		for i := range c.answers {
+			f.others = append(f.others, MemberStatus{ID: uint64(i + 2), Name: fmt.Sprint("n", i+2), PeerAddress: "a"})
+		}
+		d := f.decide(c.answers)
+		if d.begin != c.begin || d.birth != c.birth || !errors.Is(d.end, c.end) || !d.begin && d.end == nil && d.waiting == "" {
+			t.Errorf("%s: %+v", c.name, d)
+		}
+	}
+}
+
+func TestAVoteOfOneNodeEndsNobody(t *testing.T) {
+	for voters, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 5: 3, 9: 5} {
+		ids := make([]uint64, voters)
+		for i := range ids {
+			ids[i] = uint64(i + 1)
+		}
+		if got := enoughOf(ids, 1); got != want {
+			t.Errorf("%d voters: %d, want %d", voters, got, want)
+		}
+	}
+}
