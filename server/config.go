@@ -55,6 +55,11 @@ type Config struct {
 	// each of them: 1 to 9, this node among them. Default: this node alone, at the address that PeerListen was bound to.
 	InitialCluster map[string]string
 
+	// InitialMissing are nodes of InitialCluster, by name, that are known not to exist: a new cluster begins without waiting for
+	// them. Each node that does start is given the same. A node that existed once, and is only down or was emptied, must not be
+	// named: what it acknowledged would be forgotten. Default: none.
+	InitialMissing []string
+
 	// Join is the id of the cluster that runs already and to which this node was added, 32 hexadecimal digits. InitialCluster
 	// then has this node, and present members whom it can ask. Default: the node is one of those that the cluster starts with.
 	Join string
@@ -270,6 +275,8 @@ func (c Config) checkCluster() error {
 		return wrong("Join", "%.64q is no cluster id: it has 32 hexadecimal digits, as the answer of member add shows them", c.Join)
 	case c.Join != "" && len(c.InitialCluster) < 2:
 		return wrong("Join", "needs InitialCluster with this node and at least one present member")
+	case len(c.InitialMissing) > 0 && len(c.InitialCluster) == 0:
+		return wrong("InitialMissing", "needs InitialCluster")
 	case len(c.InitialCluster) == 0:
 		return nil
 	}
@@ -295,6 +302,14 @@ func (c Config) checkCluster() error {
 			return wrong("InitialCluster", "%s and %s have the same address %q", min(name, other), max(name, other), address)
 		}
 		byAddress[address] = name
+	}
+	for _, name := range c.InitialMissing {
+		if c.InitialCluster[name] == "" {
+			return wrong("InitialMissing", "%q is not in InitialCluster", name)
+		}
+		if name == c.Name {
+			return wrong("InitialMissing", "names this node, %q, which does exist", name)
+		}
 	}
 	return nil
 }

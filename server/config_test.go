@@ -46,6 +46,9 @@ func TestAWrongConfigurationIsRefusedWithItsFieldAndRule(t *testing.T) {
 				c.InitialCluster[n] = "h" + n + ":1"
 			}
 		}, "InitialCluster", "10 nodes, the limit is 9"},
+		{"a missing node that is none", func(c *server.Config) { c.InitialMissing = []string{"n9"} }, "InitialMissing", `"n9" is not in InitialCluster`},
+		{"a node that is missing itself", func(c *server.Config) { c.InitialMissing = []string{c.Name} }, "InitialMissing", "does exist"},
+		{"a missing node of no cluster", func(c *server.Config) { c.InitialCluster, c.InitialMissing = nil, []string{"n2"} }, "InitialMissing", "needs InitialCluster"},
 		{"a negative timeout", func(c *server.Config) { c.StopTimeout = -1 }, "StopTimeout", "negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

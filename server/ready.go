@@ -79,6 +79,9 @@ func checks(st node.Status) []check {
 	case !service.Ready(st):
 		quorum.problem = "this node leads, but has no quorum or has not caught up yet"
 	}
+	if st.Waiting != "" {
+		started.problem = "this node takes no part: " + st.Waiting
+	}
 	if why := st.Replica.GrantsHeld; why != "" {
 		floor.problem = "nothing is granted: " + why
 		if left := st.Replica.GrantsHeldFor; left > 0 {

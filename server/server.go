@@ -41,6 +41,12 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, tally: newTally()}, nil
 }
 
+// Used reports whether a node has used the data directory before. An error says why it cannot be read.
+func Used(dataDir string) (bool, error) {
+	_, used, err := storage.ReadOwner(vfs.Default, dataDir)
+	return used, err
+}
+
 // Addresses tells what the ports were bound to. It may be called from any goroutine.
 func (s *Server) Addresses() Addresses {
 	s.mu.Lock()
@@ -150,6 +156,7 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		Name:          cfg.Name,
 		DataDir:       cfg.DataDir,
 		Members:       cfg.InitialCluster,
+		Missing:       cfg.InitialMissing,
 		Join:          cfg.Join,
 		ClientAddress: cfg.AdvertiseClient,
 		Listener:      ports.Peer,

@@ -104,7 +104,6 @@ func (r *Replica) depose() {
 		r.refuse(&c.asked, NotLeader)
 	}
 	r.members.change, r.members.heard = nil, nil
-	r.noFloor = ""
 	l.queue.each(func(p *pending) { r.refusePending(p, NotLeader) })
 	for _, h := range l.rounds.all() {
 		r.refuse(&h.Request, NotLeader)

@@ -45,8 +45,7 @@ func (r *Replica) wantsRecovered() bool {
 // after them in the log.
 func (r *Replica) opening() bool {
 	l, recovery := &r.lead, r.machine.Recovery()
-	floorDue := r.machine.Counts().NextToken == 0 || recovery.FloorDue
-	return (l.floorLogged || !floorDue) && (l.endLogged || recovery.Wait == 0)
+	return (l.founding.floorLogged || !r.young()) && (l.endLogged || recovery.Wait == 0)
 }
 
 // refusal is what a client is told of a command that the machine refused, or would.

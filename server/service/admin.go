@@ -57,6 +57,8 @@ func toMember(st node.Status, m node.MemberStatus) *pb.Member {
 		out.Role = node.Candidate.String()
 	}
 	switch {
+	case m.Self && st.Waiting != "":
+		out.Health = st.Waiting
 	case m.Self && st.Role == node.Starting:
 		out.Health = "starting"
 	case m.Self && !Ready(st):

@@ -142,7 +142,7 @@ func TestEveryBadInputIsOneLineAndCode64(t *testing.T) {
 		"fence show x --guard redis://127.0.0.1:1 --marks {}", "fence show x --guard file:///tmp --connect-timeout 0", "fence reset x --guard file:///tmp", "fence reset --guard file:///tmp --to-lock y",
 		"fence reset x --guard file:///tmp --to-lock y --seen -1", "fence show x -o xml --guard file:///tmp",
 		"revoke x", "revoke --reason", "history a//b", "history --limit 0 x",
-		"server", "server --name a/b --data-dir d", "server --name n1 --data-dir d --listen 0.0.0.0:1", "server --name n1 --data-dir d --initial-cluster n1",
+		"server", "server --name a/b --data-dir d", "server --name n1 --data-dir d --listen 0.0.0.0:1", "server --name n1 --data-dir d --initial-cluster n1", "server --name n1 --data-dir d",
 		"server --name n1 --data-dir d --initial-cluster n1=a:1,n1=a:2", "server --name n1 --data-dir d --initial-cluster n2=127.0.0.1:1",
 		"server --name n1 --data-dir d --log-level loud", "server --name n1 --data-dir d --log-format xml", "server --name n1 --data-dir d --cluster-secret-file /no/such/file", "server extra",
 		"dev --nodes 0", "dev --port 65535", "dev --port 0 --data-dir d", "dev extra", "sim --seeds 0", "sim --nodes 4", "sim --clients 51", "sim --without nonsense", "bench --workload cold", "bench --workers 0", "bench --workers 1 --clients 2", "bench --duration 10ms", "bench --ttl 10ms", "status extra", "version extra", "version -o xml",

@@ -42,7 +42,11 @@ func (a *App) serverCommand() *cobra.Command {
 		Long: `Runs one node of a cluster until INT or TERM, which hand leadership over before the end. A second
 one ends it at once, which loses nothing.
 
-All nodes of a new cluster are started with the same --initial-cluster. Ports other than
+All nodes of a new cluster are started with the same --initial-cluster, and each waits until all the
+others are there. --initial-missing names those that do not exist yet. A node that existed and was
+lost is not missing: "member replace" brings it back.
+
+A single node says so: --initial-cluster n1=HOST:7401. Ports other than
 loopback ones need --insecure, because whoever reaches them may do everything.
 
 Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node cannot go on.`,
@@ -63,6 +67,9 @@ Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node 
 			if err != nil {
 				return configError(err)
 			}
+			if err := knowsItsCluster(config); err != nil {
+				return err
+			}
 			if err := f.force.run(config); err != nil {
 				return err
 			}
@@ -82,6 +89,7 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config.AdvertiseClient, "advertise-client", "", "`host:port` at which clients reach this node (default: --listen)")
 	flags.StringVar(&f.config.AdvertisePeer, "advertise-peer", "", "`host:port` at which the other nodes reach this one (default: as in --initial-cluster)")
 	flags.StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes that the cluster starts with, as `name=host:port`, with commas")
+	flags.StringSliceVar(&f.config.InitialMissing, "initial-missing", nil, "`names` of --initial-cluster that never existed: a new cluster does not wait for them")
 	flags.StringVar(&f.config.Join, "join", "", "`id` of the running cluster that this node was added to (see \"member add\")")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "allow addresses that other machines reach, without any protection")
 	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "`file` with a secret that all nodes share, readable by its owner alone")
@@ -93,6 +101,19 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.config.AuditLogFiles, "audit-log-files", audit.DefaultFiles, "keep so many files of the audit log")
 	f.force.register(flags)
 	f.log.register(flags, slog.LevelInfo)
+}
+
+// knowsItsCluster refuses to invent a cluster for a fresh data directory: a forgotten --initial-cluster would make each node
+// one of its own.
+func knowsItsCluster(config server.Config) error {
+	if len(config.InitialCluster) > 0 || config.Join != "" {
+		return nil
+	}
+	if used, err := server.Used(config.DataDir); used || err != nil {
+		return err
+	}
+	return usageError("--initial-cluster: %s is no node's data directory yet, so say which nodes its cluster starts with; for a single node: "+
+		"--initial-cluster %s=HOST:7401; a node that was added to a running cluster: --join", config.DataDir, config.Name)
 }
 
 // resolve makes the server's configuration from the flags.
@@ -169,7 +190,7 @@ func configError(err error) error {
 
 // fieldsToFlags puts flags in the place of the fields that a rule speaks of.
 var fieldsToFlags = strings.NewReplacer(
-	"InitialCluster", "--initial-cluster", "PeerListen", "--peer-listen", "HTTPListen", "--http-listen",
+	"InitialCluster", "--initial-cluster", "InitialMissing", "--initial-missing", "PeerListen", "--peer-listen", "HTTPListen", "--http-listen",
 	"Listen", "--listen", "Insecure", "--insecure")
 
 // flagName turns PeerListen into peer-listen.
