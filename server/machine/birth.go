@@ -30,7 +30,7 @@ func (m *Machine) setBirth(c *SetBirth) Result {
 		return Result{Code: Malformed, Limit: "a birth needs an id"}
 	}
 	if m.limits.FeatureLevel < BirthLevel {
-		panic(fmt.Sprintf("machine: a birth at entry %d, but the cluster has feature level %d", m.index, m.limits.FeatureLevel))
+		return Result{Code: OutOfRange, Limit: fmt.Sprintf("feature level: at least %d for a birth", BirthLevel)}
 	}
 	if m.birth == (BirthID{}) {
 		m.birth = c.Birth

@@ -36,7 +36,10 @@ func TestTheFirstBirthCounts(t *testing.T) {
 }
 
 func TestABirthNeedsItsFeatureLevel(t *testing.T) {
-	mustPanic(t, "feature level 1", func() { apply(New(), SetBirth{BirthID{1}}) })
+	m := New()
+	if r := apply(m, SetBirth{BirthID{1}}).Results[0]; r.Code != OutOfRange || m.Birth() != (BirthID{}) {
+		t.Errorf("a birth at feature level 1: %v %s", r.Code, r.Limit)
+	}
 }
 
 // The entries of a cluster of feature level 1 must come to the state that the builds before gave.

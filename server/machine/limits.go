@@ -47,6 +47,14 @@ func (l *Limits) broken() string {
 	return ""
 }
 
+// Check says which limit is out of its bounds, and is nil when none is.
+func (l Limits) Check() error {
+	if broken := l.broken(); broken != "" {
+		return fmt.Errorf("machine: limit %s", broken)
+	}
+	return nil
+}
+
 func (m *Machine) changeLimits(c *SetLimits) Result {
 	l := c.Limits
 	if l.FeatureLevel > FeatureLevel {

@@ -145,5 +145,8 @@ func (c *Config) validate() error {
 	case c.InFlight < 1:
 		return fmt.Errorf("replica: InFlight %d is below 1", c.InFlight)
 	}
+	if err := c.Limits.Check(); err != nil {
+		return fmt.Errorf("replica: %w", err) // the log would refuse them
+	}
 	return nil
 }
