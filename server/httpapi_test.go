@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -96,12 +95,6 @@ func startAlone(t *testing.T) *server.Server {
 	s := alone(t)
 	start(t, s.Run)
 	serving(t, s)
-	eventually(t, func() error { // the watch and the calls of these tests name it
-		if s.Status().ClusterID == "" {
-			return errors.New("the cluster's id is not known yet")
-		}
-		return nil
-	})
 	return s
 }
 

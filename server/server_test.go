@@ -98,7 +98,7 @@ func alone(t *testing.T) *server.Server {
 func serving(t *testing.T, s *server.Server) {
 	t.Helper()
 	eventually(t, func() error {
-		if !s.Status().Serving {
+		if st := s.Status(); !st.Serving || st.Counts.NextToken == 0 {
 			return errors.New("it does not serve")
 		}
 		return nil
@@ -362,7 +362,7 @@ func leaderOf(t *testing.T, servers map[int]*server.Server) (leader int) {
 	t.Helper()
 	eventually(t, func() error {
 		for i, s := range servers {
-			if s.Status().Serving {
+			if st := s.Status(); st.Serving && st.Counts.NextToken != 0 {
 				leader = i
 				return nil
 			}
