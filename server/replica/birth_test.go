@@ -128,3 +128,23 @@ func TestWithAFounderOfLevelOneTheClusterBeginsThere(t *testing.T) {
 		t.Errorf("feature level %d, birth %q", m.Limits().FeatureLevel, m.Birth())
 	}
 }
+
+// A restored cluster is a new one: it begins at the newest level that its founders know, with a birth of its own.
+func TestARestoredClusterHasABirthOfItsOwn(t *testing.T) {
+	restored := renewed(500, wall0, 0)
+	born := func(seed uint64) machine.BirthID {
+		c := newCluster(t, 3, func(cfg *Config) {
+			restored(cfg)
+			cfg.Rand = &fixedReader{rng{seed}}
+		})
+		c.until(10*second, "a floor", func() bool { return !serves(c).r.Recovery().FloorDue })
+		c.open(c.leader(), ttl).acquire("job")
+		if level := c.leader().r.machine.Limits().FeatureLevel; level != machine.FeatureLevel {
+			t.Errorf("feature level %d", level)
+		}
+		return c.leader().r.Birth()
+	}
+	if first, second := born(1), born(2); first == second || first == (machine.BirthID{}) || second == (machine.BirthID{}) {
+		t.Errorf("births %q and %q of one backup", first, second)
+	}
+}

@@ -186,7 +186,7 @@ func TestDisksThatAreSlowAlikeKeepTheirLeader(t *testing.T) {
 		if got := h.r.Status(); got.Term != term || got.Role != Leader {
 			t.Errorf("%d ms a sync: the leader changed: term %d, before %d", takes, got.Term, term)
 		}
-		if now := h.r.machine.Lock("held", 0).Holders; len(now) != 1 || now[0].Token != held.Token {
+		if now := h.r.machine.Lock("held", 100, 0).Holders; len(now) != 1 || now[0].Token != held.Token {
 			t.Errorf("%d ms a sync: the lock that was held is held by %+v", takes, now)
 		}
 	}

@@ -25,7 +25,12 @@ func renewed(next machine.Token, stamp machine.WallMillis, wait machine.Millis) 
 }
 
 func TestARestoredClusterGrantsAfterTheWaitWithTokensAboveTheFloor(t *testing.T) {
-	c := newCluster(t, 3, renewed(500, wall0, restoreWait))
+	restored := renewed(500, wall0, restoreWait)
+	c := newCluster(t, 3, func(cfg *Config) {
+		restored(cfg)
+		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits.FeatureLevel = 1 // at level 2 a new leader waits for what is left
+	})
 	h := c.leader()
 	c.until(5*second, "a floor", func() bool { return !h.r.Recovery().FloorDue })
 	floor := tokenFloor(wall0)
