@@ -40,4 +40,4 @@ func TestTheEtcdLockerKeepsTheContract(t *testing.T) {
 }
 
 // suiteTTL is long enough for a busy machine, where three servers and a thousand goroutines share two processors.
-const suiteTTL = 3 * time.Second
+const suiteTTL = 6 * time.Second
