@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/fence/filefence"
 	"github.com/lockstep-dev/lockstep/lease"
+	"github.com/lockstep-dev/lockstep/server/faulttest"
 )
 
 const (
@@ -38,7 +39,7 @@ const (
 func TestMain(m *testing.M) {
 	text := os.Getenv(candidateVariable)
 	if text == "" {
-		os.Exit(m.Run())
+		os.Exit(faulttest.Run(m))
 	}
 	if err := stand(text); err != nil {
 		fmt.Fprintln(os.Stderr, "candidate:", err)

@@ -48,12 +48,41 @@ func Start(t *testing.T, size int) *Cluster {
 	return c
 }
 
+// programDir is the environment variable that names the directory where Run keeps the program.
+const programDir = "FAULTTEST_PROGRAM_DIR"
+
+// Run runs the tests of a package and returns the exit code, for its TestMain. All clusters then share one build of the
+// program, which takes longer than much of what is done with them.
+func Run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "lockstep-faulttest-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Setenv(programDir, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "faulttest:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// build gives the program, which is built unless another test has done so.
 func build(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "lockstep")
-	cmd := exec.Command("go", "build", "-o", binary, "github.com/lockstep-dev/lockstep/cmd/lockstep")
+	fresh := filepath.Join(t.TempDir(), "lockstep")
+	binary := fresh
+	if dir := os.Getenv(programDir); dir != "" {
+		binary = filepath.Join(dir, "lockstep")
+	}
+	if _, err := os.Stat(binary); err == nil {
+		return binary
+	}
+	cmd := exec.Command("go", "build", "-o", fresh, "github.com/lockstep-dev/lockstep/cmd/lockstep")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v\n%s", err, out)
+	}
+	if err := os.Rename(fresh, binary); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

@@ -3,6 +3,7 @@ package faulttest_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,12 @@ import (
 // grants takes and frees so many locks, and gives the last token.
 func grants(t *testing.T, cluster *faulttest.Cluster, count int) (last lockstep.Token) {
 	t.Helper()
-	c := newClient(t, client.Config{Endpoints: cluster.Endpoints(), UnavailableAfter: 30 * time.Second})
+	return grantsAt(t, cluster.Endpoints(), count)
+}
+
+func grantsAt(t *testing.T, endpoints []string, count int) (last lockstep.Token) {
+	t.Helper()
+	c := newClient(t, client.Config{Endpoints: endpoints, UnavailableAfter: 30 * time.Second})
 	for range count {
 		lock, err := c.Acquire(t.Context(), "restore/job", lockstep.WithWait(30*time.Second))
 		if err != nil {
@@ -72,14 +78,15 @@ func TestTokensGoOnAfterEveryRestoreAndAfterANewStart(t *testing.T) {
 }
 
 func TestARestoredClusterKeepsItsWaitOverARestart(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	cluster := faulttest.Start(t, 3)
 	before := grants(t, cluster, 5)
 	cluster.Restore(save(t, cluster), "--longest-ttl", "12s")
 	began := time.Now()
 	time.Sleep(2 * time.Second)
 	cluster.KillAll()
+	restarted := time.Now() // each node begins its wait after that
 	cluster.StartAll()
-	restarted := time.Now()
 	if after := grants(t, cluster, 1); after <= before {
 		t.Errorf("token %d after %d", after, before)
 	}
@@ -118,9 +125,17 @@ func TestAnOldNodeIsRefusedByTheRestoredCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster.StartNode(0)
-	time.Sleep(2 * time.Second)
-	if after := grants(t, cluster, 5); after <= last {
+	time.Sleep(2 * time.Second) // it has time to disturb the others
+	after := grantsAt(t, cluster.Endpoints()[1:], 5)
+	if after <= last {
 		t.Errorf("token %d after %d", after, last)
+	}
+	unsure := newClient(t, client.Config{Endpoints: cluster.Endpoints(), UnavailableAfter: 30 * time.Second})
+	switch lock, err := unsure.Acquire(t.Context(), "restore/job", lockstep.WithWait(30*time.Second)); {
+	case err != nil && !errors.Is(err, client.ErrTwoClusters):
+		t.Errorf("with the old node among the endpoints: %v", err)
+	case err == nil && lock.Token() <= after:
+		t.Errorf("with the old node among the endpoints: token %d after %d", lock.Token(), after)
 	}
 	out, err := cluster.Command("status", "-o", "json", "--endpoints", cluster.Endpoints()[1]).Output()
 	if err != nil {
