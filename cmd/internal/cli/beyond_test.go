@@ -14,18 +14,6 @@ import (
 	"time"
 )
 
-// asRoot makes the test binary a process of root that sleeps; see [world.beyondReach].
-const asRoot = "rooted"
-
-// becomeRoot is that process.
-func becomeRoot() {
-	if err := syscall.Setresuid(0, 0, 0); err != nil {
-		os.Exit(1)
-	}
-	os.WriteFile("rooted.up", []byte("up\n"), 0o644)
-	time.Sleep(time.Minute)
-}
-
 // beyondReach starts a run of an ordinary user, whose command becomes root's, as one under sudo does.
 func (w *world) beyondReach(args ...string) (p *process, pid int) {
 	w.t.Helper()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +24,18 @@ const asProgram = "LOCKSTEP_TEST_AS_PROGRAM"
 // controlDir names a directory whose files say what happens to the lock; see
 // [controlled]. Without it the program is as it is in real life.
 const controlDir = "LOCKSTEP_TEST_CONTROL"
+
+// asRoot is the name by which the test binary, if it is setuid, becomes a process of root that sleeps; see
+// [world.beyondReach].
+const asRoot = "rooted"
+
+func becomeRoot() {
+	if err := syscall.Setuid(0); err != nil {
+		os.Exit(1)
+	}
+	os.WriteFile("rooted.up", []byte("up\n"), 0o644)
+	time.Sleep(time.Minute)
+}
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == asRoot {

@@ -9,12 +9,15 @@ import (
 )
 
 // Signals are the signals that a command is to ignore and to block from its start on.
-type Signals struct{ ignored, blocked uint64 } // bit n-1 is signal n
+type Signals struct {
+	ignored, blocked uint64 // bit n-1 is signal n
+	masked           bool   // blocked is known
+}
 
-func (s Signals) word() string { return fmt.Sprintf("%x,%x", s.ignored, s.blocked) }
+func (s Signals) word() string { return fmt.Sprintf("%x,%x,%t", s.ignored, s.blocked, s.masked) }
 
 func parseSignals(word string) (s Signals, err error) {
-	_, err = fmt.Sscanf(word, "%x,%x", &s.ignored, &s.blocked)
+	_, err = fmt.Sscanf(word, "%x,%x,%t", &s.ignored, &s.blocked, &s.masked)
 	return s, err
 }
 
@@ -25,5 +28,7 @@ func (s Signals) take() {
 			signal.Ignore(syscall.Signal(sig))
 		}
 	}
-	block(s.blocked)
+	if s.masked {
+		block(s.blocked)
+	}
 }

@@ -22,7 +22,7 @@ const ignoreHandler = 1
 // is ignored, as service managers have it. In a program without a symbol table a command inherits what the
 // runtime leaves alone, ignored SIGHUP and SIGINT among it.
 func SignalsAtStart() Signals {
-	s := Signals{ignored: statusMask("SigIgn:"), blocked: statusMask("SigBlk:")}
+	s := Signals{ignored: ignoredNow()}
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return s
@@ -35,15 +35,15 @@ func SignalsAtStart() Signals {
 		}
 	}
 	for _, mask := range symbols.read("runtime.initSigmask", 1) {
-		s.blocked = mask
+		s.blocked, s.masked = mask, true
 	}
 	return s
 }
 
-// statusMask is a line of /proc/self/status, or zero.
-func statusMask(name string) uint64 {
+// ignoredNow is what is ignored now, or zero.
+func ignoredNow() uint64 {
 	status, _ := os.ReadFile("/proc/self/status")
-	_, rest, _ := strings.Cut(string(status), name)
+	_, rest, _ := strings.Cut(string(status), "SigIgn:")
 	line, _, _ := strings.Cut(rest, "\n")
 	mask, _ := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
 	return mask
@@ -56,16 +56,20 @@ func block(mask uint64) {
 	unix.PthreadSigmask(unix.SIG_SETMASK, &set, nil)
 }
 
-// symbols is the symbol table of this program, if it is a 64-bit one that is loaded where it was linked for.
+// symbols is the symbol table of this program, if it is a 64-bit one.
 type symbols struct {
 	order          binary.ByteOrder // nil: there is no table
 	entries, names []byte
+	moved          uint64 // how far from where it was linked for the program is loaded
 }
 
 func openSymbols(file *os.File) (s symbols) {
 	program, err := elf.NewFile(file)
-	if err != nil || program.Class != elf.ELFCLASS64 || program.Type != elf.ET_EXEC {
+	if err != nil || program.Class != elf.ELFCLASS64 {
 		return s
+	}
+	if program.Type == elf.ET_DYN {
+		s.moved = loadedAt()
 	}
 	table, names := program.SectionByType(elf.SHT_SYMTAB), program.Section(".strtab")
 	if table == nil || names == nil {
@@ -107,7 +111,22 @@ func (s symbols) address(name string, size uint64) uint64 {
 	}
 	for entries := s.entries; len(entries) >= elf.Sym64Size; entries = entries[elf.Sym64Size:] {
 		if s.order.Uint32(entries) == uint32(at+1) && s.order.Uint64(entries[16:]) == size {
-			return s.order.Uint64(entries[8:])
+			return s.order.Uint64(entries[8:]) + s.moved
+		}
+	}
+	return 0
+}
+
+// loadedAt is the address of the beginning of a program that may be loaded anywhere, and is linked for address zero.
+func loadedAt() uint64 {
+	path, _ := os.Readlink("/proc/self/exe")
+	maps, _ := os.ReadFile("/proc/self/maps")
+	for line := range strings.Lines(string(maps)) {
+		fields := strings.Fields(line) // from-to, rights, offset, device, inode, path
+		if len(fields) >= 6 && strings.HasSuffix(strings.TrimSpace(line), path) && strings.Trim(fields[2], "0") == "" {
+			from, _, _ := strings.Cut(fields[0], "-")
+			address, _ := strconv.ParseUint(from, 16, 64)
+			return address
 		}
 	}
 	return 0
