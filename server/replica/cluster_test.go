@@ -97,6 +97,8 @@ type cluster struct {
 	wall    machine.WallMillis
 	// diskTime is how long a write takes.
 	diskTime Time
+	// snapshotTime is how much longer it takes to make a snapshot durable.
+	snapshotTime Time
 	// transfer is how long a snapshot is on its way to a peer.
 	transfer Time
 }
@@ -280,7 +282,7 @@ func (c *cluster) turn(h *host) {
 		h.disk.writing = append(h.disk.writing, p.Chunk...)
 		if p.Last {
 			h.disk.state[p.Metadata.GetIndex()] = h.disk.writing
-			h.disk.unsynced = append(h.disk.unsynced, sync{at: c.now + c.diskTime, snapshot: p})
+			h.disk.unsynced = append(h.disk.unsynced, sync{at: c.now + c.diskTime + c.snapshotTime, snapshot: p})
 		}
 	}
 	if out.CompactTo != 0 {

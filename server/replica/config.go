@@ -61,8 +61,9 @@ type Config struct {
 	StallMute     time.Duration
 	StallExit     time.Duration
 
-	// SnapshotEntries and SnapshotBytes are how much log is applied between two snapshots, and SnapshotTail is
-	// how many bytes of older log stay in memory for followers that lag. Defaults: 100,000, 32 MiB, 16 MiB.
+	// SnapshotEntries and SnapshotBytes are how much log is applied between two snapshots, about: each voter has its own
+	// marks between those of the others, and takes fewer bytes than the one with the lowest id, down to half of them.
+	// SnapshotTail is how many bytes of older log stay in memory for followers that lag. Defaults: 100,000, 32 MiB, 16 MiB.
 	SnapshotEntries uint64
 	SnapshotBytes   uint64
 	SnapshotTail    uint64

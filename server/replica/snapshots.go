@@ -83,7 +83,34 @@ func (r *Replica) dueSnapshot() bool {
 	if (s.wanted || r.disk.asked) && r.applied >= firstIndex && r.now >= s.retry {
 		return true
 	}
-	return r.applied-max(s.began, s.index) >= r.cfg.SnapshotEntries || s.grown >= r.cfg.SnapshotBytes
+	return r.passedMark(max(s.began, s.index)) || s.grown >= r.fewer(r.cfg.SnapshotBytes)
+}
+
+// passedMark reports whether a mark of this node lies between the entry of its last snapshot, if that is not too close,
+// and the last applied one. Marks are SnapshotEntries apart, and those of the voters lie evenly between each other: all
+// apply the same log, and with the same marks all disks would be busy at the same moments.
+func (r *Replica) passedMark(last uint64) bool {
+	before, all := r.rank()
+	every := r.cfg.SnapshotEntries
+	shift := every * before / all
+	return r.applied-last > every/2 && (r.applied+shift)/every != (last+shift)/every
+}
+
+// fewer is the whole for the first voter and less for the others, down to half of it, for the same reason.
+func (r *Replica) fewer(whole uint64) uint64 {
+	before, all := r.rank()
+	return whole - whole/(2*all)*before
+}
+
+// rank is how many voters there are, at least one, and how many of them come before this one.
+func (r *Replica) rank() (before, all uint64) {
+	for _, id := range r.confState.GetVoters() {
+		all++
+		if id < r.cfg.ID {
+			before++
+		}
+	}
+	return before, max(1, all)
 }
 
 // installing reports whether a snapshot of a leader is on its way to the disk. The log in

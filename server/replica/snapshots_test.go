@@ -60,6 +60,28 @@ func TestASnapshotIsMadeTheLogShrinksAndARestartUsesIt(t *testing.T) {
 	}
 }
 
+func TestTheNodesTakeTheirSnapshotsAtDifferentTimes(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.SnapshotEntries = 60 })
+	k := c.open(c.leader(), 600_000)
+	began := map[uint64][]uint64{} // applied index: the nodes that began one there
+	for range 200 {
+		k.work(1)
+		for _, h := range c.hosts {
+			if at := h.r.snaps.began; at > 0 && !slices.Contains(began[at], h.id) {
+				began[at] = append(began[at], h.id)
+			}
+		}
+	}
+	for at, nodes := range began {
+		if len(nodes) > 1 {
+			t.Errorf("nodes %v began a snapshot at entry %d", nodes, at)
+		}
+	}
+	if len(began) < 9 {
+		t.Errorf("%d snapshots were begun", len(began))
+	}
+}
+
 func TestAFollowerFarBehindGetsASnapshotAndThenTheLog(t *testing.T) {
 	c := newCluster(t, 3, smallSnapshots)
 	h := c.lead(1)
@@ -231,7 +253,7 @@ func TestAMemberThatIsYoungerThanTheSnapshotGetsANewOne(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { smallSnapshots(cfg); cfg.SnapshotEntries = 60 })
 	h := c.lead(1)
 	k := c.open(h, 60_000)
-	c.diskTime = 50 * ms
+	c.snapshotTime = 500 * ms
 	for h.r.snaps.meta == nil {
 		k.work(1)
 	}
@@ -239,7 +261,6 @@ func TestAMemberThatIsYoungerThanTheSnapshotGetsANewOne(t *testing.T) {
 	if h.r.Status().Snapshot != 1 {
 		t.Fatalf("the snapshot at %d is durable already", h.r.Status().Snapshot)
 	}
-	c.diskTime = latency
 	c.until(5*second, "short log", func() bool {
 		first, _ := h.r.disk.FirstIndex()
 		return first > firstIndex
@@ -347,5 +368,5 @@ func TestGrantsGoOnWhileASnapshotIsMade(t *testing.T) {
 	if slowest > 10*ms {
 		t.Errorf("a grant took %d ms while a snapshot was made", slowest/ms)
 	}
-	c.until(5*second, "snapshot", func() bool { return h.r.Status().Snapshot > 500 })
+	c.until(5*second, "snapshot", func() bool { return h.r.Status().Snapshot > 300 })
 }

@@ -29,6 +29,9 @@ const (
 
 	// chunkSize is how much is held back for one checksum.
 	chunkSize = 256 << 10
+	// writeOutEvery is how much of a file is written before the kernel is told to bring it to the disk. Otherwise the sync
+	// at the end writes all of it at once, and the syncs of the log wait for it. Nobody waits for the parts.
+	writeOutEvery = 4 << 20
 	// headerLimit bounds the header: 64 KiB are thousands of members.
 	headerLimit = 64 << 10
 )
@@ -66,6 +69,7 @@ func (s *Store) newWriter(ref snapshotRef, meta *raftpb.SnapshotMetadata) (*Snap
 		w.f, err = s.fs.Create(s.snapshotPath(tmp), vfs.WriteCategoryUnspecified)
 	}
 	if err == nil {
+		w.f = vfs.NewSyncingFile(w.f, vfs.SyncingFileOptions{NoSyncOnClose: true, BytesPerSync: writeOutEvery})
 		_, err = w.f.Write(header)
 	}
 	if err != nil {

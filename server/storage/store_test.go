@@ -2,12 +2,14 @@ package storage
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -247,6 +249,50 @@ func TestARestartKeepsTheInstanceAndTheLog(t *testing.T) {
 	wantRecovered(t, s, "term 2 vote 1 commit 4, snapshot 1/1 (empty) 2/2 2/3 2/4")
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v, want 0700", info.Mode(), err)
+	}
+}
+
+func TestAnOrderlyRestartDropsNothingOfTheLog(t *testing.T) {
+	fs := vfs.NewMem()
+	s := started(t, fs, "data")
+	for i := uint64(2); i < 8; i++ {
+		write(t, s, 2, i, i)
+		closeStore(t, s)
+		var log records
+		var err error
+		if s, err = Open(Config{Dir: "data", FS: fs, ClusterID: testCluster, NodeID: testNode, Logger: log.logger()}); err != nil {
+			t.Fatal(err)
+		}
+		recovered(t, s)
+		if strings.Contains(log.String(), "dropped") {
+			t.Fatalf("after an orderly restart: %s", log.String())
+		}
+	}
+	closeStore(t, s)
+}
+
+func TestAnIncompleteRecordIsToldApart(t *testing.T) {
+	head := func(n uint32) []byte {
+		return binary.LittleEndian.AppendUint32([]byte{9, 9, 9, 9, 0, 2, walChunkFirst}, n)
+	}
+	zeros := make([]byte, 100)
+	for what, tt := range map[string]struct {
+		rest []byte
+		torn bool
+	}{
+		"nothing":                          {nil, false},
+		"zeros in advance":                 {zeros, false},
+		"the trailer of a closed log":      {append([]byte{0, 0, 0, 0, 0, 0, 5}, 8, 0, 0, 0), false},
+		"a trailer with zeros in advance":  {append([]byte{0, 0, 0, 0, 0, 0, 5, 8, 0, 0, 0}, zeros...), false},
+		"what an older log left":           {append(head(3), zeros...), false},
+		"a head and no content":            {append(head(7), zeros...), true},
+		"a part of a head":                 {head(7)[:6], true},
+		"a part of a head, zeros after it": {append(head(7)[:6], zeros...), true},
+		"a head at the end of the file":    {head(7), true},
+	} {
+		if got := tornBytes(tt.rest, 7) > 0; got != tt.torn {
+			t.Errorf("%s: torn %v", what, got)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 const (
 	walBlock      = 32 << 10
 	walChunkHead  = 19
+	walTrailer    = 11
 	walChunkFirst = 9 // kinds of this form
 	walChunkLast  = 12
 )
@@ -46,11 +47,13 @@ func durableBeyond(rest []byte, at int64, n uint64) bool {
 }
 
 // tornBytes is how much of an incomplete record of log n starts rest. It is zero for the zeros of a file made
-// longer in advance, and for what an older log left in a file that is used again.
+// longer in advance, for what an older log left in a file that is used again, and for the trailer that Pebble
+// writes when it closes a log: the first 11 bytes of a head, with the number of the next log.
 func tornBytes(rest []byte, n uint64) int {
-	whole := len(rest) >= walChunkHead
-	if whole && binary.LittleEndian.Uint32(rest[7:]) != uint32(n) {
-		return 0
+	if len(rest) >= walTrailer {
+		if number := binary.LittleEndian.Uint32(rest[7:]); number != uint32(n) && number != 0 {
+			return 0
+		}
 	}
 	return len(bytes.TrimRight(rest, "\x00"))
 }
