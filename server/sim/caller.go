@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
@@ -12,8 +13,8 @@ import (
 )
 
 // A caller is a program without our library: it makes unary calls like curl does, lets the service
-// number its claims, and is careless about when it renews. It does keep the rule of when
-// a lease is over.
+// number its claims, and is careless about when it renews. It holds several locks at once, and takes and gives back
+// many between two renewals. It does keep the rule of when a lease is over, and what docs/api.md says of seen, nonce and floor.
 type caller struct {
 	operator // its calls
 	clock    clock
@@ -25,8 +26,13 @@ type caller struct {
 	number uint64
 	seen   uint64
 	until  time.Duration // on its clock: the lease may be believed in before it
-	held   *machine.ClaimStatus
+	held   []machine.ClaimStatus
+	gone   map[uint64]bool // claims that a keepalive called over: an answer that comes later revives none
+	hands  int             // locks that it works under, or asks for, at a time
 	nonces int
+	asking int    // Acquires that it may repeat
+	top    uint64 // highest seq that it was told
+	floor  uint64 // its nonces below are let go of
 }
 
 func newCaller(w *world, index, machine int) *caller {
@@ -34,6 +40,7 @@ func newCaller(w *world, index, machine int) *caller {
 	return &caller{
 		operator: operator{w: w, machine: machine, rnd: stream(w.opts.Seed, name)},
 		clock:    newClock(stream(w.opts.Seed, name+" clock")),
+		hands:    pick(stream(w.opts.Seed, name+" hands"), 1, 3, 6),
 	}
 }
 
@@ -54,6 +61,7 @@ func (c *caller) then(d time.Duration, f func()) {
 func (c *caller) open() {
 	c.life++
 	c.id, c.held, c.seen, c.number, c.until = machine.SessionID{}, nil, 0, 0, 0
+	c.asking, c.top, c.floor, c.gone = 0, 0, 0, map[uint64]bool{}
 	c.ttl = c.w.plan.ttl(c.rnd)
 	sent, local := c.w.now, c.local()
 	req, _ := protocol.FromOpenSession(&pb.OpenSessionRequest{TtlMs: uint64(c.ttl.Milliseconds())}, c.w.secrets)
@@ -68,7 +76,9 @@ func (c *caller) open() {
 		c.w.check(c.w.book.Opened(c.id))
 		c.renewed(sent, local)
 		c.then(c.rnd.between(0, c.ttl), c.renew)
-		c.then(c.rnd.about(c.w.plan.think), c.acquire)
+		for range c.hands {
+			c.then(c.rnd.about(c.w.plan.think), c.acquire)
+		}
 		return true
 	})
 	c.then(callTimeout, func() {
@@ -102,6 +112,7 @@ func (c *caller) renew() {
 			c.w.count(callerRenewed)
 			c.learn(a)
 			c.renewed(sent, local)
+			c.w.believes(c)
 		case replica.Refused:
 			c.refused(a)
 		}
@@ -121,8 +132,9 @@ func (c *caller) renew() {
 func (c *caller) learn(a replica.Kept) {
 	for _, s := range a.Changes {
 		c.w.check(c.w.book.Told(c.id, s))
-		if c.held != nil && c.held.Seq == s.Seq && s.State.Final() {
-			c.held = nil
+		if s.State.Final() {
+			c.gone[s.Seq] = true
+			c.drop(s.Seq)
 		}
 	}
 	c.seen = max(c.seen, a.Change)
@@ -139,13 +151,27 @@ func (c *caller) refused(a replica.Refused) {
 	}
 }
 
+// drop ends the belief in a claim.
+func (c *caller) drop(seq uint64) {
+	c.held = slices.DeleteFunc(c.held, func(s machine.ClaimStatus) bool { return s.Seq == seq })
+}
+
 // acquire asks for one lock, and repeats the call under the same nonce when no answer comes.
 func (c *caller) acquire() {
 	c.nonces++
+	if c.asking == 0 {
+		c.floor = c.top + 1
+	}
+	c.asking++
 	wait := uint64(c.rnd.skewed(10*time.Millisecond, 5*time.Second).Milliseconds())
 	r := &pb.AcquireRequest{
-		Session: c.id.String(), Secret: c.secret, Nonce: fmt.Sprintf("n%d", c.nonces), Seen: c.seen,
+		Session: c.id.String(), Secret: c.secret, Nonce: fmt.Sprintf("n%d", c.nonces), Seen: c.seen, Floor: c.floor,
 		Spec: &pb.ClaimSpec{Names: []string{c.w.lockName(c.rnd.IntN(c.w.plan.names))}, WaitMs: &wait},
+	}
+	if c.rnd.chance(0.5) { // a call that is not repeated needs none
+		r.Nonce = ""
+		c.try(r, 1)
+		return
 	}
 	c.try(r, 3)
 }
@@ -157,6 +183,7 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 	end := func() bool {
 		if !over {
 			over = true
+			c.asking--
 			c.then(c.rnd.about(c.w.plan.think), c.acquire)
 		}
 		return true
@@ -176,9 +203,13 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 			return c.life != life || end()
 		}
 		c.w.check(c.w.book.Told(c.id, s))
+		c.top = max(c.top, s.Seq)
 		switch {
+		case c.gone[s.Seq]:
+			return end()
 		case s.State == machine.Granted:
 			over = true
+			c.asking--
 			c.hold(s)
 		case s.State.Final():
 			return end()
@@ -201,10 +232,14 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 // hold works under the lock and gives it back.
 func (c *caller) hold(s machine.ClaimStatus) {
 	c.w.grants++
-	c.held = &s
+	c.held = append(c.held, s)
 	c.w.believes(c)
-	c.then(c.rnd.skewed(10*time.Millisecond, 4*time.Second), func() {
-		c.held = nil
+	work := c.rnd.skewed(10*time.Millisecond, 4*time.Second)
+	if c.rnd.chance(0.2) {
+		work = c.rnd.between(0, c.w.plan.hold)
+	}
+	c.then(work, func() {
+		c.drop(s.Seq)
 		req, _ := protocol.FromRelease(&pb.ReleaseRequest{Session: c.id.String(), Secret: c.secret, Seq: s.Seq, Token: uint64(s.Token)})
 		c.ask(req, func(replica.Answer) bool { return true })
 		c.then(c.rnd.about(c.w.plan.think), c.acquire)
@@ -213,7 +248,10 @@ func (c *caller) hold(s machine.ClaimStatus) {
 
 // believes holds what a caller believes at this moment against what the service granted.
 func (w *world) believes(c *caller) {
-	if c.held != nil && c.local() < c.until {
-		w.check(w.book.Believed(machine.ClaimID{Session: c.id, Seq: c.held.Seq}, c.held.Token))
+	for _, s := range c.held {
+		if id := (machine.ClaimID{Session: c.id, Seq: s.Seq}); c.local() < c.until {
+			w.check(w.book.Believed(id, s.Token))
+			w.check(w.book.Unaware(id, c.seen))
+		}
 	}
 }

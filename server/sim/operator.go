@@ -99,7 +99,7 @@ func (o *operator) revoke() {
 		r.Command.Claim.Seq, r.Command.Token = 0, 0 // the whole session
 	case o.rnd.chance(0.2):
 		r.Command.Claim, r.Command.Token = machine.ClaimID{}, 0
-		r.Name = name
+		r.Name, r.Last = name, tokens[i]
 	}
 	w.note("operator revokes %q from %v, now %v", name, claims[i], r.Command.Now)
 	w.tearBefore(claims[i].Session)

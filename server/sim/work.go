@@ -211,7 +211,9 @@ func (w *world) beliefs(c *client) {
 			continue
 		}
 		if token, held := c.sess.Holds(c.local(), j.seq); held {
-			w.check(w.book.Believed(machine.ClaimID{Session: c.id, Seq: j.seq}, machine.Token(token)))
+			id := machine.ClaimID{Session: c.id, Seq: j.seq}
+			w.check(w.book.Believed(id, machine.Token(token)))
+			w.check(w.book.Unaware(id, c.sess.Seen()))
 		}
 	}
 }

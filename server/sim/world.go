@@ -114,6 +114,7 @@ func (w *world) replicaConfig(n *node, recovered replica.Recovered) replica.Conf
 	limits := machine.DefaultLimits()
 	limits.HistoryBytes, limits.AbnormalBytes = 64<<10, 64<<10 // the least: snapshots stay small
 	limits.WaitersPerName, limits.ClaimsPerSession = w.plan.waiters, w.plan.claims
+	limits.RememberedClaims = 1 // the least: what a client needs does not count in it
 	return replica.Config{
 		ID: n.id, Group: 1, Recovered: recovered,
 		SnapshotEntries: w.plan.snapshotAt, SnapshotTail: w.plan.tail, SnapshotLag: w.plan.lag, CheckEvery: 50,

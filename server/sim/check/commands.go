@@ -49,7 +49,7 @@ func (r *replay) open(c machine.OpenSession, res *machine.Result) *Violation {
 	if r.sessions[res.Session] != nil {
 		return broken(AtMostOnce, "two sessions are called %v", res.Session)
 	}
-	s := &session{id: res.Session, ttl: c.TTL, numbered: c.ClientNumbered, claims: map[uint64]*claim{}}
+	s := &session{id: res.Session, ttl: c.TTL, numbered: c.ClientNumbered, claims: map[uint64]*claim{}, nonces: map[string]uint64{}}
 	s.heard, s.counted = r.begin()
 	r.sessions[s.id] = s
 	r.opened = append(r.opened, s)
@@ -83,6 +83,10 @@ func (r *replay) acquire(a machine.Acquire, res *machine.Result) *Violation {
 			return nil // it has no number, and a retry may have the answer of its nonce
 		}
 		seq = res.Claim.Seq
+		if before := s.nonces[a.Nonce]; a.Nonce != "" && before != 0 && before != seq {
+			return broken(AtMostOnce, "nonce %q of %v made claim %d, and now %d", a.Nonce, s.id, before, seq)
+		}
+		s.nonces[a.Nonce] = seq
 	}
 	if c := s.claims[seq]; c != nil {
 		r.count(Repeated)

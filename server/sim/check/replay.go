@@ -188,6 +188,9 @@ func (r *replay) told(changes []machine.Change) *Violation {
 			return broken(Changes, "session %v went from change %d to %d", ch.Session, s.change, ch.Number)
 		}
 		s.change = ch.Number
+		if c := s.claims[ch.Claim.Seq]; c != nil && ch.Claim.State.Final() {
+			c.over = ch.Number
+		}
 	}
 	for _, c := range r.owed {
 		if !slices.ContainsFunc(changes, func(ch machine.Change) bool {

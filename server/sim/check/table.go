@@ -17,6 +17,7 @@ type claim struct {
 	held    bool          // among the holders of its names: granted, or over but still closing
 	since   time.Duration // true time at which it was queued, or began to close
 	counted time.Duration // service counted by then
+	over    uint64        // the change of its session that told of its end; 0: none did
 	// unsafe marks a grant that an operator ended with --now: its holder may
 	// believe in it for up to a TTL.
 	unsafe bool
@@ -40,7 +41,8 @@ type session struct {
 	kept     bool          // it was renewed
 	counted  time.Duration // service counted by then
 	claims   map[uint64]*claim
-	order    []*claim // as they were made
+	nonces   map[string]uint64 // the claim that each made
+	order    []*claim          // as they were made
 }
 
 // A table is the lock table by the book.

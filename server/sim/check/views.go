@@ -71,6 +71,15 @@ func (b *Book) Believed(id machine.ClaimID, token machine.Token) *Violation {
 	return nil
 }
 
+// Unaware checks a claim that its holder believes in with a lease that counts the changes of its session up to change: the end
+// of the claim must not be among them.
+func (b *Book) Unaware(id machine.ClaimID, change uint64) *Violation {
+	if c := b.table.claim(id); c != nil && c.over != 0 && c.over <= change {
+		return broken(HoldersView, "%v is %s by change %d, and its holder believes in it with change %d", id, stateName(c.state), c.over, change)
+	}
+	return nil
+}
+
 // Opened checks that a session which a client was told to be open is in the log.
 func (b *Book) Opened(id machine.SessionID) *Violation {
 	if b.table.sessions[id] == nil {
