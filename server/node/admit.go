@@ -211,7 +211,7 @@ func (n *Node) object(id *transport.Identity, v transport.Verdict, text string) 
 	}
 	seen.objections[id.Node] = objection{id.Name, answer{id: *id}.birth(), v, text}
 	seen.Unlock()
-	if n.notes.due(fmt.Sprintf("refused %x %d", id.Node, v)) {
+	if n.notes.due(fmt.Sprintf("refused %x %d %s", id.Node, v, id.ClientAddress)) {
 		log := n.log.Warn
 		if v == transport.OlderCopy || v == transport.Diverged {
 			log = n.log.Error
