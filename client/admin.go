@@ -225,7 +225,7 @@ func (a *Admin) RevokeSession(ctx context.Context, id string, r Revocation) (end
 
 // revoke returns how many claims the last request ended, and how many requests it took.
 func (a *Admin) revoke(ctx context.Context, r *pb.RevokeRequest) (ended, tries int, err error) {
-	resp, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.RevokeResponse, error) {
+	resp, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.RevokeResponse, error) {
 		tries++
 		return pb.NewAdminServiceClient(conn).Revoke(ctx, r)
 	})
@@ -291,6 +291,21 @@ func call[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.Cl
 			return none, err
 		}
 	}
+}
+
+// change is a call that changes something. When it fails and may have taken effect all the same, its error is
+// [lockstep.ErrUncertain].
+func change[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.ClientConn) (R, error)) (R, error) {
+	maybe := false
+	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (R, error) {
+		r, err := f(ctx, conn)
+		maybe = maybe || mayTakeEffect(err)
+		return r, err
+	})
+	if err != nil && maybe {
+		err = uncertainty(err)
+	}
+	return r, err
 }
 
 // node is the node to ask next.

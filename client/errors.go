@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/lockstep-dev/lockstep"
@@ -74,7 +78,71 @@ func fromCall(err error) error {
 	if e, ok := errors.AsType[*ClusterError](err); ok {
 		return e
 	}
-	return fmt.Errorf("%w: %s", lockstep.ErrUnavailable, status.Convert(err).Message())
+	return fmt.Errorf("%w: %s", lockstep.ErrUnavailable, plain(status.Convert(err).Message()))
+}
+
+// An unsent is the error of a call for which there was no connection: the service certainly never got it.
+type unsent struct{ error }
+
+func (e unsent) Unwrap() error { return e.error }
+
+// markUnsent is on every connection, and tells calls that never left from those whose answer was lost.
+func markUnsent(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var reached peer.Peer // stays empty without a connection
+	err := invoke(ctx, method, req, reply, cc, append(slices.Clone(opts), grpc.Peer(&reached))...)
+	if err != nil && reached.Addr == nil && wireError(err) == nil {
+		return unsent{err}
+	}
+	return err
+}
+
+// mayTakeEffect reports whether a call that ended with err may have done, or may still do, what it asked for.
+func mayTakeEffect(err error) bool {
+	if e := wireError(err); e != nil {
+		return e.GetUncertain()
+	}
+	if _, never := errors.AsType[unsent](err); never {
+		return false
+	}
+	_, refused := errors.AsType[*ClusterError](err)
+	return err != nil && !refused
+}
+
+// uncertainty adds to the last error of a call, whose tries may have taken effect, that they may.
+func uncertainty(err error) error {
+	if errors.Is(err, lockstep.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return &uncertain{err}
+	}
+	return fmt.Errorf("%w; an earlier try, whose answer was lost, may have taken effect: look before you try again", err)
+}
+
+// An uncertain is ErrUncertain with what the last try said, which is not ErrUnavailable any more: that would be safe to repeat.
+type uncertain struct{ last error }
+
+func (e *uncertain) Error() string {
+	return fmt.Sprintf("%v: the request may have taken effect: look before you try again: %v", lockstep.ErrUncertain, e.last)
+}
+
+func (e *uncertain) Is(target error) bool {
+	return target == lockstep.ErrUncertain || target != lockstep.ErrUnavailable && errors.Is(e.last, target)
+}
+
+// plain is a text of gRPC in the words of users.
+func plain(text string) string {
+	switch {
+	case strings.Contains(text, "looked like an HTTP/1.1 header"), strings.Contains(text, "http2: frame too large"):
+		return "an HTTP server answers there: clients use the gRPC port of a node, 7400 by default"
+	case strings.Contains(text, "error reading server preface"):
+		return "what answers there is no client port of a node: clients use 7400 by default"
+	}
+	if _, desc, ok := strings.Cut(text, " desc = "); ok && strings.HasPrefix(text, "rpc error: code = ") {
+		text = desc
+	}
+	if _, desc, ok := strings.Cut(text, `connection error: desc = "`); ok {
+		text, _, _ = strings.Cut(desc, `"`)
+		text = strings.TrimPrefix(strings.TrimPrefix(text, "transport: "), "Error while dialing: ")
+	}
+	return text
 }
 
 // withoutCode is err without the words that gRPC puts round its message. What a node of another cluster said is a text here: as long
@@ -84,7 +152,7 @@ func withoutCode(err error) error {
 		return errors.New(e.Error())
 	}
 	if s, ok := status.FromError(err); ok {
-		return errors.New(s.Message())
+		return errors.New(plain(s.Message()))
 	}
 	return err
 }

@@ -180,6 +180,7 @@ func (c Config) dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, er
 		grpc.WithTransportCredentials(creds),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithChainUnaryInterceptor(markUnsent),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
 		// A peer that has vanished without a word is found when a keepalive of the session stays
 		// without an answer; this is for connections that are idle. 10 s is gRPC's minimum.

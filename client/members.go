@@ -15,7 +15,7 @@ import (
 // says with which flags. Repeated with the same name and address, it gives the same answer until the node has started.
 func (a *Admin) AddMember(ctx context.Context, name, peerAddress string) (*pb.MemberAddResponse, error) {
 	var why busyReason
-	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberAddResponse, error) {
+	r, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberAddResponse, error) {
 		r, err := pb.NewAdminServiceClient(conn).MemberAdd(ctx, &pb.MemberAddRequest{Name: name, PeerAddress: peerAddress})
 		return r, why.note(err)
 	})
@@ -25,7 +25,7 @@ func (a *Admin) AddMember(ctx context.Context, name, peerAddress string) (*pb.Me
 // PromoteMember gives a learner its vote. It is refused with [lockstep.ErrBusy] until the learner has caught up.
 func (a *Admin) PromoteMember(ctx context.Context, name string) (*pb.Member, error) {
 	var why busyReason
-	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberPromoteResponse, error) {
+	r, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberPromoteResponse, error) {
 		r, err := pb.NewAdminServiceClient(conn).MemberPromote(ctx, &pb.MemberPromoteRequest{Name: name})
 		return r, why.note(err)
 	})
@@ -36,7 +36,7 @@ func (a *Admin) PromoteMember(ctx context.Context, name string) (*pb.Member, err
 // the healthy voters that are left would be no majority, unless force is set.
 func (a *Admin) RemoveMember(ctx context.Context, name string, force bool) error {
 	var why busyReason
-	_, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberRemoveResponse, error) {
+	_, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberRemoveResponse, error) {
 		r, err := pb.NewAdminServiceClient(conn).MemberRemove(ctx, &pb.MemberRemoveRequest{Name: name, Force: force})
 		return r, why.note(err)
 	})
@@ -46,7 +46,7 @@ func (a *Admin) RemoveMember(ctx context.Context, name string, force bool) error
 // HandOver gives the leadership to a member, or with an empty name to the voter that is furthest, and returns who leads.
 func (a *Admin) HandOver(ctx context.Context, to string) (leader string, err error) {
 	var why busyReason
-	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.HandOverResponse, error) {
+	r, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.HandOverResponse, error) {
 		r, err := pb.NewAdminServiceClient(conn).HandOver(ctx, &pb.HandOverRequest{To: to})
 		return r, why.note(err)
 	})

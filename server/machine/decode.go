@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -64,6 +65,9 @@ func decodeCommand(s string) (Command, error) {
 	return c, nil
 }
 
+// ErrNewer is the error of an entry that only a newer build can apply.
+var ErrNewer = errors.New("this node is older than its cluster: upgrade it")
+
 func decodeBody(d *decoder, kind byte) (Command, error) {
 	switch kind {
 	case kindOpenSession:
@@ -103,7 +107,7 @@ func decodeBody(d *decoder, kind byte) (Command, error) {
 	case kindRenewLeases:
 		return RenewLeases(decodeExpire(d)), nil
 	default:
-		return nil, fmt.Errorf("command of kind %d is unknown to this build", kind)
+		return nil, fmt.Errorf("%w: a command of kind %d is unknown to this build", ErrNewer, kind)
 	}
 }
 

@@ -241,6 +241,14 @@ func TestABrokenInvariantIsTheErrorOfRun(t *testing.T) {
 	}
 }
 
+func TestANodeThatIsOlderThanItsClusterSaysSo(t *testing.T) {
+	n := &Node{log: slog.New(slog.DiscardHandler)}
+	err := n.broke(fmt.Errorf("replica: entry 7 of term 2: %w", machine.ErrNewer))
+	if strings.Contains(err.Error(), "invariant") || !strings.Contains(err.Error(), "upgrade it") {
+		t.Errorf("err = %v", err)
+	}
+}
+
 func TestANodeWithAWipedDirectoryIsRefused(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.leader()

@@ -60,8 +60,7 @@ func (n *Node) loop(ctx context.Context) error {
 func (n *Node) turn(l *load) (now replica.Time, out replica.Output, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
-			n.log.Error("broken invariant", "what", broken, "stack", string(debug.Stack()))
-			err = fmt.Errorf("node: broken invariant: %v", broken)
+			err = n.broke(broken)
 		}
 	}()
 	n.step(l)
@@ -71,6 +70,16 @@ func (n *Node) turn(l *load) (now replica.Time, out replica.Output, err error) {
 		err = errors.New("node: " + out.Exit)
 	}
 	return now, out, err
+}
+
+// broke is the error of a turn that panicked. That the log is newer than this build is no fault of either.
+func (n *Node) broke(what any) error {
+	if newer, ok := what.(error); ok && errors.Is(newer, machine.ErrNewer) {
+		n.log.Error("the log has what this build does not know: upgrade this node", "err", newer)
+		return fmt.Errorf("node: %w", newer)
+	}
+	n.log.Error("broken invariant", "what", what, "stack", string(debug.Stack()))
+	return fmt.Errorf("node: broken invariant: %v", what)
 }
 
 // step gives the replica everything that has arrived.

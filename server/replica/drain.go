@@ -104,7 +104,7 @@ func (r *Replica) apply(e *raftpb.Entry) {
 		if err != nil {
 			// It was written by a newer binary, or the log is damaged: going on
 			// without it would fork the replicas.
-			panic(fmt.Sprintf("replica: entry %d of term %d: %v", index, term, err))
+			panic(fmt.Errorf("replica: entry %d of term %d: %w", index, term, err))
 		}
 		done.Entry, done.Output = &entry, r.machine.Apply(index, term, &entry)
 		r.out.Events = append(r.out.Events, done.Output.Events...)

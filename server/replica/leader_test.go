@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -353,4 +355,36 @@ func TestAFollowerThatGetsNothingIsStuck(t *testing.T) {
 	}
 	c.lose = nil
 	c.until(5*second, "follower that comes along", func() bool { return stuck(3) == 0 })
+}
+
+// TestWhatWasProposedIsUncertainWhenTheLeadershipEnds: a request that was refused at the door certainly had no effect.
+func TestWhatWasProposedIsUncertainWhenTheLeadershipEnds(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	k := c.open(h, ttl)
+	c.isolate(h.id)
+	proposed := k.send(k.acquireBody(spec("job")))
+	c.run(100 * ms)
+	c.leader(h.id)
+	c.heal()
+	if no, ok := c.answer(h, proposed).(Refused); !ok || no.Reason != NotLeader || !no.Uncertain {
+		t.Errorf("the proposed one was answered %+v", no)
+	}
+	if no, ok := k.call(k.acquireBody(spec("job"))).(Refused); !ok || no.Reason != NotLeader || no.Uncertain {
+		t.Errorf("the one that came later was answered %+v", no)
+	}
+}
+
+func TestAnEntryOfANewerBuildAsksForAnUpgrade(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	h := c.leader()
+	defer func() {
+		if err, ok := recover().(error); !ok || !errors.Is(err, machine.ErrNewer) || !strings.Contains(err.Error(), "upgrade") {
+			t.Errorf("panic %v", err)
+		}
+	}()
+	data := machine.AppendEntry(nil, &machine.Entry{Commands: []machine.Command{machine.CloseSession{}}})
+	data[len(data)-17] = 250 // the kind of the command
+	index, term, kind := h.r.applied+1, uint64(1), raftpb.EntryNormal
+	h.r.apply(&raftpb.Entry{Index: &index, Term: &term, Type: &kind, Data: data})
 }

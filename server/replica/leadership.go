@@ -101,7 +101,7 @@ func (r *Replica) depose() {
 	r.log.Info("leading no longer", "term", l.term)
 	r.noFloor = "" // what the next leader's clock says is not known here
 	if c := r.members.change; c != nil {
-		r.refuse(&c.asked, NotLeader)
+		r.reply(c.asked.Stream, c.asked.Tag, c.asked.Session, Refused{Reason: NotLeader, Uncertain: true})
 	}
 	r.members.change, r.members.heard = nil, nil
 	l.queue.each(func(p *pending) { r.refusePending(p, NotLeader) })

@@ -195,6 +195,7 @@ type (
 		Claim  machine.ClaimStatus
 		// RetryAfter is with NotReady how long that lasts at most while this replica leads; 0: not known.
 		RetryAfter time.Duration
+		Uncertain  bool   // with NotLeader: the request was proposed, and may still take effect
 		Attached   uint64 // with OldAttachment: the number of the present one
 	}
 )

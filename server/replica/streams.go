@@ -248,5 +248,5 @@ func (r *Replica) refusePending(p *pending, why Refusal) {
 		}
 		p.group.left = -1 // one answer for all of them
 	}
-	r.reply(p.from.id, p.tag, p.session, Refused{Reason: why})
+	r.reply(p.from.id, p.tag, p.session, Refused{Reason: why, Uncertain: why == NotLeader})
 }

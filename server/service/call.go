@@ -78,7 +78,7 @@ func (c *call) next(ctx context.Context) (replica.Answer, error) {
 		case <-c.box.wake:
 			c.rest, _, _ = c.box.take()
 		case <-c.svc.stopping:
-			return nil, c.svc.farewell()
+			return nil, c.svc.farewellUnder()
 		case <-ctx.Done():
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
@@ -94,7 +94,9 @@ func (c *call) next(ctx context.Context) (replica.Answer, error) {
 // refused is the error of a unary call that the replica refused.
 func (s *Service) refused(ctx context.Context, r replica.Refused) error {
 	if r.Reason == replica.NotLeader {
-		return s.notLeader(ctx)
+		e := notLeader(s.settle(ctx))
+		e.Uncertain = r.Uncertain
+		return protocol.Err(e)
 	}
 	return protocol.Err(protocol.FromRefused(r))
 }

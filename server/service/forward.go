@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -115,14 +116,15 @@ func (s *Service) forward(ctx context.Context, st node.Status, method string, re
 	}
 	conn, err := s.forwarder.connect(l, st.LeaderClientAddress)
 	if err != nil {
-		return nil, s.leaderLost(st)
+		return nil, s.leaderLost(st, false)
 	}
 	if r, ok := req.(*pb.RevokeRequest); ok && r.GetBy() == "" {
 		r.By = remote(ctx) // the leader sees this node's address
 	}
 	resp := responseOf(method)
 	out := metadata.NewOutgoingContext(ctx, toLeader(st))
-	err = conn.Invoke(out, method, req, resp)
+	var reached peer.Peer // stays empty when the call never left
+	err = conn.Invoke(out, method, req, resp, grpc.Peer(&reached))
 	switch code := status.Code(err); {
 	case err == nil:
 		return resp, nil
@@ -130,7 +132,7 @@ func (s *Service) forward(ctx context.Context, st node.Status, method string, re
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case protocol.FromErr(err) == nil && (code == codes.Unavailable || code == codes.Canceled),
 		protocol.FromErr(err).GetReason() == pb.Reason_REASON_WRONG_CLUSTER: // the address is another's now
-		return nil, s.leaderLost(st)
+		return nil, s.leaderLost(st, reached.Addr != nil)
 	}
 	return nil, err
 }
@@ -144,15 +146,19 @@ func toLeader(st node.Status) metadata.MD {
 	return md
 }
 
-// leaderLost is the error of a call whose connection to the leader failed: it may still take effect.
-func (s *Service) leaderLost(st node.Status) error {
+// leaderLost is the error of a call whose connection to the leader failed. One that was sent may still take effect.
+func (s *Service) leaderLost(st node.Status, sent bool) error {
+	e := goingDown()
 	select {
 	case <-s.stopping:
-		return s.farewell()
+		if now := s.cfg.Node.Status(); now.Role != node.Leader && settled(now) {
+			e = notLeader(now)
+		}
 	default:
+		e = notLeader(st)
+		e.Message += ", and it does not answer"
 	}
-	e := notLeader(st)
-	e.Message += ", and it does not answer"
+	e.Uncertain = sent
 	return protocol.Err(e)
 }
 

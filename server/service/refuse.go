@@ -46,6 +46,13 @@ func (s *Service) farewell() error {
 	return protocol.Err(goingDown())
 }
 
+// farewellUnder is the same for a call that the replica has, and that may still take effect.
+func (s *Service) farewellUnder() error {
+	e := protocol.FromErr(s.farewell())
+	e.Uncertain = true
+	return protocol.Err(e)
+}
+
 // tooSlow ends the stream of a client that does not read.
 func tooSlow() error {
 	return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_OVERLOADED, Message: "the client does not read what it is sent"})

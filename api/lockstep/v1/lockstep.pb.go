@@ -334,6 +334,7 @@ type Error struct {
 	Newest        uint64                 `protobuf:"varint,8,opt,name=newest,proto3" json:"newest,omitempty"`                                   // with OUT_OF_RANGE of Watch, when the number is of another history: the highest one here
 	RetryAfterMs  uint64                 `protobuf:"varint,9,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // with UNAVAILABLE and OVERLOADED: when to send the same request again; 0 = not known
 	Attached      uint64                 `protobuf:"varint,10,opt,name=attached,proto3" json:"attached,omitempty"`                              // with STALE_REQUEST of Attach: the number of the present attachment
+	Uncertain     bool                   `protobuf:"varint,11,opt,name=uncertain,proto3" json:"uncertain,omitempty"`                            // with NOT_LEADER and UNAVAILABLE: the request was under way and may still take effect
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,6 +437,13 @@ func (x *Error) GetAttached() uint64 {
 		return x.Attached
 	}
 	return 0
+}
+
+func (x *Error) GetUncertain() bool {
+	if x != nil {
+		return x.Uncertain
+	}
+	return false
 }
 
 // ClaimSpec is what a claim asks for. The same claim number with another spec is
@@ -4450,7 +4458,7 @@ var File_lockstep_v1_lockstep_proto protoreflect.FileDescriptor
 
 const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\n" +
-	"\x1alockstep/v1/lockstep.proto\x12\vlockstep.v1\"\xc8\x02\n" +
+	"\x1alockstep/v1/lockstep.proto\x12\vlockstep.v1\"\xe6\x02\n" +
 	"\x05Error\x12+\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x13.lockstep.v1.ReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
@@ -4462,7 +4470,8 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\x06newest\x18\b \x01(\x04R\x06newest\x12$\n" +
 	"\x0eretry_after_ms\x18\t \x01(\x04R\fretryAfterMs\x12\x1a\n" +
 	"\battached\x18\n" +
-	" \x01(\x04R\battached\"\xc9\x02\n" +
+	" \x01(\x04R\battached\x12\x1c\n" +
+	"\tuncertain\x18\v \x01(\bR\tuncertain\"\xc9\x02\n" +
 	"\tClaimSpec\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12%\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x11.lockstep.v1.ModeR\x04mode\x12\x16\n" +
