@@ -74,9 +74,17 @@ var givesBack = map[string]bool{
 	pb.LockService_CloseSession_FullMethodName: true,
 }
 
-// route serves a unary call here, or passes it on if another node leads and is known. A call that cannot be
-// passed on is served here, where it is refused.
+// route serves a unary call, an Acquire that waits over changes of leader too.
 func (s *Service) route(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
+	if outlivesLeader(ctx, req) {
+		return s.acquire(ctx, req, info, serve)
+	}
+	return s.routeOnce(ctx, req, info, serve)
+}
+
+// routeOnce serves a unary call here, or passes it on if another node leads and is known. A call that cannot be
+// passed on is served here, where it is refused.
+func (s *Service) routeOnce(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
 	if !strings.HasPrefix(info.FullMethod, "/lockstep.v1.") || staysHere[info.FullMethod] || passedOn(ctx) ||
 		s.cfg.Node.Status().Role == node.Leader {
 		return serve(ctx, req)
