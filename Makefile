@@ -36,10 +36,16 @@ test: ## install what the tests need, then run everything that a change must pas
 	@$(STEP) 'staticcheck' $(MAKE) --no-print-directory staticcheck
 	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./... ./api/... ./client/... ./server/... ./cmd/...
 	@$(STEP) 'backends on their real servers' go test -race -timeout 20m $(ADAPTERS:%=./%/...)
+	@$(STEP) 'ZooKeeper faults, without the race detector' $(MAKE) --no-print-directory zookeeper-faults
 	@$(STEP) 'build' $(MAKE) --no-print-directory build
 	@$(STEP) 'late writes on real servers' bin/lockstep demo pause --store s3
 	@$(STEP) 'simulator' $(MAKE) --no-print-directory sim
 	@$(STEP) 'fault tour' scripts/fault-tour
+
+.PHONY: zookeeper-faults
+zookeeper-faults: # the two tests of norace_test.go, which says why; it is a failure if they do not run
+	go test -v -run '^(TestServersGoAndComeBack|TestAFollowerThatDiesTakesNoSignOfLifeWithIt)$$' ./adapter/zookeeper/zklock | \
+	awk '{ print } /^--- PASS/ { n++ } END { exit n != 2 }'
 
 .PHONY: sim
 sim: build ## run the simulator's seeds (SEEDS=60 SEED=1)
