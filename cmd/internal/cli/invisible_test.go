@@ -284,8 +284,9 @@ func TestAsProcess1RunAndElectReapOrphans(t *testing.T) {
 
 func TestWithoutProcRunIsFoundByItsPath(t *testing.T) {
 	w := newWorld(t)
-	os.Symlink(testBinary(t), filepath.Join(w.dir, "lockstep"))
-	out := w.inNamespace(`umount -l /proc && PATH=$PWD:$PATH && lockstep run x -- echo ran`, "--mount")
+	os.Mkdir(filepath.Join(w.dir, "bin"), 0o755) // not where it would be found without PATH
+	os.Symlink(testBinary(t), filepath.Join(w.dir, "bin", "lockstep"))
+	out := w.inNamespace(`umount -l /proc && PATH=$PWD/bin:$PATH && lockstep run x -- echo ran`, "--mount")
 	if !strings.HasSuffix(out, "ran\n") { // the race detector misses /proc as well, and says so
 		t.Errorf("got %q", out)
 	}
