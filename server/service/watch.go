@@ -55,6 +55,10 @@ func (s *Service) begin(r *pb.WatchRequest, g pb.LockService_WatchServer) (*watc
 	if err != nil {
 		return nil, err
 	}
+	// Once more, for the node may not have known its cluster when the call came in.
+	if err := s.pin(g.Context(), pb.LockService_Watch_FullMethodName, g.SetHeader); err != nil {
+		return nil, err
+	}
 	w := &watch{svc: s, grpc: g, prefix: r.GetPrefix(), reached: r.GetAfter(), base: st.Counts.Events}
 	oldest, last := s.cfg.Feed.bounds(w.base)
 	switch {
