@@ -375,6 +375,8 @@ func (a *Admin) elsewhere(addr string, err error) bool {
 		return true
 	case e.GetReason() == pb.Reason_REASON_OVERLOADED:
 		return true
+	case e.GetReason() == pb.Reason_REASON_WRONG_CLUSTER: // the client has gone over to the node's cluster since the call began
+		return true
 	}
 	return false
 }

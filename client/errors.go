@@ -22,6 +22,7 @@ var sentinelOf = map[pb.Reason]error{
 	pb.Reason_REASON_NOT_LEADER:       lockstep.ErrUnavailable,
 	pb.Reason_REASON_UNAVAILABLE:      lockstep.ErrUnavailable,
 	pb.Reason_REASON_OVERLOADED:       lockstep.ErrUnavailable,
+	pb.Reason_REASON_WRONG_CLUSTER:    lockstep.ErrUnavailable,
 	pb.Reason_REASON_QUOTA_EXCEEDED:   lockstep.ErrQuota,
 	pb.Reason_REASON_MODE_MISMATCH:    lockstep.ErrMode,
 	pb.Reason_REASON_INVALID_NAME:     lockstep.ErrInvalid,
