@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"unsafe"
@@ -162,7 +163,7 @@ func mustPanic(t *testing.T, want string, f func()) {
 	t.Helper()
 	defer func() {
 		t.Helper()
-		if r := recover(); r == nil || !strings.Contains(r.(string), want) {
+		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), want) {
 			t.Errorf("panic is %v, want one with %q", r, want)
 		}
 	}()

@@ -142,7 +142,7 @@ func eventually(t testing.TB, f func() error) {
 	}
 }
 
-// leader waits until one node serves and the others know where.
+// leader waits until one node serves, and all know where and of which cluster they are.
 func (c *cluster) leader() *member {
 	c.t.Helper()
 	var found *member
@@ -150,7 +150,7 @@ func (c *cluster) leader() *member {
 		found = nil
 		for _, m := range c.nodes {
 			st := m.Status()
-			if !service.Ready(st) || st.LeaderClientAddress == "" {
+			if !service.Ready(st) || st.LeaderClientAddress == "" || st.ClusterID == "" {
 				return fmt.Errorf("%s is not ready: %+v", st.Name, st)
 			}
 			if st.Serving {
