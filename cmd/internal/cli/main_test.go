@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -43,6 +44,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv(asProgram) == "" {
+		// The tests may run with HUP ignored, as under nohup. What is caught here is not ignored in the programs that they start.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		os.Exit(m.Run())
 	}
 	if code, mine := term.Hidden(os.Args); mine {
