@@ -98,7 +98,7 @@ func (c *Client) Acquire(ctx context.Context, name string, opts ...lockstep.Acqu
 		c.submitLocked(now, k)
 	})
 	c.await(ctx, k)
-	c.confirmCluster(k)
+	c.confirmCluster(ctx, k)
 	c.cfg.Observer.Observe(Event{Kind: Acquired, Name: name, Took: c.cfg.Clock.Now() - k.started, Err: k.err})
 	if k.err != nil {
 		return nil, &lockstep.OpError{Op: "acquire", Lock: name, Err: k.err}

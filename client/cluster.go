@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -11,7 +12,13 @@ import (
 // that wait fail.
 func (c *Client) checkClusterLocked() {
 	if !c.guard.isChecked() {
-		c.askClustersLocked(func() error { return c.guard.check(c.life) })
+		c.askClustersLocked(func() error {
+			err := c.guard.check(c.life)
+			if errors.Is(err, lockstep.ErrUnavailable) { // not certain: the claims go on waiting
+				return nil
+			}
+			return err
+		})
 	}
 }
 
@@ -30,12 +37,23 @@ func (c *Client) askClustersLocked(ask func() error) {
 	})
 }
 
-// confirmCluster hands a grant out only when it is known that the endpoints are of one cluster; else it gives the lock back.
-func (c *Client) confirmCluster(k *claim) {
-	if k.err != nil {
+// confirmCluster hands a grant out only when no endpoint has turned out to be of another cluster; else, and when ctx is done before
+// that is known, it gives the lock back.
+func (c *Client) confirmCluster(ctx context.Context, k *claim) {
+	if k.err != nil || c.guard.isChecked() {
 		return
 	}
-	if k.err = c.guard.check(c.life); k.err == nil {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	k.err = c.guard.check(asking)
+	if k.err == nil && asking.Err() != nil && !c.guard.isChecked() {
+		k.err = lockstep.ErrClosed
+		if ctx.Err() != nil {
+			k.err = ended(ctx)
+		}
+	}
+	if k.err == nil {
 		return
 	}
 	c.do(func(now time.Duration) {
@@ -66,9 +84,14 @@ func (c *Client) failWaitingLocked(now time.Duration, err error) {
 	}
 }
 
-// loseSession ends the session of a cluster that is gone.
+// loseSession ends the session of a cluster that is gone, and its connection first: a session that is begun again there would get
+// its locks from the old cluster.
 func (c *Client) loseSession(e *ClusterError) {
 	c.do(func(now time.Duration) {
+		if l := c.mu.link; l != nil {
+			c.reconnectLocked("", withoutCode(e))
+			c.unlinkLocked(now, l)
+		}
 		if c.mu.sess != nil {
 			c.mu.sess.Lose(now, "cluster "+e.Want+" was replaced by "+e.Cluster)
 		}

@@ -320,3 +320,36 @@ func TestAGrantDoesNotWaitLongForANodeThatHangs(t *testing.T) {
 		}
 	}
 }
+
+func TestASessionOfTheNewClusterIsNotBegunOnTheStreamOfTheOldOne(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 3)
+	c := newClient(t, nodes, longLease)
+	held := acquire(t, c, "a")
+	streams, old := cluster.Streams(), cluster.ID()
+	cluster.SetID(strings.Repeat("d", 32)) // the endpoints lead to another cluster, and the old stream lives
+	if _, err := c.Inspect(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if loss := lost(t, held); loss.Reason != lockstep.RecordMissing || !strings.Contains(loss.Detail, old) {
+		t.Errorf("the lock of the old cluster: %+v", loss)
+	}
+	acquire(t, c, "b")
+	if named := cluster.Named(); cluster.Streams() == streams || named[len(named)-1] != cluster.ID() {
+		t.Errorf("%d streams, before the new session %d; the last request names %s", cluster.Streams(), streams, named[len(named)-1])
+	}
+}
+
+func TestAGrantDoesNotOutlastTheCallersContext(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 1)
+	c := newClient(t, nodes, longLease, func(cfg *client.Config) { cfg.Endpoints = append(cfg.Endpoints, silent(t)) })
+	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond) // a connection may take 500 ms, and the silent one delays a grant by 3 s
+	defer cancel()
+	began := time.Now()
+	_, err := c.Acquire(ctx, "a")
+	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 2500*time.Millisecond {
+		t.Errorf("%v after %v", err, took)
+	}
+	until(t, "free lock", func() bool { return !heldAnywhere([]*wirefake.Cluster{cluster}, "a") })
+}

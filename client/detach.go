@@ -83,13 +83,16 @@ func (c *Client) dropSessionLocked() {
 // is ahead. [lockstep.ErrUnavailable] and the end of ctx leave the lock as it is: it can be attached
 // again until its lease ends. Who attaches last has the lock; the one before it loses it for itself, with
 // [lockstep.RecordMissing], and so do its Release and Detach. Several that attach at the same time take turns, also on machines whose
-// clocks differ. A handle that is none is [lockstep.ErrInvalid], and one of another cluster than that of the endpoints
-// [ErrTwoClusters]. The lock has a session and a connection of its own,
+// clocks differ. A handle that is none is [lockstep.ErrInvalid], and one of another cluster than that of the endpoints or
+// of [Config.Cluster] [ErrTwoClusters]. The lock has a session and a connection of its own,
 // which end with Release, with Detach, or with Close of the client; a client has at most 1,024 of them.
 func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, error) {
 	cluster, d, cfg, err := decodeHandle(h)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
+	}
+	if want := c.cfg.Cluster; cluster != "" && want != "" && cluster != want {
+		return nil, &lockstep.OpError{Op: "attach", Lock: cfg.Names[0], Err: &ClusterError{Endpoint: "the handle", Cluster: cluster, Want: want}}
 	}
 	if err := c.guard.check(ctx); err != nil {
 		return nil, &lockstep.OpError{Op: "attach", Lock: cfg.Names[0], Err: err}
@@ -110,15 +113,15 @@ func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, 
 	return &guestLock{k.lock.handle(), c}, nil
 }
 
-// newGuest is a client for one attached lock of a cluster; empty: it is not known which. Close of c closes it.
+// newGuest is a client for one attached lock of a cluster; empty: the handle does not say which. Close of c closes it.
 func (c *Client) newGuest(cluster string, ttl time.Duration) (*Client, error) {
 	cfg := c.cfg
-	cfg.TTL, cfg.Cluster = ttl, cmp.Or(cluster, cfg.Cluster)
+	cfg.TTL, cfg.Cluster = ttl, cmp.Or(cluster, c.guard.cluster())
 	guest, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	guest.guard.setChecked(true) // the host has asked the endpoints
+	guest.guard.setChecked(cfg.Cluster != "") // the host has asked the endpoints, and every answer is compared
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

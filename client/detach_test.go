@@ -211,7 +211,43 @@ func TestAHandleThatIsInUseAllTheTimeIsToldSo(t *testing.T) {
 	cluster.Do(func(s *wirefake.Service) { s.Outrun("a", 1<<63) })
 	cluster.Do(func(s *wirefake.Service) { s.Mute = true })
 	_, err := c.Attach(t.Context(), h)
-	if !errors.Is(err, lockstep.ErrUnavailable) || !strings.Contains(err.Error(), "another command uses this handle") || strings.Contains(err.Error(), "no node") {
+	if !errors.Is(err, lockstep.ErrUnavailable) || !strings.Contains(err.Error(), "other commands keep taking this handle") || strings.Contains(err.Error(), "no node") {
 		t.Errorf("err %v", err)
+	}
+}
+
+func TestAHandleDoesNotOverrideTheClusterOfTheConfig(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 1)
+	a := newClient(t, nodes)
+	h := detach(t, a, acquire(t, a, "a"))
+	other := newClient(t, nodes, func(c *client.Config) { c.Cluster = strings.Repeat("e", 32) })
+	_, err := other.Attach(t.Context(), h)
+	if e, ok := errors.AsType[*client.ClusterError](err); !ok || e.Cluster != cluster.ID() || e.Want != strings.Repeat("e", 32) || !strings.Contains(err.Error(), "the handle") {
+		t.Errorf("err %v", err)
+	}
+	same := newClient(t, nodes, func(c *client.Config) { c.Cluster = cluster.ID() })
+	if _, err := same.Attach(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAHandleWithoutAClusterIsForTheClusterOfTheClient(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 3)
+	id := cluster.ID()
+	cluster.SetID("")
+	a := newClient(t, nodes)
+	h := detach(t, a, acquire(t, a, "a"))
+	cluster.SetID(id)
+	b := newClient(t, nodes, longLease)
+	acquire(t, b, "b")
+	cluster.SetID(strings.Repeat("d", 32))
+	if _, err := b.Attach(t.Context(), h); !errors.Is(err, client.ErrTwoClusters) {
+		t.Errorf("attach at another cluster than that of the client: %v", err)
+	}
+	cluster.SetID(id)
+	if _, err := b.Attach(t.Context(), h); err != nil {
+		t.Error(err)
 	}
 }

@@ -21,16 +21,17 @@
 // # One cluster
 //
 // A client belongs to the cluster of the first node that answers, or to [Config.Cluster]. Each request names it, and a node
-// of another cluster does nothing; each answer is looked at before it is believed. Beside that, all endpoints are asked once
+// of another cluster does nothing; each answer is looked at before it is believed. In addition, all endpoints are asked once
 // for their cluster, at the same time as the first claim is made: no lock is handed out before all have answered or cannot be
-// reached, or 100 ms have passed since a majority of them agreed, or 3 s in all. A node that did not answer is looked at when it is
+// reached, or 100 ms have passed since a majority of them agreed, or 3 s in all. While fewer than a majority have answered, they are
+// asked again with later calls. A node that did not answer is looked at when it is
 // used. Endpoints of two clusters make calls fail with [ErrTwoClusters], those of Acquire that wait too. Locks that are held
 // stay, and are renewed by their own cluster alone. The next call asks the endpoints again.
 //
 // A restore makes another cluster with the same endpoints. When a majority of the endpoints answers for one other cluster,
-// and none for the old one, the client goes over to it: all locks are lost, with [lockstep.RecordMissing] as the reason, claims that wait are
+// and none for the old one, the client switches to it: all locks are lost, with [lockstep.RecordMissing] as the reason, claims that wait are
 // made again in the new cluster, and the log has a warning. Until then it is [lockstep.ErrUnavailable]. A client with
-// Config.Cluster never goes over, and neither does an attached lock.
+// Config.Cluster never switches, and neither does an attached lock.
 //
 // A node that does not tell its cluster, of a build before this rule, is believed to be of the right one.
 //

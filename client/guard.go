@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
@@ -17,13 +19,15 @@ const clusterKey = "lockstep-cluster"
 
 const (
 	// surveyLimit is how long endpoints have to tell their cluster. One that cannot be reached says so at once; one that hangs, or whose
-	// machine is off, keeps a first grant so long, unless a majority has agreed, without which no cluster serves.
+	// machine is off, delays a first grant by this much, unless a majority has agreed, without which no cluster serves.
 	surveyLimit = tryTimeout
 	// stragglers is how long a grant waits for the last endpoints when a majority has agreed already. All clients with
 	// these endpoints then get their locks from one cluster, whatever the others say.
 	stragglers = 100 * time.Millisecond
 	// surveyRest is how long the outcome of a survey stands before the endpoints are asked again.
 	surveyRest = 500 * time.Millisecond
+	// fewRest is how long the outcome stands when a minority answered: endpoints that hang would delay every grant.
+	fewRest = 10 * time.Second
 )
 
 // A guard keeps a Client and its Admin to one cluster. It looks at every answer of every connection: see options. Before the
@@ -38,10 +42,10 @@ type guard struct {
 	mu struct {
 		sync.Mutex
 		pin     pin
-		checked bool // the endpoints were asked, and agreed
+		checked bool // the endpoints were asked, a majority answered, and all that did agreed
 	}
 	last struct { // survey; guarded by turn
-		at      time.Time
+		until   time.Time // it stands
 		verdict verdict
 		err     *ClusterError
 	}
@@ -87,20 +91,23 @@ func (g *guard) heard(endpoint string, header metadata.MD) error {
 	return nil
 }
 
-// check asks all endpoints for their cluster, until it has found once that they agree. Those that do not answer in time are
-// looked at when they are used.
+// check asks all endpoints for their cluster, until a majority has answered once and all that did agree. Those that do not answer
+// in time are looked at when they are used. Its error is a [*ClusterError], or ErrUnavailable while it is not certain that
+// the endpoints are of two clusters.
 func (g *guard) check(ctx context.Context) error {
 	if g.isChecked() {
 		return nil
 	}
 	verdict, err := g.survey(ctx)
-	if ctx.Err() != nil { // the caller will see to that
-		return nil
-	}
-	if verdict != agreed {
+	switch {
+	case ctx.Err() != nil: // the caller will see to that
+	case verdict == agreed:
+		g.setChecked(true)
+	case verdict == clashing:
 		return err
+	case verdict == unsure:
+		return fmt.Errorf("%w: %w", lockstep.ErrUnavailable, withoutCode(err))
 	}
-	g.setChecked(true)
 	return nil
 }
 
@@ -127,54 +134,71 @@ func (g *guard) survey(ctx context.Context, extra ...answer) (verdict, *ClusterE
 	case <-ctx.Done():
 		return unsure, nil
 	}
-	if time.Since(g.last.at) < surveyRest {
+	if time.Now().Before(g.last.until) {
 		return g.last.verdict, g.last.err
 	}
+	v, rest, err := g.poll(ctx, extra)
+	if v == clashing && !g.pinned().fixed() { // some of the answers may be from before a restore
+		v, rest, err = g.poll(ctx, extra)
+	}
+	if ctx.Err() != nil { // cut short: it says nothing
+		return unsure, nil
+	}
+	if v == replaced {
+		g.adopt(err)
+		v, err = agreed, nil
+	}
+	g.last.until, g.last.verdict, g.last.err = time.Now().Add(rest), v, err
+	return v, err
+}
+
+// poll asks the endpoints once. The outcome stands for rest.
+func (g *guard) poll(ctx context.Context, extra []answer) (v verdict, rest time.Duration, err *ClusterError) {
 	answers, n := g.ask(ctx), len(g.cfg.Endpoints)
 	for _, a := range extra {
 		if !slices.Contains(g.cfg.Endpoints, a.endpoint) {
 			answers, n = append(answers, a), n+1
 		}
 	}
-	v, err := g.pinned().judge(answers, n)
-	if v == replaced {
-		g.adopt(err)
-		v, err = agreed, nil
+	rest = surveyRest
+	v, err = g.pinned().judge(answers, n)
+	if v == few && len(answers) > 0 {
+		rest = fewRest
 	}
-	g.last.at, g.last.verdict, g.last.err = time.Now(), v, err
-	return v, err
+	return v, rest, err
 }
 
-// adopt makes the client one of the cluster that has replaced its own. Nothing of the old one is held by then.
+// adopt makes the client one of the cluster that has replaced its own. Nothing of the old one is held when it returns. The pin
+// is first: a connection that begins meanwhile is then refused by one of the two.
 func (g *guard) adopt(e *ClusterError) {
 	g.cfg.Logger.Warn("the cluster was replaced by another one: all locks of the old one are lost, and this client goes on with the new one",
 		"old", e.Want, "new", e.Cluster, "endpoint", e.Endpoint)
+	g.mu.Lock()
+	g.mu.pin = pin{e.Cluster, e.Endpoint}
+	g.mu.Unlock()
 	if g.lose != nil {
 		g.lose(e)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.mu.pin = pin{e.Cluster, e.Endpoint}
 }
 
-// ask asks all endpoints at the same time, and returns what those told that answered in time.
+// ask asks all endpoints at the same time, and returns what those told that answered in time; empty: they do not tell.
 func (g *guard) ask(ctx context.Context) []answer {
 	ctx, cancel := context.WithTimeout(ctx, surveyLimit)
 	defer cancel()
-	all := make(chan answer, len(g.cfg.Endpoints))
+	all := make(chan *answer, len(g.cfg.Endpoints)) // nil: it did not answer
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	defer cancel()
 	for _, e := range g.cfg.Endpoints {
-		asked.Go(func() { all <- answer{e, g.askOne(ctx, e)} })
+		asked.Go(func() { all <- g.askOne(ctx, e) })
 	}
 	var told []answer
 	var late <-chan time.Time
 	for range g.cfg.Endpoints {
 		select {
 		case a := <-all:
-			if a.cluster != "" {
-				told = append(told, a)
+			if a != nil {
+				told = append(told, *a)
 			}
 		case <-late:
 			return told
@@ -190,19 +214,22 @@ func allAlike(answers []answer) bool {
 	return !slices.ContainsFunc(answers, func(a answer) bool { return a.cluster != answers[0].cluster })
 }
 
-// askOne uses a connection of its own, since most clients never talk to most nodes again.
-func (g *guard) askOne(ctx context.Context, endpoint string) string {
+// askOne uses a connection of its own, since most clients never talk to most nodes again. It is nil without an answer.
+func (g *guard) askOne(ctx context.Context, endpoint string) *answer {
 	conn, err := g.dial(endpoint)
 	if err != nil {
-		return ""
+		return nil
 	}
 	defer conn.Close()
 	var header metadata.MD
-	_, _ = pb.NewAdminServiceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.Header(&header)) // an error tells the cluster too
-	if ids := header.Get(clusterKey); len(ids) > 0 {
-		return ids[0]
+	_, err = pb.NewAdminServiceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.Header(&header))
+	if ids := header.Get(clusterKey); len(ids) > 0 { // with an error too
+		return &answer{endpoint, ids[0]}
 	}
-	return ""
+	if err != nil {
+		return nil
+	}
+	return &answer{endpoint: endpoint}
 }
 
 // dial makes a connection on which every request names the cluster that is pinned, and every answer is looked at before

@@ -91,7 +91,7 @@ func (c *Client) keepConnected() {
 			c.sleep(time.Duration(jitter() * float64(spread)))
 		case l.attached:
 			f.found(addr)
-			c.sleep(useless.Next())
+			c.sleep(min(useless.Next(), c.longestPause()))
 		case !l.reached:
 			f.unreachable(now, addr)
 		case !f.hinted(): // it leads not and knows no leader: ask it again later, or another
@@ -99,6 +99,16 @@ func (c *Client) keepConnected() {
 			f.rested()
 		}
 	}
+}
+
+// longestPause bounds the wait after a useless connection: a lease that matters must be renewed in it.
+func (c *Client) longestPause() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.mu.sess; s != nil && len(c.mu.claims) > 0 && s.Valid(c.cfg.Clock.Now()) {
+		return s.TTL() / 10
+	}
+	return longestUseless
 }
 
 // useful reports whether the connection, which has ended at now, did what it was for.
@@ -162,7 +172,7 @@ func (c *Client) serve(addr string) *link {
 	})
 	var writer sync.WaitGroup
 	writer.Go(func() { c.write(ctx, l, stream) })
-	err = c.read(stream)
+	err = c.read(l, stream)
 	cancel()
 	writer.Wait()
 	c.endLink(l, err)
@@ -210,8 +220,8 @@ func openStream(ctx context.Context, cancel context.CancelFunc, conn *grpc.Clien
 	return stream, err
 }
 
-// read hands what arrives to the session until the stream ends.
-func (c *Client) read(stream sessionStream) error {
+// read hands what arrives to the session until the stream ends, or the link was left.
+func (c *Client) read(l *link, stream sessionStream) error {
 	for {
 		frame, err := stream.Recv()
 		if err != nil {
@@ -219,7 +229,7 @@ func (c *Client) read(stream sessionStream) error {
 		}
 		c.do(func(now time.Duration) {
 			for _, e := range frame.GetEvents() {
-				if c.mu.sess != nil {
+				if c.mu.sess != nil && c.mu.link == l {
 					c.mu.sess.Receive(now, e)
 				}
 			}
@@ -300,23 +310,27 @@ func (c *Client) endLink(l *link, err error) {
 		if l.err != nil {
 			c.mu.lastErr = fmt.Errorf("%s: %w", l.addr, withoutCode(l.err))
 		}
-		if c.mu.link != l {
-			return // it never came up
+		if c.mu.link == l { // else it never came up, or was left
+			c.unlinkLocked(now, l)
 		}
-		c.mu.link, l.queue = nil, nil
-		if c.mu.attached {
-			c.mu.attached, c.mu.downSince = false, now
-		}
-		for _, s := range c.mu.revoked {
-			s.Disconnected(now)
-		}
-		c.mu.revoked = nil
-		if c.mu.sess != nil {
-			c.mu.sess.Disconnected(now)
-		}
-		c.eventLocked(Event{Kind: Disconnected, Endpoint: l.addr, Err: l.err})
 	})
 	if l.attached && err != nil && !errors.Is(err, context.Canceled) {
 		c.cfg.Logger.Warn("connection lost", "endpoint", l.addr, "err", l.err)
 	}
+}
+
+// unlinkLocked does without the link: nothing is sent on it any longer, and nothing that comes from it is heeded.
+func (c *Client) unlinkLocked(now time.Duration, l *link) {
+	c.mu.link, l.queue = nil, nil
+	if c.mu.attached {
+		c.mu.attached, c.mu.downSince = false, now
+	}
+	for _, s := range c.mu.revoked {
+		s.Disconnected(now)
+	}
+	c.mu.revoked = nil
+	if c.mu.sess != nil {
+		c.mu.sess.Disconnected(now)
+	}
+	c.eventLocked(Event{Kind: Disconnected, Endpoint: l.addr, Err: l.err})
 }

@@ -17,7 +17,7 @@ var ErrTwoClusters = errors.New("lockstep: endpoints of two clusters")
 // A ClusterError names two clusters and the endpoints that answered for them. errors.Is finds [ErrTwoClusters] in it, and
 // [lockstep.ErrInvalid], because the configuration is at fault.
 type ClusterError struct {
-	Endpoint, Cluster string // that is not of the cluster wanted
+	Endpoint, Cluster string // that is not of the cluster wanted; "the handle" in place of an endpoint: its cluster is not [Config.Cluster]
 	Want              string // the cluster wanted
 	WantFrom          string // the endpoint that answered for it; empty: [Config.Cluster] or a handle says so
 }
@@ -44,7 +44,7 @@ type answer struct{ endpoint, cluster string }
 // A pin is the cluster that a client belongs to. The first answer sets it, unless the caller did.
 type pin struct {
 	cluster string // empty: not known yet
-	from    string // the endpoint that told it; empty: the caller did, and it stays for ever
+	from    string // the endpoint that told it; empty: the caller did, and it never changes
 }
 
 func (p pin) fixed() bool { return p.cluster != "" && p.from == "" }
@@ -69,18 +69,24 @@ func (p pin) clash(a answer) *ClusterError {
 type verdict int
 
 const (
-	agreed   verdict = iota // nobody spoke for another cluster
+	agreed   verdict = iota // nobody spoke for another cluster, and a majority answered
+	few                     // nobody spoke for another cluster, but too few have answered to be sure
 	clashing                // they are endpoints of two clusters
 	replaced                // another cluster has taken the place of this one
 	unsure                  // another cluster may have: too few have answered
 )
 
-// judge says what the answers of n endpoints mean. Another cluster has taken the place of this one when a majority of the
-// endpoints speak for it and none for this one or a third. With anything but agreed the error names two that differ.
-func (p pin) judge(answers []answer, n int) (verdict, *ClusterError) {
+// judge says what the answers of n endpoints mean; one without a cluster is of a node that does not tell. Another cluster has
+// taken the place of this one when a majority of the endpoints speak for it and none for this one or a third. With anything but
+// agreed and few the error names two that differ.
+func (p pin) judge(all []answer, n int) (verdict, *ClusterError) {
+	answers := slices.DeleteFunc(slices.Clone(all), func(a answer) bool { return a.cluster == "" })
 	i := slices.IndexFunc(answers, func(a answer) bool { return a.cluster != p.cluster })
-	if i < 0 {
+	switch {
+	case i < 0 && 2*len(all) > n:
 		return agreed, nil
+	case i < 0:
+		return few, nil
 	}
 	other := answers[i]
 	if p.fixed() {

@@ -47,12 +47,15 @@ func TestWhatAnswersMeanTogether(t *testing.T) {
 		name string
 		pin  pin
 		n    int
-		say  string // a letter for each endpoint that told its cluster
+		say  string // a letter for each endpoint that told its cluster, - for one that answered without
 		want verdict
 	}{
-		{"nobody answers", told, 3, "", agreed},
+		{"nobody answers", told, 3, "", few},
+		{"a majority answers and does not tell", told, 3, "--", agreed},
+		{"one is of another cluster, one does not tell", told, 3, "b-", unsure},
 		{"all are of this cluster", told, 3, "aaa", agreed},
-		{"one is of this cluster, the others are silent", told, 3, "a", agreed},
+		{"one is of this cluster, the others are silent", told, 3, "a", few},
+		{"a majority is of this cluster, the other is silent", told, 3, "aa", agreed},
 		{"one is of another cluster", told, 3, "aab", clashing},
 		{"all but one are of another cluster", told, 3, "bba", clashing},
 		{"they are of two other clusters", told, 3, "bc", clashing},
@@ -67,10 +70,11 @@ func TestWhatAnswersMeanTogether(t *testing.T) {
 	} {
 		var answers []answer
 		for i, letter := range c.say {
-			answers = append(answers, answer{"n" + string(rune('2'+i)) + ":1", strings.Repeat(string(letter), 32)})
+			id := strings.Repeat(strings.Trim(string(letter), "-"), 32)
+			answers = append(answers, answer{"n" + string(rune('2'+i)) + ":1", id})
 		}
 		got, err := c.pin.judge(answers, c.n)
-		if got != c.want || (err == nil) != (got == agreed) {
+		if got != c.want || (err == nil) != (got == agreed || got == few) {
 			t.Errorf("%s: verdict %d, %v; want %d", c.name, got, err, c.want)
 		}
 		if err != nil && err.Cluster == err.Want {

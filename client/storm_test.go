@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/client/internal/wirefake"
 )
 
@@ -60,6 +61,25 @@ func TestConnectionsThatGrantNothingAreNotReplacedInAStorm(t *testing.T) {
 	}
 	if got := cluster.Streams(); got > 10 {
 		t.Errorf("%d connections in 3 s", got)
+	}
+}
+
+func TestALeaseOutlivesConnectionsThatEndAtOnce(t *testing.T) {
+	t.Parallel()
+	cluster, nodes := wirefake.Start(t, 1)
+	c := newClient(t, nodes, func(cfg *client.Config) { cfg.TTL, cfg.UnavailableAfter = 3*time.Second, time.Minute })
+	held := acquire(t, c, "a")
+	cluster.Break(wirefake.Fail(codes.Unavailable, &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "fake: not now"}))
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // the unbounded waits are longer than the lease by then
+	defer cancel()
+	if l, err := c.Acquire(ctx, "b"); err == nil {
+		t.Fatalf("granted: %v", l)
+	}
+	if err := held.Check(); err != nil {
+		t.Error(err)
+	}
+	if got := cluster.Streams(); got > 40 {
+		t.Errorf("%d connections in 9 s", got)
 	}
 }
 

@@ -169,7 +169,7 @@ func (c *Client) eventLocked(e Event) { c.mu.events = append(c.mu.events, e) }
 // unavailableLocked is the error of a claim that found no service.
 func (c *Client) unavailableLocked() error {
 	if c.mu.superseded {
-		return fmt.Errorf("%w: another command uses this handle, again and again: try again", lockstep.ErrUnavailable)
+		return fmt.Errorf("%w: other commands keep taking this handle: try again", lockstep.ErrUnavailable)
 	}
 	if c.mu.lastErr == nil {
 		return fmt.Errorf("%w: no node of %v serves", lockstep.ErrUnavailable, c.cfg.Endpoints)
