@@ -51,7 +51,7 @@ term: write it with whatever you write, and let the place where you write it ref
 --observe takes no part. It prints a line for who leads now and for each change, "nobody" too, until INT.
 
 Exit codes: that of the command, 128 + n if signal n ended it or ended the waiting, 64 for a wrong command
-line, 69 when the service could never be reached, 121 when leadership was lost while elect was ending, 126 or 127 when the
+line, or endpoints of two clusters at the beginning, 69 when the service could never be reached, 121 when leadership was lost while elect was ending, 126 or 127 when the
 command cannot be executed; with --observe 69 whenever the service cannot be reached.`
 
 func (a *App) electCommand() *cobra.Command {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/cmd/internal/term"
 	"github.com/lockstep-dev/lockstep/election"
 )
@@ -35,6 +36,9 @@ type candidate struct {
 // reachedAfter is how much longer than --connect-timeout a waiting takes that was served for a while before it failed.
 // One that was never served ends at that time, and a little later on a busy machine.
 const reachedAfter = time.Second
+
+// surveyed is longer than the client takes to find that the endpoints are of two clusters.
+const surveyed = 8 * time.Second
 
 // elect leads again and again until the command ends by itself or a signal resigns. The error carries the exit code;
 // nil is code 0.
@@ -82,11 +86,18 @@ func (c *candidate) campaign(ctx context.Context) (again bool, err error) {
 // reaches reports whether a call of Acquire that took so long was served, at its beginning at least. Acquire gives up when nobody
 // serves for connect.
 func reaches(err error, took, connect time.Duration) bool {
+	if errors.Is(err, client.ErrTwoClusters) {
+		return took > max(connect, surveyed)+reachedAfter
+	}
 	return !errors.Is(err, lockstep.ErrUnavailable) || took > connect+reachedAfter
 }
 
-// passes reports whether an error of Acquire may be gone at the next try.
+// passes reports whether an error of Acquire may be gone at the next try, once the service was reached. A node of another cluster
+// that turns up then, as one with an old disk, is put right without the candidates.
 func passes(err error) bool {
+	if errors.Is(err, client.ErrTwoClusters) {
+		return true
+	}
 	for _, lasting := range []error{lockstep.ErrClosed, lockstep.ErrInvalid, lockstep.ErrUnsupported, lockstep.ErrMode} {
 		if errors.Is(err, lasting) {
 			return false

@@ -247,16 +247,6 @@ func TestAServerServesUntilTerm(t *testing.T) {
 	w.run(CodeUnavailable, "run", "--connect-timeout", "0.2", "x", "--", "true")
 }
 
-func TestEndpointsOfTwoClustersAreRefused(t *testing.T) {
-	one := newService(t)
-	two := makeService(t)
-	endpoints := strings.TrimPrefix(one.env[len(one.env)-1], "LOCKSTEP_ENDPOINTS=") + "," + strings.TrimPrefix(two.env[len(two.env)-1], "LOCKSTEP_ENDPOINTS=")
-	_, stderr := one.run(CodeUsage, "status", "--endpoints", endpoints)
-	if !strings.Contains(stderr, "another cluster") {
-		t.Errorf("stderr %q", stderr)
-	}
-}
-
 // freePorts are addresses on which nobody listens.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()

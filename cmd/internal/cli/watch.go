@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,9 +69,10 @@ func (a *App) watch(ctx context.Context, admin *client.Admin, f watchFlags) erro
 	if err != nil {
 		return usageError("--after: %w", err)
 	}
-	printed := uint64(0)
+	printed, cluster := uint64(0), "" // of the history that is followed
 	for event, err := range admin.WatchFrom(ctx, f.prefix, from) {
 		if changed, ok := errors.AsType[*client.HistoryChangedError](err); ok && changed.Live {
+			cluster = changed.Cluster
 			err = a.printChange(changed, f.out)
 			if err == nil {
 				continue
@@ -79,7 +81,8 @@ func (a *App) watch(ctx context.Context, admin *client.Admin, f watchFlags) erro
 		if err != nil {
 			return err
 		}
-		line := watchedEvent{event.GetName(), admin.Cluster(), reportEvent(event)}
+		cluster = cmp.Or(cluster, admin.Cluster())
+		line := watchedEvent{event.GetName(), cluster, reportEvent(event)}
 		if err := a.printWatched(line, f.out); err != nil {
 			return err
 		}
