@@ -117,7 +117,7 @@ func uncertainty(err error) error {
 	return fmt.Errorf("%w; an earlier try, whose answer was lost, may have taken effect: look before you try again", err)
 }
 
-// An uncertain is ErrUncertain with what the last try said, which is not ErrUnavailable any more: that would be safe to repeat.
+// An uncertain is ErrUncertain with what the last try said, which is no longer ErrUnavailable: that would be safe to repeat.
 type uncertain struct{ last error }
 
 func (e *uncertain) Error() string {

@@ -121,7 +121,7 @@ func (s *Session) sendOpen(now time.Duration) {
 }
 
 // sendAttach binds the session to this connection. The keepalive goes with it, so that nothing comes between the
-// two: whoever attaches next finds a lease that was renewed.
+// two: the next client to attach finds a lease that was renewed.
 func (s *Session) sendAttach(now time.Duration) {
 	s.link, s.attachAt = attaching, 0
 	s.attach++
@@ -137,7 +137,7 @@ func (s *Session) sendAttach(now time.Duration) {
 }
 
 // superseded handles the news that another connection has the session, or the refusal of an Attach whose number does not
-// exceed that one's. Whoever works under a claim has lost it: another process does so now. Else, while this side only
+// exceed that one's. A process that works under a claim has lost it: another process does so now. Else, while this side only
 // begins with a detached session or ends what it had, the two take turns: it attaches with a higher number, after a
 // jittered wait. e says which number to exceed, if the service knows how; else the numbers grow until one does.
 func (s *Session) superseded(now time.Duration, e *pb.Error, by string) {

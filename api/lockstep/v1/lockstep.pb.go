@@ -1290,7 +1290,7 @@ func (x *ServerFrame) GetEvents() []*ServerEvent {
 // ServerEvent is an answer (tag is that of its request) or a change of a claim (tag is 0):
 // it was granted, or it is over, also when the client asked for that, and then before the
 // answer. The changes of one session come in the order of their numbers, and a
-// KeepAlive's answer behind all those that it counts.
+// KeepAlive's answer after all the changes it counts.
 type ServerEvent struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Tag     uint64                 `protobuf:"varint,1,opt,name=tag,proto3" json:"tag,omitempty"`
