@@ -321,3 +321,34 @@ func TestAResignationOutweighsALoss(t *testing.T) {
 		t.Errorf("resigned = %v, loss = %v: want both", o.resigned, o.loss)
 	}
 }
+
+func TestACandidateOutlastsANodeOfAnotherCluster(t *testing.T) {
+	t.Parallel()
+	w := makeService(t)
+	stale := freePorts(t, 1)[0]
+	last := len(w.env) - 1
+	one := w.env[last]
+	a := w.start("elect", "office", "-c", reign("a"))
+	w.terms("a", 1)
+	w.env[last] = one + "," + stale
+	b := w.start("elect", "office", "-c", reign("b"))
+	time.Sleep(surveyed + reachedAfter + 2*time.Second) // long enough to have been served, and to ask the endpoints again
+	_, port, _ := strings.Cut(stale, ":")
+	other := w.start("dev", "--nodes", "1", "--port", port)
+	w.eventually("the other cluster", func() bool { return strings.Contains(other.out.String(), "ready") })
+	w.enough("a")
+	if got := a.code(); got != 0 {
+		t.Errorf("exit code %d: %s", got, a.err.String())
+	}
+	w.eventually("a report", func() bool { return strings.Count(b.err.String(), "endpoints of two clusters") >= 2 })
+	if w.has("b.terms") {
+		t.Error("the candidate led with endpoints of two clusters")
+	}
+	other.Process.Signal(syscall.SIGTERM)
+	other.code()
+	w.terms("b", 1)
+	w.enough("b")
+	if got := b.code(); got != 0 {
+		t.Errorf("exit code %d: %s", got, b.err.String())
+	}
+}
