@@ -50,7 +50,7 @@ func (r *Replica) expected() []uint64 {
 // beginLevel is the feature level that a young cluster begins with, or zero and who has not been met yet.
 func (r *Replica) beginLevel() (level uint32, unmet []uint64) {
 	level = r.cfg.Limits.FeatureLevel
-	if len(r.cfg.Founders) == 0 {
+	if r.cfg.AnyLevel {
 		return level, nil
 	}
 	for _, id := range r.expected() {
@@ -89,7 +89,8 @@ func (r *Replica) birthCommands() (commands []machine.Command) {
 		if !r.machine.Recovery().FloorDue {
 			limits = r.cfg.Limits
 		}
-		limits.FeatureLevel, _ = r.beginLevel()
+		level, _ := r.beginLevel()
+		limits.FeatureLevel = max(level, r.machine.Limits().FeatureLevel) // a restored one keeps its own while members are waited for
 	}
 	if limits != r.machine.Limits() {
 		commands = append(commands, machine.SetLimits{Limits: limits})

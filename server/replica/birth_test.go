@@ -10,6 +10,7 @@ import (
 
 // founders makes every replica know the three founders.
 func founders(cfg *Config) {
+	cfg.AnyLevel = false
 	for id := range uint64(3) {
 		cfg.Founders = append(cfg.Founders, machine.Member{
 			ID: id + 1, Name: fmt.Sprint("n", id+1), Address: fmt.Sprint("10.0.0.", id+1), Founder: true,
@@ -126,6 +127,40 @@ func TestWithAFounderOfLevelOneTheClusterBeginsThere(t *testing.T) {
 	m := c.leader().r.machine
 	if m.Limits().FeatureLevel != 1 || m.Birth() != (machine.BirthID{}) {
 		t.Errorf("feature level %d, birth %q", m.Limits().FeatureLevel, m.Birth())
+	}
+}
+
+// A leader that has joined knows no founders, and asks the voters' levels all the same.
+func TestALeaderThatHasJoinedAsksTheLevels(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.AnyLevel = false })
+	waits(t, c, "have not been met")
+	if b := serves(c).r.Birth(); b != (machine.BirthID{}) {
+		t.Errorf("birth %v is logged", b)
+	}
+	introduce(c, machine.FeatureLevel)
+	c.until(10*second, "tokens", func() bool { return tokens(c) })
+}
+
+// As long as a restored cluster has not met its members, what it logs does not lower its feature level.
+func TestARestoredClusterKeepsItsLevelWhileMembersAreMissing(t *testing.T) {
+	limits := machine.DefaultLimits()
+	limits.FeatureLevel = machine.BirthLevel
+	restored := renewed(500, wall0, 0)
+	c := newCluster(t, 3, func(cfg *Config) {
+		restored(cfg)
+		founders(cfg)
+		cfg.Machine.Apply(cfg.Machine.Index()+1, 1, &machine.Entry{Commands: []machine.Command{machine.SetLimits{Limits: limits}}})
+		cfg.Snapshot.Index = new(cfg.Machine.Index())
+	})
+	h := serves(c)
+	was := h.r.machine.Limits()
+	if was.FeatureLevel < machine.BirthLevel {
+		t.Fatalf("the backup has feature level %d", was.FeatureLevel)
+	}
+	for _, command := range h.r.birthCommands() {
+		if set, ok := command.(machine.SetLimits); ok {
+			t.Errorf("limits %+v are logged", set.Limits)
+		}
 	}
 }
 

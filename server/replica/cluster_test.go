@@ -131,7 +131,7 @@ func (c *cluster) start(h *host) {
 		}
 	}
 	cfg := Config{
-		ID: h.id, Rand: &fixedReader{rng{h.id + uint64(c.now)}}, Built: wall0 - 1,
+		ID: h.id, Rand: &fixedReader{rng{h.id + uint64(c.now)}}, Built: wall0 - 1, AnyLevel: true,
 		Recovered: Recovered{HardState: h.disk.hard, Snapshot: h.disk.meta, Entries: slices.Clone(h.disk.entries), Machine: m},
 	}
 	if c.tune != nil {

@@ -77,6 +77,10 @@ type Config struct {
 	// are never logged, and then the membership cannot change.
 	Founders []machine.Member
 
+	// AnyLevel says that every voter knows the feature level of Limits, so that a new cluster does not wait until all have been met:
+	// for tests. Default: it waits.
+	AnyLevel bool
+
 	// Missing are founders that are known not to exist: the first token floor does not wait for them. Default: none.
 	Missing []uint64
 

@@ -16,7 +16,7 @@ import (
 func Example() {
 	r, err := replica.New(replica.Config{
 		ID:   1,
-		Rand: rand.Reader,
+		Rand: rand.Reader, AnyLevel: true,
 		Recovered: replica.Recovered{
 			Snapshot: &raftpb.SnapshotMetadata{
 				Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: []uint64{1}},

@@ -359,16 +359,21 @@ func TestAFollowerThatGetsNothingIsStuck(t *testing.T) {
 
 // TestWhatWasProposedIsUncertainWhenTheLeadershipEnds: a request that was refused at the door certainly had no effect.
 func TestWhatWasProposedIsUncertainWhenTheLeadershipEnds(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3, func(cfg *Config) { cfg.InFlight = 1 })
 	h := c.leader()
 	k := c.open(h, ttl)
 	c.isolate(h.id)
 	proposed := k.send(k.acquireBody(spec("job")))
 	c.run(100 * ms)
+	waiting := k.send(k.acquireBody(spec("other")))
+	c.run(100 * ms)
 	c.leader(h.id)
 	c.heal()
 	if no, ok := c.answer(h, proposed).(Refused); !ok || no.Reason != NotLeader || !no.Uncertain {
 		t.Errorf("the proposed one was answered %+v", no)
+	}
+	if no, ok := c.answer(h, waiting).(Refused); !ok || no.Reason != NotLeader || no.Uncertain {
+		t.Errorf("the one that waited for its batch was answered %+v", no)
 	}
 	if no, ok := k.call(k.acquireBody(spec("job"))).(Refused); !ok || no.Reason != NotLeader || no.Uncertain {
 		t.Errorf("the one that came later was answered %+v", no)

@@ -104,7 +104,7 @@ func (r *Replica) depose() {
 		r.reply(c.asked.Stream, c.asked.Tag, c.asked.Session, Refused{Reason: NotLeader, Uncertain: true})
 	}
 	r.members.change, r.members.heard = nil, nil
-	l.queue.each(func(p *pending) { r.refusePending(p, NotLeader) })
+	l.queue.each(func(p *pending, proposed bool) { r.refusePending(p, NotLeader, proposed) })
 	for _, h := range l.rounds.all() {
 		r.refuse(&h.Request, NotLeader)
 	}

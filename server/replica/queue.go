@@ -59,20 +59,20 @@ type queue struct {
 	flying  []*batch // proposed, oldest first
 }
 
-// each visits all commands that wait or are under way, oldest first.
-func (q *queue) each(visit func(*pending)) {
+// each visits all commands that wait or are under way, oldest first, and says which ones were proposed.
+func (q *queue) each(visit func(p *pending, proposed bool)) {
 	for _, b := range q.flying {
 		for _, p := range b.pendings {
-			visit(p)
+			visit(p, true)
 		}
 	}
 	if q.next != nil {
 		for _, p := range q.next.pendings {
-			visit(p)
+			visit(p, false)
 		}
 	}
 	for _, p := range q.waiting {
-		visit(p)
+		visit(p, false)
 	}
 }
 

@@ -238,7 +238,8 @@ func (r *Replica) refuse(q *Request, why Refusal) {
 	r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: why})
 }
 
-func (r *Replica) refusePending(p *pending, why Refusal) {
+// refusePending answers a command that waits for its batch or is under way. uncertain says that it may still be applied.
+func (r *Replica) refusePending(p *pending, why Refusal, uncertain bool) {
 	if p.from == nil || p.from.gone {
 		return
 	}
@@ -248,5 +249,5 @@ func (r *Replica) refusePending(p *pending, why Refusal) {
 		}
 		p.group.left = -1 // one answer for all of them
 	}
-	r.reply(p.from.id, p.tag, p.session, Refused{Reason: why, Uncertain: why == NotLeader})
+	r.reply(p.from.id, p.tag, p.session, Refused{Reason: why, Uncertain: uncertain})
 }

@@ -118,7 +118,7 @@ func (w *world) replicaConfig(n *node, recovered replica.Recovered) replica.Conf
 	return replica.Config{
 		ID: n.id, Group: 1, Recovered: recovered,
 		SnapshotEntries: w.plan.snapshotAt, SnapshotTail: w.plan.tail, SnapshotLag: w.plan.lag, CheckEvery: 50,
-		Built:    w.plan.built(),
+		Built: w.plan.built(), AnyLevel: true,
 		InFlight: w.plan.inFlight, QueueCommands: w.plan.queue, Limits: limits,
 		Rand: entropy(w.opts.Seed, fmt.Sprintf("node %d life %d", n.index, n.life)),
 	}
