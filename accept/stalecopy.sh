@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# a node's directory put back to an older copy, and one that runs twice: refused with what to do, never two holders, tokens never fall
+# a node's directory put back to an older copy, also one of its last run, one that runs twice, and a clone of it: refused with what to do, never two holders, tokens never fall
 BASE_PORT=${BASE_PORT:-26900}
 . "$(dirname "$0")/lib.sh"
 cluster_start 3
@@ -62,3 +62,42 @@ for _ in 1 2 3 4 5; do grant; alive; done
 wait_members
 grep -q "clients at\"*=\"*$host:$port" "$work"/n[12].log || fail "the log does not name the second one"
 say "the same directory twice at once: the second is refused and named, the first goes on, token $last"
+
+node_kill 4
+[ "$(leader)" != 3 ] || { node_term 3; node_start 3; wait_members; }
+cp -r "$work/n3" "$work/clone"
+"$lockstep" server --name n3 --data-dir "$work/clone" --listen "$host:$port" --peer-listen "$host:$((port + 1))" --http-listen "127.0.0.1:$((port + 2))" \
+  --advertise-peer "$host:$(($(client_port 3) + 1))" --initial-cluster "$(initial_cluster)" >>"$work/n4.log" 2>&1 &
+pids[4]=$!
+disown "${pids[4]}"
+for _ in 1 2 3 4 5; do grant; alive; done
+node_kill 4
+node_kill 3
+node_start 3
+wait_members
+grant
+say "a clone of the running directory: not let in, n3 goes on and is back after a restart, token $last"
+
+[ "$(leader)" != 3 ] || { node_term 3; node_start 3; wait_members; }
+rm -rf "$work/live"
+cp -r "$work/n3" "$work/live"
+for _ in 1 2 3 4 5; do grant; done
+sleep 1
+lead=$(leader)
+[ "$lead" != 3 ] || fail "n3 leads"
+node_kill 3
+mv "$work/n3" "$work/good"
+mv "$work/live" "$work/n3"
+node_start 3
+says "$(client_port 3)" "older copy" "acknowledged entry" "member replace n3"
+grant
+alive
+node_kill "$lead"
+node_kill 3
+node_start 3
+says "$(client_port 3)" "older copy" "member replace n3"
+! "$lockstep" run -w 3 --connect-timeout 3s accept/other -- true 2>/dev/null || fail "granted by a majority with the copy"
+node_start "$lead"
+grant
+! grep -q 'tocommit' "$work/n3.log" || fail "Raft's panic"
+say "a copy of n3's last run: refused by the leader, stays out when that is gone, token $last"

@@ -2,10 +2,12 @@ package node
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -39,11 +41,14 @@ type objection struct {
 // Admit refuses a node that was removed; one of another cluster; and one that comes with another data directory, with an older
 // copy of it, or with another state. One that is not known yet is let in: this node may lag behind its adding, and may
 // need it as its leader.
-func (h peerHandler) Admit(id transport.Identity) error {
+//
+// A later start than the last one is believed of a process that answers at its node's address alone: it may be one that runs on
+// a copy of the directory. One that knocks is let in when it has been met there.
+func (h peerHandler) Admit(id transport.Identity, dialled bool) error {
 	n := h.n
 	n.door.Lock()
 	defer n.door.Unlock()
-	verdict, text, err := n.judge(&id)
+	verdict, text, later, err := n.judge(&id)
 	if err != nil {
 		return err
 	}
@@ -53,6 +58,14 @@ func (h peerHandler) Admit(id transport.Identity) error {
 	}
 	if _, known := n.logged(id.Node); !known {
 		n.befriend(transport.Peer{Node: id.Node, Name: id.Name, Address: id.PeerAddress})
+	}
+	if later && !dialled {
+		n.transport.Verify(id.Node)
+		return fmt.Errorf("node %s comes with start %d of its directory, which has not answered at its address yet: it is let in when it has; "+
+			"if another process runs there, this one runs on a copy: stop it", id.Name, id.Start)
+	}
+	if err := n.remember(&id, dialled); err != nil {
+		return err
 	}
 	n.welcome(replica.Met{ID: id.Node, Instance: id.Instance, Level: id.Level})
 	return nil
@@ -81,41 +94,43 @@ func (n *Node) recallMet() {
 	}
 }
 
-// judge finds what there is against a peer. What it learns of one against whom there is nothing is durable when it returns.
-func (n *Node) judge(id *transport.Identity) (v transport.Verdict, text string, err error) {
+// judge finds what there is against a peer, and whether it comes with a later start than the last one.
+func (n *Node) judge(id *transport.Identity) (v transport.Verdict, text string, later bool, err error) {
 	logged, known := n.logged(id.Node)
 	if logged.Removed {
-		return transport.Removed, replica.RemovedText(logged.Name), nil
+		return transport.Removed, replica.RemovedText(logged.Name), false, nil
 	}
 	if v, text, err := n.judgeBirth(id); v != 0 || err != nil {
-		return v, text, err
+		return v, text, false, err
 	}
 	if known && logged.Instance != [16]byte{} && logged.Instance != id.Instance {
-		return transport.Replaced, notThatDirectory(id, logged.Instance), nil
+		return transport.Replaced, notThatDirectory(id, logged.Instance), false, nil
 	}
 	met, ok, err := n.store.KnownInstance(id.Node)
 	if err != nil {
-		return 0, "", err
+		return 0, "", false, err
 	}
 	if ok && met != storage.InstanceID(id.Instance) {
-		return transport.Replaced, notThatDirectory(id, met), nil
+		return transport.Replaced, notThatDirectory(id, met), false, nil
 	}
 	last, err := n.store.KnownStart(id.Node)
 	if err != nil {
-		return 0, "", err
+		return 0, "", false, err
 	}
-	if text := olderCopy(id, last); text != "" {
-		return transport.OlderCopy, text, nil
-	}
-	if text := n.differs(id); text != "" {
-		return transport.Diverged, text, nil
-	}
-	if !ok {
-		if err := n.store.RememberInstance(id.Node, id.Instance); err != nil {
-			return 0, "", err
+	later = last.Number != 0 && id.Start > last.Number
+	text = olderCopy(id, last)
+	if text == "" && later {
+		if text, err = n.forgot(id); err != nil {
+			return 0, "", false, err
 		}
 	}
-	return 0, "", n.remember(id, last)
+	if text != "" {
+		return transport.OlderCopy, text, false, nil
+	}
+	if text := n.differs(id); text != "" {
+		return transport.Diverged, text, false, nil
+	}
+	return 0, "", later, nil
 }
 
 // judgeBirth compares the clusters that both belong to, if both know.
@@ -164,10 +179,56 @@ func olderCopy(id *transport.Identity, last storage.Start) string {
 	return ""
 }
 
-// remember notes the start of a peer. A stream of ours that leads to an earlier one is dialled again.
-func (n *Node) remember(id *transport.Identity, last storage.Start) error {
-	if id.Start <= last.Number {
-		return nil
+// forgot finds out on the leader that a new process of a peer lacks what one before it has acknowledged, and what is committed: it
+// runs on a copy of the directory that was taken before. None of its own acknowledgements can be among them, for no stream of a
+// later start is let in before this.
+func (n *Node) forgot(id *transport.Identity) (text string, err error) {
+	if n.status.Load() == nil || id.LastEntry == 0 {
+		return "", nil
+	}
+	r, err := n.freshStatus()
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(r.Peers, func(p replica.Peer) bool { return p.ID == id.Node })
+	if i < 0 || id.LastEntry >= min(r.Peers[i].Match, r.Committed) {
+		return "", nil
+	}
+	return fmt.Sprintf("node %s comes with an older copy of its directory: its log ends at entry %d, and it has acknowledged entry %d; "+
+		bringBack, id.Name, id.LastEntry, min(r.Peers[i].Match, r.Committed), id.Name), nil
+}
+
+// freshWait bounds the wait for the loop, which answers within a turn.
+const freshWait = time.Second
+
+// freshStatus is the replica's status after all that had arrived when it was asked for.
+func (n *Node) freshStatus() (*replica.Status, error) {
+	asked := n.asked.Add(1)
+	n.inbox.ring()
+	for began := time.Now(); n.answered.Load() < asked && !n.looped.Load(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > freshWait {
+			return nil, errors.New("node: this node is too busy to tell what its peers have acknowledged")
+		}
+	}
+	if n.looped.Load() {
+		return nil, errors.New("node: this node is stopping")
+	}
+	return n.status.Load(), nil
+}
+
+// remember notes durably the directory of a peer that is let in, and the start of it if that answers at its address. A stream of
+// ours that leads to an earlier one is dialled again.
+func (n *Node) remember(id *transport.Identity, dialled bool) error {
+	if _, ok, err := n.store.KnownInstance(id.Node); err != nil {
+		return err
+	} else if !ok {
+		if err := n.store.RememberInstance(id.Node, id.Instance); err != nil {
+			return err
+		}
+	}
+	last, err := n.store.KnownStart(id.Node)
+	if err != nil || id.Start <= last.Number || !dialled {
+		return err
 	}
 	now, _ := startsOf(id).At(id.Start)
 	if err := n.store.RememberStart(id.Node, storage.Start{Number: id.Start, ID: now}); err != nil {
@@ -242,6 +303,9 @@ func (h peerHandler) Rejected(node uint64, err error) {
 	if n.notes.due(fmt.Sprintf("rejected %x %d", node, transport.VerdictOf(err))) {
 		n.log.Warn("a peer does not let this node in", "peer", n.nameOf(node), "reason", err)
 	}
+	if transport.VerdictOf(err) == transport.OlderCopy && slices.Contains(n.voters(), node) {
+		n.stayOut(n.nameOf(node) + ": " + err.Error())
+	}
 	n.noteWaiting()
 	count, texts := map[transport.Verdict]int{}, map[transport.Verdict]string{}
 	voters := n.voters()
@@ -255,6 +319,18 @@ func (h peerHandler) Rejected(node uint64, err error) {
 		if count[v] >= enoughOf(voters, n.id.Load()) {
 			n.fatal(fmt.Errorf("%w: %s", end, texts[v]))
 		}
+	}
+}
+
+// stayOut takes note, durably, that a member at its own address has found this directory to be an older copy. The node takes no
+// part from then on, also when that member is down later: what this copy lacks may have counted for a majority.
+func (n *Node) stayOut(why string) {
+	if n.out.Load() != nil {
+		return
+	}
+	n.out.Store(&why)
+	if err := n.store.RememberOldCopy(why); err != nil {
+		n.fatal(fmt.Errorf("node: %w", err))
 	}
 }
 
@@ -278,9 +354,12 @@ func enoughOf(voters []uint64, self uint64) int {
 	return enough(len(voters), others)
 }
 
-// waiting says why this node does not take part, if it does not: it waits for others, or it and so many members that the rest is no
+// waiting says why this node does not take part, if it does not: its directory is an older copy, or it waits for others, or it and so many members that the rest is no
 // majority do not let each other in.
 func (n *Node) waiting() string {
+	if out := n.out.Load(); out != nil {
+		return *out
+	}
 	if w := n.waits.Load(); w != nil {
 		return "waiting for the other initial members: " + *w
 	}
@@ -293,7 +372,9 @@ func (n *Node) waiting() string {
 	var names []string
 	var text, birth string
 	for _, id := range voters {
-		switch o, ours := n.door.seen.objections[id]; {
+		o, ours := n.door.seen.objections[id]
+		ours = ours && !peers[id].Reachable // else it is another process that was refused
+		switch {
 		case ours && o.verdict == transport.OtherBirth:
 			names, birth, text = append(names, o.name), o.birth, o.text
 		case ours:

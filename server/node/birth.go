@@ -64,10 +64,17 @@ func (n *Node) settle(now life) error {
 		}
 	}
 	n.life.Store(&now)
-	if known == nil && n.cfg.Opened != nil {
-		return n.cfg.Opened(n.store.InstanceID().String())
+	if n.transport != nil {
+		n.transport.Renew() // who was let in before is judged again, here and there
 	}
-	return nil
+	if known != nil || n.cfg.Opened == nil {
+		return nil
+	}
+	err := n.cfg.Opened(n.store.InstanceID().String())
+	if err != nil && n.fatal != nil {
+		n.fatal(err) // it is not tried again, and the caller may be one that only tells a peer
+	}
+	return err
 }
 
 // settleAs is settle for a birth that a member told.
@@ -115,6 +122,14 @@ func (n *Node) beginStart() error {
 	if n.cfg.Join != "" && n.cfg.Join != n.configured() && birth != (machine.BirthID{}) && n.cfg.Join != birth.String() {
 		return fmt.Errorf("node: data directory %s belongs to the cluster %s, not to %s", n.cfg.DataDir, birth, n.cfg.Join)
 	}
+	if out, err := n.store.OldCopy(); err != nil {
+		return err
+	} else if out != "" {
+		n.out.Store(&out)
+	}
+	if n.lastEntry, err = n.store.LastEntry(group); err != nil {
+		return err
+	}
 	if n.starts, err = n.store.BeginStart(n.cfg.Random); err != nil {
 		return err
 	}
@@ -140,7 +155,7 @@ func (n *Node) founderName(id uint64) string {
 func (n *Node) introduction() transport.Identity {
 	id := n.identity(n.store.InstanceID())
 	id.Level = machine.FeatureLevel
-	id.Start = n.starts.Count
+	id.Start, id.LastEntry = n.starts.Count, n.lastEntry
 	for _, s := range n.starts.Last {
 		id.StartIDs = binary.BigEndian.AppendUint32(id.StartIDs, s)
 	}

@@ -19,6 +19,7 @@ const publishEvery = 50 * time.Millisecond
 func (n *Node) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer n.looped.Store(true)
 	n.recallMet()
 	var l load
 	var published replica.Time
@@ -35,6 +36,7 @@ func (n *Node) loop(ctx context.Context) error {
 		} else if ctx.Err() != nil {
 			return nil
 		}
+		asked := n.asked.Load() // before the inbox is emptied
 		now, out, err := n.turn(&l)
 		if err != nil {
 			return err
@@ -43,13 +45,15 @@ func (n *Node) loop(ctx context.Context) error {
 			return err
 		}
 		n.carryOut(ctx, &out)
-		if v := n.replica.View(); v != view || now-published >= replica.Time(publishEvery) {
+		if v := n.replica.View(); v != view || now-published >= replica.Time(publishEvery) || asked != n.answered.Load() {
 			if v.Leader != 0 && v.Leader != leader {
 				leader = v.Leader
 				n.counts.leaders.Add(1)
 			}
 			published, view = now, v
 			n.publish()
+			n.publishMarks()
+			n.answered.Store(asked)
 		}
 		timer.Reset(time.Duration(out.Wake - n.Now()))
 	}

@@ -160,6 +160,7 @@ type Node struct {
 	notes   notes
 	waits   atomic.Pointer[string] // for whom a node with a fresh directory waits; nil: it does not
 	marks   atomic.Pointer[[]machine.Mark]
+	out     atomic.Pointer[string] // why the directory is an older copy, so that the node stays out; nil: it is none
 	began   time.Time
 
 	settling sync.Mutex // held while life changes
@@ -170,14 +171,17 @@ type Node struct {
 	busy    diskClock
 	counts  counts
 
-	published atomic.Int64 // when status was stored, by Now
-	marked    replica.Time // when marks were stored; used by the loop
+	asked, answered atomic.Uint64 // statuses that were asked for, and are published
+	looped          atomic.Bool   // the loop has ended
+	published       atomic.Int64  // when status was stored, by Now
+	marked          replica.Time  // when marks were stored; used by the loop
 
 	// Made by Run before the goroutines that use them.
 	store     *storage.Store
 	transport *transport.Transport
 	replica   *replica.Replica
 	starts    storage.Starts
+	lastEntry uint64                // the last one that was durable at the start of this process
 	joins     *transport.JoinAnswer // of a node that joins with a fresh directory
 	disk      *disk
 	snapshots *snapshotWriter

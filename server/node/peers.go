@@ -23,6 +23,9 @@ var (
 
 // send hands messages to the transport, and snapshots to their own connections.
 func (n *Node) send(ctx context.Context, out *replica.Output) {
+	if n.out.Load() != nil {
+		return
+	}
 	msgs := out.Messages
 	for i := 0; i < len(msgs); i++ {
 		if msgs[i].GetType() == raftpb.MsgSnap {
@@ -41,7 +44,7 @@ type peerHandler struct{ n *Node }
 
 // Receive passes messages to the loop.
 func (h peerHandler) Receive(g uint32, msgs []*raftpb.Message) {
-	if g == group {
+	if g == group && h.n.out.Load() == nil {
 		h.n.inbox.receive(msgs)
 	}
 }
@@ -53,6 +56,9 @@ func (h peerHandler) Unreachable(node uint64) { h.n.inbox.push(replica.Unreachab
 func (h peerHandler) ReceiveSnapshot(_ context.Context, g uint32, msg *raftpb.Message, content io.Reader) error {
 	if g != group {
 		return fmt.Errorf("node: group %d is not here", g)
+	}
+	if out := h.n.out.Load(); out != nil {
+		return errors.New("node: " + *out)
 	}
 	return h.n.receiveSnapshot(msg, content)
 }

@@ -94,6 +94,11 @@ func (n *Node) publish() {
 	n.status.Store(&s)
 	n.published.Store(int64(n.Now()))
 	n.refreshPeers(&s)
+}
+
+// publishMarks shows by what the replica's present state can be compared. The loop calls it after a turn: what peers told before
+// is not compared with the state of a snapshot alone.
+func (n *Node) publishMarks() {
 	if now := n.Now(); n.marks.Load() == nil || now-n.marked > replica.Time(markEvery) {
 		n.marked = now
 		marks := n.replica.Marks()

@@ -118,3 +118,14 @@ func (s *Store) RememberStart(node uint64, st Start) error {
 	v := binary.BigEndian.AppendUint64(nil, st.Number)
 	return s.remember(startKey(node), binary.BigEndian.AppendUint32(v, st.ID))
 }
+
+// OldCopy is why the directory is an older copy of itself, or empty.
+func (s *Store) OldCopy() (why string, err error) {
+	v, err := s.note([]byte{prefixOldCopy})
+	return string(v), err
+}
+
+// RememberOldCopy notes durably why the directory is an older copy of itself. That stays.
+func (s *Store) RememberOldCopy(why string) error {
+	return s.remember([]byte{prefixOldCopy}, []byte(why))
+}

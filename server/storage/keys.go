@@ -25,6 +25,7 @@ const (
 	prefixBirth    = 0x03
 	prefixStarts   = 0x04
 	prefixStart    = 0x05
+	prefixOldCopy  = 0x06
 
 	kindState = 's'
 	kindBase  = 'm'

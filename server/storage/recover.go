@@ -58,6 +58,15 @@ func (s *Store) Recover(group uint32) (Recovered, error) {
 	return r, nil
 }
 
+// LastEntry is the index of the last entry of a group that is durable here; zero: the group was never bootstrapped here.
+func (s *Store) LastEntry(group uint32) (uint64, error) {
+	st, _, err := s.readGroup(group)
+	if err != nil || st == nil {
+		return 0, err
+	}
+	return st.last, nil
+}
+
 // readGroup reads the two records of a group. Both are nil for a group that isn't here.
 func (s *Store) readGroup(group uint32) (*groupState, *base, error) {
 	damaged := func(what string, err error) error {

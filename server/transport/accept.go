@@ -56,6 +56,7 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn) {
 	defer raw.Close()
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
 	c := newConn(raw)
+	c.renewals = t.renewed()
 	err := raw.SetDeadline(time.Now().Add(handshakeTimeout))
 	if err == nil {
 		err = t.receive(c)
@@ -75,6 +76,7 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn) {
 	switch c.purpose {
 	case purposeStream:
 		p.dialledUs()
+		t.renew(p, c.renewals)
 		t.readStream(ctx, c)
 	case purposeSnapshot:
 		t.readSnapshot(ctx, c)

@@ -15,9 +15,9 @@ import (
 // An inbox hands messages over and admits everybody.
 type inbox chan *raftpb.Message
 
-func (b inbox) Admit(transport.Identity) error { return nil }
-func (b inbox) Rejected(uint64, error)         {}
-func (b inbox) Unreachable(uint64)             {}
+func (b inbox) Admit(transport.Identity, bool) error { return nil }
+func (b inbox) Rejected(uint64, error)               {}
+func (b inbox) Unreachable(uint64)                   {}
 func (b inbox) Receive(_ uint32, msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		b <- m

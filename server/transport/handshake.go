@@ -54,6 +54,8 @@ type conn struct {
 	frames  *frameReader
 	peer    Identity
 	purpose string
+
+	renewals uint64 // calls of Renew when it was accepted
 }
 
 func newConn(c net.Conn) *conn {
@@ -138,7 +140,7 @@ func (t *Transport) greet(c *conn, p Peer, purpose string, self Identity, ready 
 		return t.refuse(c, refusedOther, fmt.Sprintf("%s is node %s (%016x), not %s (%016x)", p.Address, w.From.Name, w.From.Node, p.Name, p.Node))
 	}
 	if err := t.meet(w.From, purpose); err != nil {
-		return t.refuse(c, admitCode(err), err.Error())
+		return t.refuse(c, codeFor(err, &w.From), err.Error())
 	}
 	if _, err := c.Write(appendFrame(nil, frameMAC, t.mac("dialer", greeting, answer))); err != nil {
 		return err
@@ -163,7 +165,7 @@ func (t *Transport) meet(peer Identity, purpose string) error {
 	if purpose == purposeJoin {
 		return nil
 	}
-	return t.cfg.Handler.Admit(peer)
+	return t.cfg.Handler.Admit(peer, true)
 }
 
 // A refusal on the wire is one byte, a Verdict or one of these, and a text.
@@ -191,6 +193,15 @@ func refusal(payload []byte) error {
 		return &refusedError{}
 	}
 	return &refusedError{code: payload[0], reason: string(payload[1:])}
+}
+
+// codeFor is the code that the peer understands. Builds before the verdicts, which tell no level, know Unwanted alone and read the
+// words.
+func codeFor(err error, peer *Identity) byte {
+	if v := VerdictOf(err); peer.Level == 0 && (v == Removed || v == Replaced) {
+		return byte(Unwanted)
+	}
+	return admitCode(err)
 }
 
 func admitCode(err error) byte {
@@ -246,7 +257,7 @@ func (t *Transport) receive(c *conn) error {
 	}
 	ready, err := t.admit(&h)
 	if err != nil {
-		return t.refuse(c, admitCode(err), err.Error())
+		return t.refuse(c, codeFor(err, &h.From), err.Error())
 	}
 	c.peer, c.purpose = h.From, h.Purpose
 	_, err = c.Write(appendFrame(nil, frameReady, ready))
@@ -258,7 +269,7 @@ func (t *Transport) admit(h *hello) (ready []byte, err error) {
 	if h.Purpose == purposeJoin {
 		return t.welcomeJoin(h.From)
 	}
-	if err := t.cfg.Handler.Admit(h.From); err != nil {
+	if err := t.cfg.Handler.Admit(h.From, false); err != nil {
 		return nil, err
 	}
 	if t.find(h.From.Node) == nil {

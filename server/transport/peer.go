@@ -39,6 +39,10 @@ type peer struct {
 	seen chan struct{} // the peer has dialled us, so it is up
 	stop func()        // ends its stream; Transport.mu guards it
 
+	// Transport.mu guards these.
+	asking  bool   // a handshake of Verify or Renew is under way
+	renewed uint64 // calls of Renew before the last one
+
 	mu struct {
 		sync.Mutex
 		connected bool
@@ -168,12 +172,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // serve dials and writes until the connection ends.
 func (p *peer) serve(ctx context.Context) error {
+	renewals := p.t.renewed()
 	c, _, err := p.t.dial(ctx, p.Peer, purposeStream)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	p.connected(c)
+	p.t.renew(p, renewals)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

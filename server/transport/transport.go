@@ -45,6 +45,8 @@ type Identity struct {
 	// one at the end.
 	Start    uint64 `json:"start,omitempty"`
 	StartIDs []byte `json:"start_ids,omitempty"`
+	// LastEntry is the index of the last entry of its log that was durable when this process started; 0: it does not tell.
+	LastEntry uint64 `json:"last_entry,omitempty"`
 	// Marks are indexes of its log and the hash of its state after each, 8 and 8 bytes.
 	Marks []byte `json:"marks,omitempty"`
 }
@@ -57,11 +59,12 @@ type Peer struct {
 }
 
 // A Handler receives what peers send. Its methods are called from several
-// goroutines and, but for ReceiveSnapshot, must not block.
+// goroutines. Admit and ReceiveSnapshot may wait for the disk; the others must not block.
 type Handler interface {
-	// Admit decides on a peer whose cluster and secret are right. The text of its error
-	// is told to the peer. An error of NotAdmitted is told to its Rejected too.
-	Admit(id Identity) error
+	// Admit decides on a peer whose cluster and secret are right. dialled says that the peer has answered at its
+	// address, else it has dialled us. The text of the error is told to the peer. An error of NotAdmitted is told to
+	// its Rejected too. A handshake that it holds up for more than 5 s fails, and is tried again.
+	Admit(id Identity, dialled bool) error
 	// Receive takes messages of one peer, in the order sent but for votes and heartbeats, which may
 	// overtake. The slice is the callee's.
 	Receive(group uint32, msgs []*raftpb.Message)
@@ -108,6 +111,7 @@ type Transport struct {
 	mu struct {
 		sync.Mutex
 		streams   map[uint64]*conn // the accepted stream of each peer
+		renewals  uint64           // calls of Renew
 		receiving bool             // a snapshot is being received
 		noise     time.Time        // when a stranger was logged last
 		serving   context.Context  // that of Run while it runs; peers that come later run in it
@@ -280,6 +284,76 @@ func (t *Transport) Reset(node uint64) {
 	if p := t.find(node); p != nil {
 		p.reset()
 	}
+}
+
+// Verify asks who is at a peer's address, with a handshake of its own: our stream goes on. It returns at once, and asks at most
+// once at a time.
+func (t *Transport) Verify(node uint64) {
+	if p := t.find(node); p != nil {
+		p.dialledUs()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.verifyLocked(p)
+	}
+}
+
+// Renew shakes hands again with every peer, for what a handshake tells has changed. The streams go on, but for those of a peer where
+// this fails.
+func (t *Transport) Renew() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.renewals++
+	for _, p := range t.table.Load().order {
+		t.verifyLocked(p)
+	}
+}
+
+// renewed counts the calls of Renew.
+func (t *Transport) renewed() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.renewals
+}
+
+// renew shakes hands again with a peer whose stream began with what was true before the last Renew.
+func (t *Transport) renew(p *peer, began uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if began != t.mu.renewals {
+		p.renewed = began
+		t.verifyLocked(p)
+	}
+}
+
+func (t *Transport) verifyLocked(p *peer) {
+	ctx := t.mu.serving
+	if ctx == nil || ctx.Err() != nil || p.asking {
+		return
+	}
+	p.asking = true
+	t.mu.running.Go(func() {
+		for again := true; again; {
+			began := t.renewed()
+			_, err := t.Ask(ctx, p.Node)
+			again = t.asked(ctx, p, began, err)
+		}
+	})
+}
+
+// asked takes the end of a handshake of Verify or Renew, and reports whether another one is due.
+func (t *Transport) asked(ctx context.Context, p *peer, began uint64, err error) (again bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if stream := t.mu.streams[p.Node]; err != nil && p.renewed != began && ctx.Err() == nil {
+		t.log.Info("peer is to shake hands again", "peer", p.Name, "address", p.Address, "err", err)
+		p.reset()
+		if stream != nil {
+			stream.Close()
+		}
+	}
+	p.renewed = began
+	p.asking = began != t.mu.renewals && ctx.Err() == nil
+	return p.asking
 }
 
 // A PeerStatus is what is known of a peer.

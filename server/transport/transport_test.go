@@ -28,10 +28,14 @@ type side struct {
 	lost     chan uint64
 	rejected chan error
 	admit    func(Identity) error
+	admitHow func(id Identity, dialled bool)
 	store    func(*raftpb.Message, io.Reader) error
 }
 
-func (s *side) Admit(id Identity) error {
+func (s *side) Admit(id Identity, dialled bool) error {
+	if s.admitHow != nil {
+		s.admitHow(id, dialled)
+	}
 	if s.admit == nil {
 		return nil
 	}
@@ -76,7 +80,7 @@ func pair(t *testing.T, change func(node uint64, s *side)) (a, b *side) {
 	for i := range sides {
 		s := &side{t: t, messages: make(chan *raftpb.Message, 10_000), lost: make(chan uint64, 1000), rejected: make(chan error, 1)}
 		s.cfg = Config{
-			Self:     Identity{ClusterID: "c", Node: uint64(i + 1), Instance: [16]byte{byte(i + 1)}, Name: fmt.Sprintf("n%d", i+1), ClientAddress: fmt.Sprintf("client%d", i+1)},
+			Self:     Identity{ClusterID: "c", Node: uint64(i + 1), Instance: [16]byte{byte(i + 1)}, Name: fmt.Sprintf("n%d", i+1), Level: 2, ClientAddress: fmt.Sprintf("client%d", i+1)},
 			Peers:    []Peer{{Node: uint64(2 - i), Name: fmt.Sprintf("n%d", 2-i), Address: ls[1-i].Addr().String()}},
 			Listener: ls[i], Secret: []byte("s"), Handler: s,
 		}
@@ -194,6 +198,80 @@ func TestAnAskIsAnsweredAndANodeIsToldThatItIsRejected(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Error("not told")
+	}
+}
+
+// What a handshake tells may change: then there is another one, and the streams go on only if both still let each other in.
+func TestRenewShakesHandsAgain(t *testing.T) {
+	var dialled, knocked atomic.Int64
+	var refuse atomic.Bool
+	a, b := pair(t, func(n uint64, s *side) {
+		if n == 2 {
+			s.admitHow = func(_ Identity, how bool) {
+				if how {
+					dialled.Add(1)
+				} else {
+					knocked.Add(1)
+				}
+			}
+			s.admit = func(Identity) error {
+				if refuse.Load() {
+					return NotAdmitted(OtherBirth, "of another cluster")
+				}
+				return nil
+			}
+		}
+	})
+	up := func() bool { return a.Peers()[0].Reachable && b.Peers()[0].Reachable }
+	eventually(t, "both streams", up)
+	for range 3 {
+		was := knocked.Load()
+		a.Renew()
+		eventually(t, "b was asked", func() bool { return knocked.Load() > was })
+	}
+	for range 3 {
+		was := dialled.Load()
+		b.Renew()
+		eventually(t, "b has asked", func() bool { return dialled.Load() > was })
+	}
+	if !up() || len(a.lost)+len(b.lost) > 0 {
+		t.Error("a stream has ended")
+	}
+	refuse.Store(true)
+	a.Renew()
+	eventually(t, "both streams have ended", func() bool { return !a.Peers()[0].Reachable && !b.Peers()[0].Reachable })
+}
+
+// Who is at an address is asked without the end of the stream that is up.
+func TestVerifyAsksAndLeavesTheStreamAlone(t *testing.T) {
+	var dialled atomic.Int64
+	a, _ := pair(t, func(n uint64, s *side) {
+		if n == 1 {
+			s.admitHow = func(_ Identity, how bool) {
+				if how {
+					dialled.Add(1)
+				}
+			}
+		}
+	})
+	eventually(t, "the stream", func() bool { return a.Peers()[0].Reachable })
+	was := dialled.Load()
+	a.Verify(2)
+	eventually(t, "the peer was asked", func() bool { return dialled.Load() > was })
+	if len(a.lost) > 0 || !a.Peers()[0].Reachable {
+		t.Error("the stream has ended")
+	}
+}
+
+// A node of a build before the verdicts understands Unwanted and the words alone.
+func TestAnOlderPeerIsToldInItsOwnCode(t *testing.T) {
+	for v, want := range map[Verdict]Verdict{Removed: Unwanted, Replaced: Unwanted, Unwanted: Unwanted, OlderCopy: OlderCopy} {
+		if got := codeFor(NotAdmitted(v, "x"), &Identity{}); got != byte(want) {
+			t.Errorf("verdict %d is told as %d, want %d", v, got, want)
+		}
+		if got := codeFor(NotAdmitted(v, "x"), &Identity{Level: 2}); got != byte(v) {
+			t.Errorf("verdict %d is told as %d to a newer peer", v, got)
+		}
 	}
 }
 
