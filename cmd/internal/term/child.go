@@ -177,7 +177,7 @@ func limits() string {
 	if words == "" {
 		return ""
 	}
-	return "; a watcher needs some 10 threads and 1 GiB of address space beside the command" + words
+	return "; a watcher needs about 10 threads and 1 GiB of address space in addition to the command" + words
 }
 
 // listen passes on what the watcher reports.
@@ -235,7 +235,7 @@ func (c *Child) sweep(ended bool) {
 		return
 	}
 	for c.left(c.group) {
-		kill(c.group, c.below)
+		c.kill(ended)
 		select {
 		case <-c.released:
 			return
@@ -321,9 +321,13 @@ func (c *Child) signalEach(sig unix.Signal, which func(Process) bool) error {
 
 // Kill kills everything that descends from the command, as far as it can be found now. It is to
 // be repeated until [Empty] comes: what was started or changed its parent meanwhile may have been missed.
-func (c *Child) Kill() error {
+func (c *Child) Kill() error { return c.kill(c.ended) }
+
+// kill leaves the group alone when the command itself has ended and what descends from it can be listed: the number
+// of the group may be a stranger's.
+func (c *Child) kill(ended bool) error {
 	g := c.group
-	if _, err := c.below(); err == nil && c.ended {
+	if _, err := c.below(); err == nil && ended {
 		g = 0
 	}
 	return kill(g, c.below)
@@ -343,8 +347,8 @@ func (c *Child) below() ([]Process, error) {
 	return below(unix.Getpid(), c.before)
 }
 
-// Release ends the watcher without harm to what is left. When it returns, no kill will
-// come any more.
+// Release ends the watcher without harm to what is left. When it returns, the watcher
+// no longer kills.
 func (c *Child) Release() {
 	c.let.Do(func() {
 		close(c.released)

@@ -29,8 +29,9 @@
 //
 // A process that this user may not signal; one that hangs in the kernel; one that a
 // daemon starts on request (at, systemd-run without --scope, docker). When this
-// program and the watcher are killed together, the kernel kills the command itself
-// and nobody kills what it started. Frozen together, they do nothing until they are
+// program and the watcher are killed together, the kernel kills the command itself,
+// unless that is a setuid program or has file capabilities (exec clears its parent-death signal), and nobody
+// kills what it started. Frozen together, they do nothing until they are
 // continued. Other systems than Linux have no subreapers: there the command's process group
 // is killed, and what leaves the group is out of reach.
 //

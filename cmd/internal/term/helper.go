@@ -42,13 +42,19 @@ func Hidden(args []string) (code int, mine bool) {
 	}
 	switch args[1] {
 	case childArgument:
+		showAs(childName)
 		return becomeCommand(args[2:]), true
 	case watcherArgument:
+		showAs(watcherName)
 		return watch(args[2:]), true
 	default:
 		return 0, false
 	}
 }
+
+// showAs makes a name the one that ps, top and pgrep show for this process, at most 15 bytes of it. On Linux that would be "exe",
+// as helpers are started by the link /proc/self/exe.
+func showAs(name string) { os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
 // childFiles are the descriptors of a waiting child: where it waits, where it says that it is
 // there, and those that become the command's standard files.

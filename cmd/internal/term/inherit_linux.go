@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"math/bits"
 	"os"
 	"strconv"
 	"strings"
@@ -52,8 +53,16 @@ func ignoredNow() uint64 {
 // block makes these the blocked signals of the calling thread.
 func block(mask uint64) {
 	var set unix.Sigset_t
-	set.Val[0] = mask
+	split(set.Val[:], mask)
 	unix.PthreadSigmask(unix.SIG_SETMASK, &set, nil)
+}
+
+// split stores a mask in the words of a signal set, whose size depends on the architecture.
+func split[Word uint32 | uint64](words []Word, mask uint64) {
+	for i := range words {
+		words[i] = Word(mask)
+		mask >>= bits.Len64(uint64(^Word(0)))
+	}
 }
 
 // symbols is the symbol table of this program, if it is a 64-bit one.

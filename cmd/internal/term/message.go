@@ -58,7 +58,7 @@ func readMessage(from io.Reader) (message, error) {
 const maxWords = 8 << 20
 
 // sendWords sends the words of a command ahead of all messages. They are no arguments of the watcher:
-// whoever looks for the command by its words is to find it alone.
+// a process that looks for the command by its words is to find it alone.
 func sendWords(to io.Writer, words []string) error {
 	text := strings.Join(words, "\x00")
 	if _, err := to.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text)))); err != nil {

@@ -27,7 +27,7 @@ func Ends(sig os.Signal) bool {
 }
 
 // NotifyEnding relays the signals that ask a program to end, and all others but those of job
-// control, which would end it untidily. A signal that was ignored when this program
+// control, which would end it without cleanup. A signal that was ignored when this program
 // started, as nohup has it, stays ignored.
 func NotifyEnding(to chan<- os.Signal) {
 	notify(to, ending)

@@ -183,7 +183,7 @@ func (w *watcher) followChildren() error {
 	return nil
 }
 
-// turn serves until it is told to stop, or everything was killed.
+// turn serves until it is asked to stop, or everything was killed.
 func (w *watcher) turn() {
 	for {
 		wait := w.sleep(Now())
@@ -252,7 +252,7 @@ func (w *watcher) reap() {
 			w.tell(reportEmpty, 0)
 		case pid == 0:
 			return
-		case pid != int(w.group):
+		case pid != int(w.group) || w.ended: // then its number is another's
 		case status.Stopped():
 			if !w.killing {
 				w.tell(reportStopped, int64(status.StopSignal()))
