@@ -242,6 +242,7 @@ func TestAPauseEndsWithTerm(t *testing.T) {
 	w.terms("a", 1)
 	w.set("expired")
 	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "standing again") })
+	p.stopsAndGoesOn()
 	p.Process.Signal(syscall.SIGTERM)
 	if got := p.code(); got != 128+15 {
 		t.Errorf("exit code %d, want 143: %s", got, p.err.String())

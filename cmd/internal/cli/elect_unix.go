@@ -146,7 +146,7 @@ func (c *candidate) giveBack(loss error) (end error) {
 		case <-done: // what failed is over with the lease
 			return end
 		case sig := <-c.signals:
-			if term.Ends(sig) {
+			if c.heed(sig) {
 				end = endedBy(sig)
 			}
 		}
@@ -174,7 +174,7 @@ func (c *candidate) pause(ctx context.Context) (again bool, err error) {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		case sig := <-c.signals:
-			if !term.Ends(sig) {
+			if !c.heed(sig) {
 				continue
 			}
 			err = endedBy(sig)

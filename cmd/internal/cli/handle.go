@@ -161,9 +161,10 @@ func readHandle(path string) (string, error) {
 // A handleFile is a file that a handle is going to be in, whole or not at all. It is made before
 // the lock is asked for: a lock whose handle is nowhere would stay closed until its lease ends.
 type handleFile struct {
-	path  string
-	temp  *os.File
-	force bool // replace what is there
+	path    string
+	temp    *os.File
+	force   bool // replace what is there
+	written bool
 }
 
 // newHandleFile refuses a file that is there unless force is set: a lock whose handle is lost can be given back by nobody.
@@ -176,7 +177,7 @@ func newHandleFile(path string, force bool) (*handleFile, error) {
 	if err != nil {
 		return nil, usageError("--handle-file: %w", err)
 	}
-	return &handleFile{path, temp, force}, nil
+	return &handleFile{path: path, temp: temp, force: force}, nil
 }
 
 func (f *handleFile) write(h lockstep.Handle) error {
@@ -184,14 +185,28 @@ func (f *handleFile) write(h lockstep.Handle) error {
 	if err = errors.Join(err, f.temp.Close()); err != nil {
 		return err
 	}
+	err = f.publish()
+	f.written = err == nil
+	return err
+}
+
+// publish gives the file its name.
+func (f *handleFile) publish() error {
 	if f.force {
 		return os.Rename(f.temp.Name(), f.path)
 	}
-	err = os.Link(f.temp.Name(), f.path) // fails when the file has come meanwhile
+	err := os.Link(f.temp.Name(), f.path) // fails when the file has come meanwhile
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		err = os.Rename(f.temp.Name(), f.path) // a file system without links
 	}
 	return err
+}
+
+// withdraw removes the file, if it was written: its handle is of no use. A nil file has none.
+func (f *handleFile) withdraw() {
+	if f != nil && f.written {
+		os.Remove(f.path)
+	}
 }
 
 // drop takes the temporary file away. A nil file has nothing to drop.

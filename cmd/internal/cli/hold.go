@@ -81,7 +81,9 @@ func (a *App) acquire(ctx context.Context, plan acquirePlan) error {
 		return err
 	}
 	if err = a.handOut(handle, report, file, plan.out); err != nil {
-		r.takeBack(d, handle)
+		if r.takeBack(d, handle) {
+			file.withdraw()
+		}
 	}
 	r.leave(goodbye)
 	return err
@@ -97,8 +99,8 @@ func (a *App) handOut(handle lockstep.Handle, report grantReport, file *handleFi
 	return a.printAcquired(report, out)
 }
 
-// takeBack frees a lock whose handle nobody got.
-func (r *runner) takeBack(d lockstep.Detacher, handle lockstep.Handle) {
+// takeBack frees a lock whose handle nobody got, and reports whether it is free.
+func (r *runner) takeBack(d lockstep.Detacher, handle lockstep.Handle) (free bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
 	lock, err := d.Attach(ctx, handle)
@@ -108,4 +110,5 @@ func (r *runner) takeBack(d lockstep.Detacher, handle lockstep.Handle) {
 	if err != nil {
 		r.say("the lock stays closed until its lease ends: %w", err)
 	}
+	return err == nil
 }

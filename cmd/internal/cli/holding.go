@@ -71,6 +71,14 @@ func (h *holding) hold() (int, error) {
 	}
 }
 
+// keepUntil is until when --at-least keeps the lock, or zero when no command was started, or the lock is lost.
+func (h *holding) keepUntil() time.Duration {
+	if h.started == 0 || h.overseer.loss != nil {
+		return 0
+	}
+	return h.started + h.plan.atLeast
+}
+
 // awaitLease waits until the lease is long enough to start a command with. A grant
 // may come while the renewal of the session fails.
 func (h *holding) awaitLease() error {
@@ -220,7 +228,7 @@ func (h *holding) stopped(by unix.Signal) {
 	case h.overseer.phase == ending:
 		h.note(h.child.Signal(unix.SIGCONT))
 	case h.terminal == nil:
-		h.say("the command was stopped by %s; %s is renewed all the same: continue it with kill -CONT %d, or end it with kill -TERM %d",
+		h.say("the command was stopped by %s; %s is still renewed: continue it with kill -CONT %d, or end it with kill -TERM %d",
 			unix.SignalName(by), printable(h.plan.name), h.child.Group(), os.Getpid())
 	case (by == unix.SIGTTIN || by == unix.SIGTTOU) && h.terminal.Foreground():
 		h.wanted = true // it wants the terminal, and nobody else of our pipeline has it

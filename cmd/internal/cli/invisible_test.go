@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-dev/lockstep"
 )
 
 func TestIgnoredAndBlockedSignalsStaySo(t *testing.T) {
@@ -187,10 +190,37 @@ func TestALockIsKeptAtLeastSoLong(t *testing.T) {
 	}
 	p := w.start("run", "--at-least", "1h", "x", "--", "sh", "-c", "echo up > up")
 	w.read("up")
+	w.eventually("the command has ended", func() bool { return len(children(p.Process.Pid)) == 0 })
 	time.Sleep(50 * time.Millisecond)
+	p.stopsAndGoesOn()
 	p.Process.Signal(syscall.SIGTERM)
 	if got := p.code(); got != 0 && got != 128+15 {
 		t.Errorf("exit code %d", got)
+	}
+}
+
+func TestALockIsNotKeptForACommandThatNeverStarted(t *testing.T) {
+	const s = time.Second
+	h := holding{plan: runPlan{atLeast: 30 * s}}
+	if got := h.keepUntil(); got != 0 {
+		t.Errorf("kept until %v although nothing was started", got)
+	}
+	h.started = 100 * s
+	if got := h.keepUntil(); got != 130*s {
+		t.Errorf("kept until %v, want 130 s", got)
+	}
+	h.overseer.loss = lockstep.ErrLost
+	if got := h.keepUntil(); got != 0 {
+		t.Errorf("kept until %v although the lock is lost", got)
+	}
+	w := newWorld(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-c", "ulimit -n 10; exec "+testBinary(t)+" run --at-least 24h x -- true")
+	shell.Dir, shell.Env = w.dir, w.env
+	out, _ := shell.CombinedOutput()
+	if got := shell.ProcessState.ExitCode(); got != CodeNotRunnable || !w.has("released") {
+		t.Errorf("exit code %d, released = %v: %s", got, w.has("released"), out)
 	}
 }
 

@@ -115,6 +115,17 @@ func (p *process) code() int {
 	}
 }
 
+// stopsAndGoesOn sends what ctrl-Z does, waits until the process is stopped, and continues it.
+func (p *process) stopsAndGoesOn() {
+	p.w.t.Helper()
+	p.Process.Signal(syscall.SIGTSTP)
+	p.w.eventually("it is stopped", func() bool {
+		state, err := processState(p.Process.Pid)
+		return err == nil && state == 'T'
+	})
+	p.Process.Signal(syscall.SIGCONT)
+}
+
 // run runs lockstep to its end and wants this exit code.
 func (w *world) run(want int, args ...string) (stdout, stderr string) {
 	w.t.Helper()

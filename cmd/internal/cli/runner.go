@@ -52,9 +52,7 @@ func (a *App) run(ctx context.Context, plan runPlan) error {
 	if h.stuck { // part of the command lives: the service must not believe that we let go
 		return exitError{CodeLost, err}
 	}
-	if h.overseer.loss == nil {
-		r.dwell(h.started + plan.atLeast)
-	}
+	r.dwell(h.keepUntil())
 	r.release(h.overseer.loss)
 	if err != nil {
 		return err
@@ -69,12 +67,21 @@ func (r *runner) dwell(until time.Duration) {
 		select {
 		case <-timer.C:
 		case sig := <-r.signals:
-			if term.Ends(sig) {
+			if r.heed(sig) {
 				until = 0
 			}
 		}
 		timer.Stop()
 	}
+}
+
+// heed stops this process when sig is that of ctrl-Z, which is caught once a command was started. It reports whether sig asks for
+// the end.
+func (r *runner) heed(sig os.Signal) (ends bool) {
+	if sig == syscall.SIGTSTP {
+		term.StopSelf(r.signals)
+	}
+	return term.Ends(sig)
 }
 
 // adopt takes over orphans: as process 1 of a container those of strangers too, and what descends from the command
@@ -144,10 +151,7 @@ func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
 				cancel()
 			}
 		case sig := <-r.signals:
-			if sig == syscall.SIGTSTP { // caught since an earlier term of elect
-				term.StopSelf(r.signals)
-			}
-			if !term.Ends(sig) { // meant for a command that does not run yet
+			if !r.heed(sig) { // meant for a command that does not run yet
 				continue
 			}
 			if end != nil && hurries(sig) {

@@ -316,6 +316,22 @@ func TestAHandleFileIsNotReplacedInSilence(t *testing.T) {
 	w.run(0, "acquire", "--handle-file", "h", "b") // the handle of a lost lock is not in the way
 }
 
+func TestAHandleFileOfALockThatWasTakenBackIsRemoved(t *testing.T) {
+	w := newService(t)
+	shell := exec.Command("sh", "-c", testBinary(t)+" acquire --handle-file h x > /dev/full")
+	shell.Dir, shell.Env = w.dir, w.env
+	if out, err := shell.CombinedOutput(); err == nil {
+		t.Errorf("exit code 0 although the token was not printed: %s", out)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "h")); !os.IsNotExist(err) {
+		t.Errorf("the file is still there: %v", err)
+	}
+	if got := readJSON[lockReport](w, "show", "x"); len(got.Holders) != 0 {
+		t.Error("the lock is still held")
+	}
+	w.run(0, "acquire", "--handle-file", "h", "x")
+}
+
 func TestAHandleFileThatComesMeanwhileStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h")
 	f, err := newHandleFile(path, false)
@@ -327,6 +343,7 @@ func TestAHandleFileThatComesMeanwhileStays(t *testing.T) {
 	if err := f.write("mine"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("err %v", err)
 	}
+	f.withdraw() // not ours
 	if got, _ := os.ReadFile(path); string(got) != "another" {
 		t.Errorf("the file has %q", got)
 	}
