@@ -85,7 +85,7 @@ func checks(st node.Status) []check {
 	if why := st.Replica.GrantsHeld; why != "" {
 		floor.problem = "nothing is granted: " + why
 		if left := st.Replica.GrantsHeldFor; left > 0 {
-			floor.problem += fmt.Sprintf("; %d s are left at most", (left+time.Second-1)/time.Second)
+			floor.problem += fmt.Sprintf("; at most %d s left", (left+time.Second-1)/time.Second)
 		}
 	}
 	if st.DiskBusy > slowDisk {

@@ -102,15 +102,15 @@ func (f *Feed) trimLocked() {
 	f.mu.parts = slices.Delete(f.mu.parts, 0, drop)
 }
 
-// A page is what a feed has behind a number.
+// A page is what a feed has after a number.
 type page struct {
 	events []machine.Event // a copy
-	oldest uint64          // the lowest number behind which all events are there
+	oldest uint64          // the lowest number after which all events are there
 	gone   bool            // some of the events asked for are not
 	more   <-chan struct{} // closed when there are others; nil if events were returned
 }
 
-// after returns at most limit events behind the number. base is the number of the last event that the node had
+// after returns at most limit events after the number. base is the number of the last event that the node had
 // applied when it was asked, for a feed that has none yet.
 func (f *Feed) after(number, base uint64, limit int) page {
 	f.mu.Lock()
@@ -134,7 +134,7 @@ func (f *Feed) after(number, base uint64, limit int) page {
 	return p
 }
 
-// oldestLocked is the lowest number behind which all events are there. f.mu must be held.
+// oldestLocked is the lowest number after which all events are there. f.mu must be held.
 func (f *Feed) oldestLocked(base uint64) uint64 {
 	if len(f.mu.parts) > 0 {
 		return f.mu.parts[0].events[0].Number - 1
@@ -142,7 +142,7 @@ func (f *Feed) oldestLocked(base uint64) uint64 {
 	return base
 }
 
-// bounds are the lowest number behind which all events are there and the number of the newest event; both are base for a feed
+// bounds are the lowest number after which all events are there and the number of the newest event; both are base for a feed
 // that has none yet.
 func (f *Feed) bounds(base uint64) (oldest, last uint64) {
 	f.mu.Lock()

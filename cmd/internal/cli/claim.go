@@ -26,7 +26,7 @@ type claimFlags struct {
 func (f *claimFlags) register(flags *pflag.FlagSet, ttl time.Duration) {
 	f.registerLease(flags, ttl)
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait: fail when the lock is busy")
-	flags.VarP(&f.wait, "wait", "w", "wait so long at most (default: until granted)")
+	flags.VarP(&f.wait, "wait", "w", "wait at most this long (default: until granted)")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the lock together with other shared holders")
 	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (the default)")
 	flags.Var(&f.permits, "permits", "hold k of the n permits of a semaphore")
@@ -41,7 +41,7 @@ func (f *claimFlags) registerLease(flags *pflag.FlagSet, ttl time.Duration) {
 	f.log.register(flags, slog.LevelError)
 	f.ttl = span{ttl, true}
 	flags.Var(&f.ttl, "ttl", "time after which a dead holder's lock is free, 1 to 300")
-	flags.StringVar(&f.purpose, "purpose", "", "`text` that others see beside the holder")
+	flags.StringVar(&f.purpose, "purpose", "", "`text` that others see with the holder")
 }
 
 // labels are those that the flags give the holder.

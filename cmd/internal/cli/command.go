@@ -63,7 +63,7 @@ func (f *commandFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return missing(cmd, "NAME")
 	case f.command != "" && dash >= 0 && len(args) > 1:
-		return usageError("give the command behind -- or with -c, not both")
+		return usageError("give the command after -- or with -c, not both")
 	case dash == 0 && len(args) > 1 && args[1] == "--": // "-- NAME -- COMMAND", for names that look like flags
 		if len(args) == 2 {
 			return missing(cmd, "COMMAND")
@@ -95,7 +95,7 @@ func (f *commandFlags) resolve(cmd *cobra.Command, words []string) ([]string, er
 			shell = "/bin/sh"
 		}
 		if name := filepath.Base(shell); name == "nologin" || name == "false" {
-			return nil, exitError{CodeNotRunnable, fmt.Errorf("-c: the shell of this user, SHELL=%s, runs no commands: set SHELL=/bin/sh, or give the command behind --", lockstep.Excerpt(shell))}
+			return nil, exitError{CodeNotRunnable, fmt.Errorf("-c: the shell of this user, SHELL=%s, runs no commands: set SHELL=/bin/sh, or give the command after --", lockstep.Excerpt(shell))}
 		}
 		words = []string{shell, "-c", f.command}
 	}

@@ -34,25 +34,27 @@ type electPlan struct {
 
 const electLong = `Stands for election to the office NAME and runs the command for as long as it leads.
 Only one candidate at a time does. When leadership is lost everything that descends from the command
-is stopped before another candidate can lead, by the same means as those of "lockstep run"; then
-this one stands again, and starts the command anew when it is elected. The command has
-to be one that can be started again.
+is stopped before another candidate can lead, in the same way as by "lockstep run"; then
+this candidate stands again, and starts the command again when it is elected. The command must
+be one that can be started again.
 
 A command that ends by itself ends the candidacy: elect gives the office up and ends with
 the command's exit code, 0 or another. INT and TERM resign: a leader's command gets TERM, and KILL after
---drain, while the lease is renewed, and the office is given up as soon as it has ended; the next leader need not
-wait for the lease. Other signals are passed on to the command. A service that cannot be reached for
---connect-timeout at the beginning ends the candidacy. Once it has been reached, its errors are told, and elect tries again
-for ever.
+--drain, while the lease is renewed. The office is given up as soon as the command has ended, so the next leader need not
+wait for the lease. Other signals are passed on to the command. If the service cannot be reached for
+--connect-timeout at the beginning, the candidacy ends. Once it has been reached, elect reports errors and keeps
+retrying.
 
 The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment. The token rises from term to
 term: write it with whatever you write, and let the place where you write it refuse older ones.
 
---observe takes no part. It prints a line for who leads now and for each change, "nobody" too, until INT.
+--observe takes no part in the election. It prints who leads now, or that nobody does, and a line for each change,
+until INT.
 
-Exit codes: that of the command, 128 + n if signal n ended it or ended the waiting, 64 for a wrong command
-line, or endpoints of two clusters at the beginning, 69 when the service could never be reached, 121 when leadership was lost while elect was ending, 126 or 127 when the
-command cannot be executed; with --observe 69 whenever the service cannot be reached.`
+Exit codes: that of the command, 128 + n if signal n ended it or the waiting, 143 when --end-with ended the waiting, 64 for
+a wrong command line or endpoints of two clusters at the beginning, 69 when the service could never be reached, 121 when
+leadership was lost while elect was ending, 126 or 127 when the command cannot be executed; with --observe 69 whenever the
+service cannot be reached.`
 
 func (a *App) electCommand() *cobra.Command {
 	var f electFlags

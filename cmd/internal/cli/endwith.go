@@ -28,7 +28,7 @@ func endsEarly(why string) error {
 	return exitError{128 + int(unix.SIGTERM), errors.New(why + ", and the waiting ends")}
 }
 
-// stdinClosed reports whether the standard input has no writer any more. It reads nothing.
+// stdinClosed reports whether the standard input no longer has a writer. It reads nothing.
 func stdinClosed() bool {
 	fds := []unix.PollFd{{Fd: 0, Events: 0}}
 	n, err := unix.Poll(fds, 0)

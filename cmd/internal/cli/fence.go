@@ -77,7 +77,7 @@ func (f *storeFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.url, "guard", "", "where the marks are as a `URL`, such as postgres://host/app (must be given)")
 	flags.StringVar(&f.marks, "marks", "", "prefix of the keys or `name` of the table, where the program that writes has chosen one")
 	f.connect = span{10 * time.Second, true}
-	flags.Var(&f.connect, "connect-timeout", "give up when the store does not answer for so long")
+	flags.Var(&f.connect, "connect-timeout", "give up when the store does not answer for this long")
 }
 
 // withMarks calls use with the marks of the store.

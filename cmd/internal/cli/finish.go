@@ -28,7 +28,7 @@ func (h *holding) finish() (int, error) {
 }
 
 // keep says, once, that the lock is kept for a command that does not die of SIGKILL. Nobody but the user wants its end: the
-// lock is held, and whoever comes next would work beside it.
+// lock is held, and the next holder would run concurrently.
 func (h *holding) keep() {
 	if h.kept {
 		return

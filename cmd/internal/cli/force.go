@@ -21,7 +21,7 @@ func (f *forceFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.on, "force-new-cluster", false, "make this node alone a new cluster, when most nodes are lost for good")
 	flags.BoolVar(&f.yes, "yes-acknowledged-grants-may-be-lost", false, "must be given with --force-new-cluster")
 	f.wait = span{lockstep.MaxTTL, true}
-	flags.Var(&f.wait, "force-wait", "with --force-new-cluster: grant nothing for so long, the longest TTL of any client; 0: two may then hold a lock")
+	flags.Var(&f.wait, "force-wait", "with --force-new-cluster: grant nothing for this long, the longest TTL of any client; 0: two may then hold a lock")
 }
 
 // run replaces the data directory if it was asked for. The rest of the configuration is checked already.

@@ -15,7 +15,7 @@ type logFlags struct {
 }
 
 func (l *logFlags) register(flags *pflag.FlagSet, level slog.Level) {
-	flags.StringVar(&l.level, "log-level", level.String(), "log debug, info, warn or error and what is worse")
+	flags.StringVar(&l.level, "log-level", level.String(), "lowest level to log: debug, info, warn or error")
 	flags.StringVar(&l.format, "log-format", "text", "format of the log: text or json")
 }
 

@@ -73,9 +73,9 @@ Exit codes: 64 for a wrong command line or directory, 65 for a damaged file.`,
 	out.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.config.Name, "name", "", "`name` of the node in the new cluster")
 	cmd.Flags().StringVar(&f.config.DataDir, "data-dir", "", "`directory` to make: missing or empty")
-	cmd.Flags().StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes of the new cluster, as `name=host:port`, with commas")
+	cmd.Flags().StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes of the new cluster, as `name=host:port`, separated by commas")
 	f.longest = span{lockstep.MaxTTL, true}
-	cmd.Flags().Var(&f.longest, "longest-ttl", "grant nothing for so long: the longest TTL of any client, the most that the service allows unless given")
+	cmd.Flags().Var(&f.longest, "longest-ttl", "grant nothing for this long: the longest TTL of any client, the most that the service allows unless given")
 	cmd.Flags().BoolVar(&f.skip, "skip-wait", false, "grant at once: old holders may then still be at work")
 	return cmd
 }

@@ -33,21 +33,22 @@ ends. The lock is renewed all the while.
 If the lock is lost, everything that descends from the command is stopped before anybody else
 can have the lock: while renewal fails it gets TERM --kill-after before the end of the lease
 and KILL at the end; when the lock was revoked it gets TERM and then KILL. It is
-also killed when this program is killed or frozen. On Linux no process group and no
-session of its own is a way out; elsewhere only the command's process group is stopped. Processes that the
-command leaves behind keep running after it ended by itself, without the lock; --wait-all waits for them.
+also killed when this program is killed or frozen. On Linux a process cannot escape by starting a process group or
+session of its own; elsewhere only the command's process group is stopped. Processes that the command leaves
+running when it ends by itself keep running without the lock; --wait-all waits for them.
 
 The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment.
 Write the token with whatever you write, and let the place where you write it refuse older
 ones. Others see host, pid, --purpose and the words of the command in "lockstep show".
 
-Signals are passed on to the command. A second INT to this program ends it with TERM, and KILL
-after --kill-after; ctrl-C at a terminal is the command's alone, so use kill. Before the lock is granted INT, TERM, HUP and QUIT end the waiting. While
-ctrl-Z stops the command the lock is not renewed: continue before the lease ends.
+Signals are passed on to the command. A second INT to this program sends TERM to everything that descends from
+the command, and KILL after --kill-after. Send it with kill: ctrl-C at a terminal reaches only the command. Before the lock is granted INT,
+TERM, HUP and QUIT end the waiting. The lock is not renewed while ctrl-Z stops the command: continue it
+before the lease ends.
 
-Exit codes: that of the command, 128 + n if signal n ended it, 1 (or -E) when the lock is
-busy, 64 for a wrong command line, 69 when the service cannot be reached, 121 when the
-lock was lost, 126 or 127 when the command cannot be executed.`
+Exit codes: that of the command, 128 + n if signal n ended it or the waiting, 143 when --end-with
+ended the waiting, 1 (or -E) when the lock is busy, 64 for a wrong command line, 69 when the service
+cannot be reached, 121 when the lock was lost, 126 or 127 when the command cannot be executed.`
 
 func (a *App) runCommand() *cobra.Command {
 	var f runFlags
@@ -79,7 +80,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.claimFlags.register(flags, lockstep.DefaultTTL)
 	f.commandFlags.register(flags)
 	f.end.register(flags)
-	flags.Var(&f.atLeast, "at-least", "keep the lock for this long from the start of the command, also when it ends earlier: for jobs that hosts start at the same time by clocks that differ")
+	flags.Var(&f.atLeast, "at-least", "keep the lock at least this long after the start of the command, even if the command ends earlier: for a job that several hosts start at the same time by clocks that differ")
 }
 
 // plan checks the values of the flags and what they mean together.

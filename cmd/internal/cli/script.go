@@ -26,7 +26,7 @@ type acquirePlan struct {
 
 const acquireLong = `Waits for the lock NAME and leaves it held when this command ends, for the commands that
 follow it in a script. It prints a handle, with which "renew" and "release" find the lock again. The handle is a
-secret: whoever has it can renew and release the lock. They take it from LOCKSTEP_HANDLE, or
+secret: anyone who has it can renew and release the lock. They take it from LOCKSTEP_HANDLE, or
 from --handle-file, which is made with mode 0600; then only the token is printed. A file that is there is replaced with
 --force only: a lock may be held by its handle.
 
@@ -34,7 +34,7 @@ Nothing renews the lock meanwhile. Run "lockstep renew" at least once in half of
 with 121: the lock was lost. Where one command does all the work, use "lockstep run": it stops the command
 in time when the lock is lost.
 
-Exit codes: 0 when the lock is held, 1 (or -E) when it is busy, 64, 69.`
+Exit codes: 0 when the lock is held, 128 + n if signal n ended the waiting, 1 (or -E) when it is busy, 64, 69.`
 
 func (a *App) acquireCommand() *cobra.Command {
 	var f claimFlags
@@ -156,8 +156,11 @@ type holdPlan struct {
 }
 
 const holdLong = `Waits for the lock NAME, prints one line when it is held, and holds and renews it until INT, TERM or HUP, or until
-what --end-with names has ended; then gives it back. The exit code is 121 when the lock is lost before: whoever works under
-it must stop then. "lockstep run" does that by itself.`
+what --end-with names has ended; then gives it back. When the lock is lost before, the exit code is 121: stop any work
+under it. "lockstep run" does that by itself.
+
+Exit codes: 0 when the lock was held and given back, 128 + n if signal n ended the waiting, 143 when --end-with ended
+the waiting, 1 (or -E) when the lock is busy, 64, 69, 121.`
 
 func (a *App) holdCommand() *cobra.Command {
 	var f claimFlags

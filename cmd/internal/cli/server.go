@@ -39,15 +39,15 @@ func (a *App) serverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server --name NAME --data-dir DIR [flags]",
 		Short: "Run one node of a cluster",
-		Long: `Runs one node of a cluster until INT or TERM, which hand leadership over before the end. A second
-one ends it at once, which loses nothing.
+		Long: `Runs one node of a cluster until INT or TERM. It hands leadership over before it ends. A second
+signal ends it at once, which loses nothing.
 
-All nodes of a new cluster are started with the same --initial-cluster, and each waits until all the
-others are there. --initial-missing names those that do not exist yet. A node that existed and was
-lost is not missing: "member replace" brings it back.
+Start all nodes of a new cluster with the same --initial-cluster; each waits until all the
+others are there. --initial-missing names nodes that do not exist yet. A node that existed and was
+lost is not missing: replace it with "member replace".
 
-A single node says so: --initial-cluster n1=HOST:7401. Ports other than
-loopback ones need --insecure, because whoever reaches them may do everything.
+For a cluster of one node: --initial-cluster n1=HOST:7401. Addresses other than loopback
+ones need --insecure, because anyone who reaches them may do everything.
 
 Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node cannot go on.`,
 		Example: `  lockstep server --name n1 --data-dir /var/lib/lockstep \
@@ -88,7 +88,7 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config.HTTPListen, "http-listen", server.DefaultHTTPListen, "`host:port` for health checks and metrics")
 	flags.StringVar(&f.config.AdvertiseClient, "advertise-client", "", "`host:port` at which clients reach this node (default: --listen)")
 	flags.StringVar(&f.config.AdvertisePeer, "advertise-peer", "", "`host:port` at which the other nodes reach this one (default: as in --initial-cluster)")
-	flags.StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes that the cluster starts with, as `name=host:port`, with commas")
+	flags.StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes that the cluster starts with, as `name=host:port`, separated by commas")
 	flags.StringSliceVar(&f.config.InitialMissing, "initial-missing", nil, "`names` of --initial-cluster that never existed: a new cluster does not wait for them")
 	flags.StringVar(&f.config.Join, "join", "", "`id` of the running cluster that this node was added to (see \"member add\")")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "allow addresses that other machines reach, without any protection")
@@ -96,9 +96,9 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.config.TokenFloor, "token-floor", 0, "first `token` of a new or restored cluster, above all ever given; only where the clock cannot be set right")
 	flags.StringSliceVar(&f.config.HTTPHosts, "http-hosts", nil, "further host `names` that HTTP requests may be meant for")
 	flags.BoolVar(&f.print, "print-config", false, "print the flags as a configuration file would have them, and end")
-	flags.StringVar(&f.config.AuditLog, "audit-log", "", "`file` for every event of the history, one JSON line each; older ones are beside it as file.1 and so on")
-	flags.Int64Var(&f.config.AuditLogBytes, "audit-log-bytes", audit.DefaultFileBytes, "begin a new file of the audit log at so many `bytes`")
-	flags.IntVar(&f.config.AuditLogFiles, "audit-log-files", audit.DefaultFiles, "keep so many files of the audit log")
+	flags.StringVar(&f.config.AuditLog, "audit-log", "", "`file` for every event of the history, one JSON line each; older files are next to it as file.1 and so on")
+	flags.Int64Var(&f.config.AuditLogBytes, "audit-log-bytes", audit.DefaultFileBytes, "begin a new file of the audit log at this many `bytes`")
+	flags.IntVar(&f.config.AuditLogFiles, "audit-log-files", audit.DefaultFiles, "keep this many files of the audit log")
 	f.force.register(flags)
 	f.log.register(flags, slog.LevelInfo)
 }

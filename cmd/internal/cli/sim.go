@@ -52,7 +52,7 @@ same world, step by step. The exit code is 1 when a promise was broken.`,
 	f.duration = span{30 * time.Second, true}
 	flags.Var(&f.duration, "duration", "simulated time with faults, up to 3600")
 	flags.BoolVar(&f.options.Calm, "calm", false, "no faults")
-	flags.StringSliceVar(&f.options.Without, "without", nil, "`kinds` of faults to leave out, with commas")
+	flags.StringSliceVar(&f.options.Without, "without", nil, "`kinds` of faults to leave out, separated by commas")
 	flags.BoolVar(&f.trace, "trace", false, "print every step")
 	out.register(flags)
 	return cmd

@@ -187,5 +187,5 @@ func atMost(ms uint64) string {
 	if ms == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d s are left at most", (ms+999)/1000)
+	return fmt.Sprintf("; at most %d s left", (ms+999)/1000)
 }

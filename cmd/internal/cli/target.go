@@ -42,12 +42,12 @@ type targetFlags struct {
 }
 
 func (t *targetFlags) register(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&t.endpoints, "endpoints", []string{DefaultEndpoint}, "`host:port` of nodes of the service, with commas")
-	flags.StringVar(&t.backend, "backend", "", "where the locks are as a `URL`, such as redis://host:6379 (instead of --endpoints; \"lockstep backends\" lists them)")
+	flags.StringSliceVar(&t.endpoints, "endpoints", []string{DefaultEndpoint}, "`host:port` of nodes of the service, separated by commas")
+	flags.StringVar(&t.backend, "backend", "", "`URL` of the backend that keeps the locks, such as redis://host:6379 (instead of --endpoints; \"lockstep backends\" lists them)")
 	oneOf(flags, "target", "endpoints", "backend")
 	flags.StringVar(&t.cluster, "cluster", "", "fail when the nodes are not of the cluster with this `ID`, which \"lockstep status\" shows")
 	t.connect = span{10 * time.Second, true}
-	flags.Var(&t.connect, "connect-timeout", "give up when the service cannot be reached for so long")
+	flags.Var(&t.connect, "connect-timeout", "give up when the service cannot be reached for this long")
 }
 
 // target checks the flags.

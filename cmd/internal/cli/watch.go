@@ -18,7 +18,7 @@ type watchedEvent struct {
 	eventReport
 }
 
-// A historyChange is the line of "watch" as JSON that tells that the events behind it are of another history.
+// A historyChange is the line of "watch" as JSON that says that the events after it belong to another history.
 type historyChange struct {
 	Kind    string `json:"kind"`    // "history_changed"
 	Cluster string `json:"cluster"` // whose history follows
@@ -40,14 +40,15 @@ func (a *App) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [PREFIX] [flags]",
 		Short: "Follow what happens to locks",
-		Long: `Prints a line for each thing that happens to the locks whose names begin with PREFIX, all without one: who was granted
-which lock and which token, who waits, and how and why it ended. Events are numbered and come in order; after a lost
-connection the watch goes on with the next one by itself, on any node, none twice and none left out.
+		Long: `Prints a line for each event of the locks whose names begin with PREFIX, or of all locks without one: who was granted
+which lock and which token, who waits, and how and why each claim ended. Events are numbered and come in order. After a lost
+connection the watch resumes with the next event by itself, on any node: none comes twice and none is left out.
 
---after N begins after the event N, as long as the service remembers it; CLUSTER:N also says of which cluster's history N is a
-number, as "cluster" and "number" of -o json do. Without it only new events are told. A number of another history, or one that the
-cluster has not reached, ends with 64 at once. When a restore replaces the cluster under a watch, a line says that the history has
-changed, and the events of the new one follow from its beginning. Ends with INT, or with 69 when no node serves for --connect-timeout.`,
+--after N begins after the event N, if the service still remembers the events after it. CLUSTER:N also names the cluster whose
+history N belongs to; -o json prints both as "cluster" and "number". Without --after only new events are printed. A number of
+another history, or one that the cluster has not reached, ends the watch at once with 64. When a restore replaces the cluster
+during a watch, a line says that the history has changed, and the events of the new history follow from its beginning. INT ends
+the watch; it ends with 69 when no node serves for --connect-timeout.`,
 		Example: "  lockstep watch\n  lockstep watch billing/ --after 4711\n  lockstep watch -o json | jq -r 'select(.kind == \"expired\") | .name'",
 		Args:    upTo("PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +61,7 @@ changed, and the events of the new one follow from its beginning. Ends with INT,
 	target.register(cmd.Flags())
 	f.out.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.after, "after", "0", "begin after the event with this `number`, or CLUSTER:NUMBER (0: only new events)")
-	cmd.Flags().Uint64Var(&f.limit, "limit", 0, "end after so many events (0: never)")
+	cmd.Flags().Uint64Var(&f.limit, "limit", 0, "end after this many events (0: never)")
 	return cmd
 }
 
