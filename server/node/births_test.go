@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -391,6 +392,41 @@ func TestARestartIsLetInAtOnce(t *testing.T) {
 	t.Logf("slowest %v", slowest)
 	if slowest > 2*time.Second {
 		t.Errorf("it took up to %v", slowest)
+	}
+}
+
+// A member that the others cannot dial for a while after its restart is let in as soon as they can.
+func TestARestartIsLetInWhenTheOthersCanDialIt(t *testing.T) {
+	var cut atomic.Pointer[string] // an address that nobody reaches
+	none := ""
+	cut.Store(&none)
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			if address == *cut.Load() {
+				return nil, errors.New("no route")
+			}
+			return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+		}
+	})
+	c.hold("jobs/a")
+	c.oneBirth()
+	c.stop("n3")
+	at := c.members["n3"]
+	cut.Store(&at)
+	c.start("n3")
+	time.Sleep(calm)
+	c.allLive()
+	cut.Store(&none)
+	began := time.Now()
+	c.hold("jobs/b")
+	c.eventually("n3 follows", func() error {
+		if c.nodes["n3"].Status().Leader == 0 {
+			return errors.New("n3 knows no leader")
+		}
+		return sameApplied(c)
+	})
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 
