@@ -77,7 +77,7 @@ func TestACommandBeyondReachIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// A lock that nobody lost is kept while the command lives, whoever wanted its end.
+// A lock that nobody lost is kept while the command lives, no matter who asked it to end.
 func TestALockIsKeptForACommandBeyondReach(t *testing.T) {
 	w := newWorld(t)
 	p, pid := w.beyondReach("elect", "--ttl", "3", "--kill-after", "0.2", "x")

@@ -38,7 +38,7 @@ is stopped before another candidate can lead, in the same way as by "lockstep ru
 this candidate stands again, and starts the command again when it is elected. The command must
 be one that can be started again.
 
-A command that ends by itself ends the candidacy: elect gives the office up and ends with
+A command that ends by itself ends the candidacy: elect resigns and exits with
 the command's exit code, 0 or another. INT and TERM resign: a leader's command gets TERM, and KILL after
 --drain, while the lease is renewed. The office is given up as soon as the command has ended, so the next leader need not
 wait for the lease. Other signals are passed on to the command. If the service cannot be reached for

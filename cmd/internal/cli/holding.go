@@ -169,7 +169,7 @@ func (h *holding) obey(o orders) {
 		h.note(h.child.Kill())
 	}
 	if o.feed > 0 {
-		h.child.Feed(o.feed) // that the watcher is gone is told as news of the child
+		h.child.Feed(o.feed) // the end of the watcher arrives as news of the child
 	}
 }
 
