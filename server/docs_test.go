@@ -78,7 +78,7 @@ func TestReadinessSaysWhatIsWrong(t *testing.T) {
 		"no quorum":        {Role: node.Leader, Leader: 1},
 		"the disk":         slow,
 		"before the build": noFloor,
-		"the cluster was restored; 212 s are left": restored,
+		"the cluster was restored; at most 212 s left": restored,
 	} {
 		if got := strings.Join(problemsOf(checks(st)), "\n"); !strings.Contains(got, says) {
 			t.Errorf("got %q, want it to say %q", got, says)
