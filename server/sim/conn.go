@@ -121,7 +121,7 @@ func (k *conn) fromServer(r replica.Reply) {
 	switch a := r.Answer.(type) {
 	case replica.Kept:
 		k.w.book.SetNow(k.w.now)
-		k.w.book.Confirmed(r.Session)
+		k.w.book.Confirmed(k.node.led, r.Session)
 		k.w.check(k.w.book.Renews(k.node.led, k.reached[a.Number]))
 		delete(k.reached, a.Number)
 	case replica.Refused:

@@ -98,7 +98,7 @@ func (n *node) reply(replies []replica.Reply) {
 		} else if f := n.unary[r.Stream]; f != nil {
 			if _, ok := r.Answer.(replica.Kept); ok {
 				n.w.book.SetNow(n.w.now)
-				n.w.book.Confirmed(r.Session)
+				n.w.book.Confirmed(n.led, r.Session)
 			}
 			f(r)
 		}

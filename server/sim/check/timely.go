@@ -12,9 +12,10 @@ const slip = 2 * time.Second
 // grace is what the service adds to every lease and delay.
 const grace = 500 * time.Millisecond
 
-// Confirmed tells that the service confirms a renewal now.
-func (b *Book) Confirmed(id machine.SessionID) {
-	if s := b.table.sessions[id]; s != nil {
+// Confirmed tells that the leader of a term confirms a renewal now. A leader that was deposed may confirm late what it
+// read before (see Renews): its successor times the lease from its own beginning, and the client from its sending.
+func (b *Book) Confirmed(term uint64, id machine.SessionID) {
+	if s := b.table.sessions[id]; s != nil && term >= b.top.term {
 		s.kept = true
 		s.heard, s.counted = b.table.begin()
 	}
