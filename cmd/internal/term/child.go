@@ -298,12 +298,34 @@ func (c *Child) Signal(sig unix.Signal) error {
 	return c.signalEach(sig, func(p Process) bool { return p.group == int(c.group) })
 }
 
-// SignalAll sends sig to everything that descends from the command.
+// SignalAll sends sig to everything that descends from the command. What the signal ends leaves its children to
+// another parent, where a look may miss them: the first look is before the command's own group gets the signal, and
+// looks follow until none finds a new process.
 func (c *Child) SignalAll(sig unix.Signal) error {
-	if c.ended {
-		return c.signalEach(sig, func(Process) bool { return true })
+	seen := map[int]bool{}
+	_, err := c.signalNew(sig, seen)
+	if !c.ended {
+		err = errors.Join(err, c.group.Signal(sig))
 	}
-	return errors.Join(c.group.Signal(sig), c.signalEach(sig, func(p Process) bool { return p.group != int(c.group) }))
+	for range stopPasses {
+		if fresh, _ := c.signalNew(sig, seen); !fresh {
+			break
+		}
+	}
+	return err
+}
+
+// signalNew sends sig to what descends from the command, is outside its group and is not in seen, and reports whether there
+// was any. A process that has been signalled is in seen.
+func (c *Child) signalNew(sig unix.Signal, seen map[int]bool) (fresh bool, err error) {
+	err = c.signalEach(sig, func(p Process) bool {
+		if seen[p.PID] || !c.ended && p.group == int(c.group) {
+			return false
+		}
+		fresh, seen[p.PID] = true, true
+		return true
+	})
+	return fresh, err
 }
 
 func (c *Child) signalEach(sig unix.Signal, which func(Process) bool) error {
