@@ -261,7 +261,9 @@ func TestAReleaseBesideARenewalGivesTheLockBack(t *testing.T) {
 		both := *w
 		both.env = append(append([]string{}, w.env...), "LOCKSTEP_HANDLE="+strings.TrimSpace(handle))
 		renewal, release := both.start("renew"), both.start("release")
-		if got := release.code(); got != 0 {
+		// When the renewal comes between, the release that took effect may learn only that the session is gone. That is no
+		// lie: the lock is free, as the next acquire shows.
+		if got := release.code(); got != 0 && got != CodeLost {
 			t.Errorf("round %d: release: exit code %d: %s", round, got, release.err.String())
 		}
 		if got := renewal.code(); got != 0 && got != CodeLost { // it came after the release
