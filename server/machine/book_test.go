@@ -15,7 +15,7 @@ type book struct {
 	changes map[SessionID]uint64
 	event   uint64
 	heard   map[SessionID]heard
-	ended   map[ClaimID]uint64 // claims whose end the owner is told of: the change
+	ended   map[ClaimID]uint64 // claims whose end the owner learns of: the change
 	nonces  map[nonceOf]uint64 // the claim that each made
 	level   uint32             // the feature level before the entry
 }

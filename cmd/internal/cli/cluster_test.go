@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// newClusters is a world with n services, each a cluster of its own, whose programs are told the endpoints of all.
+// newClusters is a world with n services, each a cluster of its own, whose programs have the endpoints of all.
 func newClusters(t *testing.T, n int) (w *world, endpoints []string) {
 	const variable = "LOCKSTEP_ENDPOINTS="
 	for range n {

@@ -91,7 +91,7 @@ func TestAStoppedCommandWithoutATerminalIsToldAndEnds(t *testing.T) {
 			p := w.start("run", "x", "--", "sh", "-c", "echo $$ > pid; kill -TTIN $$; sleep 1000")
 			w.pids("pid")
 			p.SysProcAttr.Setsid = true
-			w.eventually("it is told", func() bool { return strings.Contains(p.err.String(), "stopped by SIGTTIN") || hasTerminal() })
+			w.eventually("it is reported", func() bool { return strings.Contains(p.err.String(), "stopped by SIGTTIN") || hasTerminal() })
 			p.Process.Signal(sig)
 			if got := p.code(); got != 128+int(sig) {
 				t.Errorf("exit code %d, want %d", got, 128+int(sig))
@@ -125,7 +125,7 @@ func TestTheQueueIsLeftWithTheParent(t *testing.T) {
 			shell.Wait()
 			w.eventually("the queue is left", func() bool { return !w.has("queued") && w.has("closed") })
 			w.unset("busy")
-			w.eventually("it is told", func() bool {
+			w.eventually("it is reported", func() bool {
 				text, _ := os.ReadFile(filepath.Join(w.dir, "err"))
 				return strings.Contains(string(text), "parent process is gone")
 			})
