@@ -34,10 +34,11 @@ test: ## install what the tests need, then run everything that a change must pas
 	@$(STEP) 'generated code' $(MAKE) --no-print-directory generate-check
 	@$(STEP) 'vet' $(MAKE) --no-print-directory vet
 	@$(STEP) 'staticcheck' $(MAKE) --no-print-directory staticcheck
-	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./... ./api/... ./client/... ./server/... ./cmd/...
+	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./cmd/... ./server/... ./client/... ./api/... ./... # the longest first
 	@$(STEP) 'backends on their real servers' go test -race -timeout 20m $(ADAPTERS:%=./%/...)
 	@$(STEP) 'ZooKeeper faults, without the race detector' $(MAKE) --no-print-directory zookeeper-faults
 	@$(STEP) 'build' $(MAKE) --no-print-directory build
+	@$(STEP) 'units and alerts' accept/run units alerts
 	@$(STEP) 'late writes on real servers' bin/lockstep demo pause --store s3
 	@$(STEP) 'simulator' $(MAKE) --no-print-directory sim
 	@$(STEP) 'fault tour' scripts/fault-tour
@@ -54,6 +55,10 @@ sim: build ## run the simulator's seeds (SEEDS=60 SEED=1)
 .PHONY: mutants
 mutants: ## plant eleven bugs, one by one, and see each found within 2 minutes
 	server/sim/mutants.sh
+
+.PHONY: docs
+docs: build ## run every command of every document, but for the slow ones (accept/run docs runs those too)
+	QUICK=1 accept/run docs
 
 .PHONY: accept
 accept: build ## run the acceptance scripts (ONLY=name runs one)
@@ -104,6 +109,7 @@ tools: ## install the pinned tools, and the servers that the tests need, into .b
 	@scripts/install-tools
 	@scripts/install-etcd
 	@scripts/install-versitygw
+	@scripts/install-promtool
 
 .PHONY: clean
 clean: ## remove what was built

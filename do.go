@@ -21,18 +21,31 @@ func Do(ctx context.Context, l Locker, name string, f func(context.Context, Toke
 	if err != nil {
 		return err
 	}
-	work, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	work, stop := WithLock(ctx, lock)
 	defer func() { // deferred for the sake of panics: f may be in the hands of a test or an HTTP handler
 		err = joinLoss(err, lock)
 		stop()
-		cancel(nil)
 		err = joinRelease(err, lock.Release(ctx))
 	}()
-	return f(workContext{work, lock, cancel}, lock.Token())
+	return f(work, lock.Token())
 }
 
-// A workContext is the context of f. Contexts are told of a loss by goroutines and
+// WithLock returns a context for work under the lock: a child of ctx that is done when the lock is over too. [Lock.Context] alone
+// knows nothing of the caller's ctx, so that work would outlive a shutdown. [context.Cause] tells why it is done, and
+// its Err checks the lock by the suspend-proof clock, as [Lock.Check] does. Call stop when the work is done: it ends the
+// context and frees what it uses. It does not release the lock.
+//
+// [Do] does this, and gives the lock back.
+func WithLock(ctx context.Context, lock Lock) (work context.Context, stop context.CancelFunc) {
+	both, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	return workContext{both, lock, cancel}, func() {
+		unhook()
+		cancel(nil)
+	}
+}
+
+// A workContext is what WithLock returns. Contexts are told of a loss by goroutines and
 // timers, which can be late; who asks just before a write wants the present state.
 type workContext struct {
 	context.Context

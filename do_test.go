@@ -176,3 +176,55 @@ func TestTryAcquireLeavesTheCallersOptionsAlone(t *testing.T) {
 		t.Error("an option was written behind the end of the caller's slice")
 	}
 }
+
+func TestWorkUnderALockEndsWithTheCallerAndWithTheLock(t *testing.T) {
+	space := memlock.NewSpace()
+	acquire := func(ctx context.Context) lockstep.Lock {
+		lock, err := space.Locker().Acquire(ctx, "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lock
+	}
+
+	shutdown := errors.New("shutdown")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	lock := acquire(ctx)
+	work, stop := lockstep.WithLock(ctx, lock)
+	cancel(shutdown)
+	<-work.Done()
+	if cause := context.Cause(work); cause != shutdown || lock.Check() != nil {
+		t.Errorf("cause %v, lock %v: want the caller's cause, and the lock held on", cause, lock.Check())
+	}
+	stop()
+	if err := lock.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	lock = acquire(t.Context())
+	work, stop = lockstep.WithLock(t.Context(), lock)
+	defer stop()
+	if work.Err() != nil {
+		t.Errorf("the work ends at once: %v", work.Err())
+	}
+	space.Revoke("orders", "alice")
+	if work.Err() == nil {
+		t.Error("a lock that is lost is not seen by Err")
+	}
+	<-work.Done()
+	if cause := context.Cause(work); !errors.Is(cause, lockstep.ErrLost) {
+		t.Errorf("cause %v, want ErrLost", cause)
+	}
+}
+
+func TestTheContextOfWorkIsOverAfterStopWhileTheLockIsHeld(t *testing.T) {
+	lock, err := memlock.New().Acquire(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, stop := lockstep.WithLock(t.Context(), lock)
+	stop()
+	if work.Err() == nil || lock.Check() != nil {
+		t.Errorf("context %v, lock %v: want the context over and the lock held", work.Err(), lock.Check())
+	}
+}

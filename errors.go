@@ -157,7 +157,7 @@ func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 // An OpError says which operation on which lock failed. Its message reads
 // outside in: "acquire orders/42: lockstep: backend unavailable: ...".
 type OpError struct {
-	Op   string // "acquire", "hold", "renew", "release", "inspect", "watch", "detach", "attach"
+	Op   string // "acquire", "hold", "renew", "release", "inspect", "watch", "detach", "attach", "ping"
 	Lock string
 	Err  error
 }

@@ -39,7 +39,8 @@ const MaxToken Token = 1<<53 - 1
 type Locker interface {
 	// Acquire waits in the queue of the named lock until it is granted, ctx is
 	// done, or [WithWait] runs out, which is [ErrBusy]. ctx bounds the waiting
-	// alone: a granted lock outlives it.
+	// alone: a granted lock outlives it, and [Lock.Context] is no child of it. Give
+	// work that must end with either the context of [WithLock], or use [Do].
 	//
 	// When Acquire returns an error nothing is held, or will be within one TTL:
 	// a request whose outcome is unknown is undone in the background. What the
@@ -47,8 +48,8 @@ type Locker interface {
 	// or an option that breaks a rule is [ErrInvalid].
 	Acquire(ctx context.Context, name string, opts ...AcquireOption) (Lock, error)
 
-	// Capabilities says what the backend promises. It is constant and does no
-	// I/O.
+	// Capabilities says what the backend promises. It does no I/O. All of it is constant but TTL and Grace, which a backend that
+	// negotiates them tells as asked for before its first session, and as granted from then on.
 	Capabilities() Capabilities
 
 	// Close releases all locks of this Locker and ends its session. It joins the
@@ -73,7 +74,7 @@ type Lock interface {
 
 	// Context is done when the lock is over, at the local end of the lease at the
 	// latest. [context.Cause] then tells why: [ErrReleased], [ErrDetached] or a
-	// [*LossError].
+	// [*LossError]. It is no child of the context that was given to Acquire: see [WithLock].
 	Context() context.Context
 
 	// Check reads the suspend-proof clock now. It returns nil while the lock is
@@ -100,8 +101,8 @@ type Capabilities struct {
 	Backend string
 
 	// TTL and Grace bound the time for which a dead holder blocks others: its
-	// lock is free by TTL + Grace after its last renewal. They are as negotiated
-	// with the backend, which may differ from what was asked for.
+	// lock is free by TTL + Grace after its last renewal. They belong to the Locker: a program that wants a
+	// TTL of 5 s for one lock and 5 min for another has two Lockers.
 	TTL, Grace time.Duration
 
 	// Fenced: tokens of a name rise strictly over exclusive grants, also across

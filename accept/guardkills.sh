@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # kill -9 of a writer at 200 random moments of its guarded writes: readers see one whole version, and the token never goes down
 . "$(dirname "$0")/lib.sh"
-export LOCKSTEP_KILLS=${KILLS:-200}
+export LOCKSTEP_TEST_KILLS=${KILLS:-200}
 killed() {
   go_tests TestKilledWriters "$2" -timeout 15m
   say "$1: $(grep -oE '[0-9]+ of [0-9]+ kills were in the middle of a write.*' "$work/tests")"

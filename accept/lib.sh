@@ -7,14 +7,17 @@
 #   say TEXT..., fail TEXT...
 #   now_ms                   milliseconds on the clock that counts suspend
 #
-# BASE_PORT is the first of 10 ports a node: client +0, peers +1, HTTP +2.
+# BASE_PORT is the first of 10 ports a node: client +0, peers +1, HTTP +2, health +3.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-lockstep=${LOCKSTEP_BINARY:-$top/bin/lockstep}
+lockstep=${BINARY:-$top/bin/lockstep}
 work=$(mktemp -d)
 host=${CLUSTER_HOST:-127.0.0.1}
 BASE_PORT=${BASE_PORT:-27400}
+# Every node that a script starts has this secret.
+export LOCKSTEP_CLUSTER_SECRET_FILE=$work/secret
+(umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$LOCKSTEP_CLUSTER_SECRET_FILE")
 server_flags=${SERVER_FLAGS:-}
 declare -A pids=()
 

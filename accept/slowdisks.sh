@@ -21,7 +21,7 @@ metric_of() { # I NAME
 
 wait_leader() { # SECONDS
   local deadline=$((SECONDS + $1))
-  until "$lockstep" run --endpoints "$(endpoints)" -w 10 accept/ready -- true >/dev/null 2>&1; do
+  until "$lockstep" run --endpoints "$(endpoints)" --ttl 30 --connect-timeout 30 -w 30 accept/ready -- true >/dev/null 2>&1; do
     [ $SECONDS -lt $deadline ] || { tail -n 5 n*.log; fail "the cluster does not serve"; }
   done
 }

@@ -19,7 +19,7 @@ ports=$(for i in 1 2 3; do printf '%s|' "$(client_port "$i")"; done)
 connections() { ss -tnH state established | awk '{print $3, $4}' | grep -E ":(${ports%|}) " | sort; }
 cpu() { local i sum=0; for i in 1 2 3; do sum=$((sum + $(awk '{print $14 + $15}' "/proc/$(node_pid "$i")/stat"))); done; echo "$sum"; } # ticks of 10 ms
 
-export LOCKSTEP_STORM=$LOCKSTEP_ENDPOINTS LOCKSTEP_STORM_WAITING=$work/waiting
+export LOCKSTEP_TEST_STORM=$LOCKSTEP_ENDPOINTS LOCKSTEP_TEST_STORM_WAITING=$work/waiting
 (go_tests TestAThousandWaiters ./server/conformance -timeout 5m) & crowd=$!
 runs=()
 for i in 1 2 3; do "$lockstep" run -w 120 "storm/run$i" -- true & runs+=($!); done
@@ -31,7 +31,7 @@ until [ -e waiting ]; do
 done
 left=$(held_ms)
 [ "$left" -gt 12000 ] || fail "only $left ms of the wait are left: give more with WAIT=90s"
-curl -s "http://127.0.0.1:$(($(client_port 1) + 2))/readyz?verbose" | grep -q '^\[-\] grants: nothing is granted.*s are left' || fail "/readyz does not say that grants are held back"
+curl -s "http://127.0.0.1:$(($(client_port 1) + 2))/readyz?verbose" | grep -q '^\[-\] grants: nothing is granted.*s left' || fail "/readyz does not say that grants are held back"
 sleep 1
 connections >before; first=$(applied); used=$(cpu)
 sleep 8

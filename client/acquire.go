@@ -85,7 +85,7 @@ func (k *claim) refusal(e *pb.Error) error {
 // [Config.UnavailableAfter] it returns [lockstep.ErrUnavailable], and when the endpoints are of two clusters [ErrTwoClusters]. A session that ends while the
 // claim waits is replaced, and the claim goes to the end of the queue.
 func (c *Client) Acquire(ctx context.Context, name string, opts ...lockstep.AcquireOption) (lockstep.Lock, error) {
-	cfg, err := lockstep.ResolveAcquire(c.Capabilities(), name, opts...)
+	cfg, err := lockstep.ResolveAcquire(promises, name, opts...)
 	if err == nil && ctx.Err() != nil {
 		err = ended(ctx)
 	}

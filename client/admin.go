@@ -81,10 +81,13 @@ type NodeStatus struct {
 
 // Status asks every endpoint, at the same time, for at most 2 s. It needs no
 // quorum. The answers are in the order of Config.Endpoints; that of a node of another cluster is [ErrTwoClusters].
-func (a *Admin) Status(ctx context.Context) []NodeStatus {
-	out := make([]NodeStatus, len(a.cfg.Endpoints))
+func (a *Admin) Status(ctx context.Context) []NodeStatus { return a.StatusAt(ctx, a.cfg.Endpoints) }
+
+// StatusAt is Status of other addresses, such as those of the members that a node has named.
+func (a *Admin) StatusAt(ctx context.Context, addresses []string) []NodeStatus {
+	out := make([]NodeStatus, len(addresses))
 	var asked sync.WaitGroup
-	for i, e := range a.cfg.Endpoints {
+	for i, e := range addresses {
 		asked.Go(func() {
 			out[i] = NodeStatus{Endpoint: e}
 			conn, err := a.conn(e)
@@ -96,12 +99,20 @@ func (a *Admin) Status(ctx context.Context) []NodeStatus {
 			defer cancel()
 			out[i].Status, err = pb.NewAdminServiceClient(conn).Status(ctx, &pb.StatusRequest{})
 			if err != nil {
-				out[i].Err = fromCall(err)
+				out[i].Err = statusError(e, err)
 			}
 		})
 	}
 	asked.Wait()
 	return out
+}
+
+// statusError is the error of a call to one node. Where the service has not answered, the node is named.
+func statusError(endpoint string, err error) error {
+	if failed := fromCall(err); !errors.Is(failed, lockstep.ErrUnavailable) || wireError(err) != nil {
+		return failed
+	}
+	return &OutageError{[]EndpointAnswer{answerOf(endpoint, err)}}
 }
 
 // Lock reads one lock, with at most 1,000 of its holders and waiters of its waiters; 0 means 100.
@@ -281,14 +292,14 @@ func call[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.Cl
 			return r, nil
 		}
 		if ctx.Err() != nil {
-			return none, fmt.Errorf("%w: %w", ended(ctx), fromCall(err))
+			return none, fmt.Errorf("%w: %w", ended(ctx), a.guard.tally.summary(fromCall(err)))
 		}
 		again, err := a.again(ctx, addr, err)
 		if !again {
 			return none, err
 		}
 		if after := a.cfg.UnavailableAfter; after >= 0 && a.cfg.Clock.Now() > started+after {
-			return none, err
+			return none, a.guard.tally.summary(err)
 		}
 	}
 }
@@ -343,14 +354,16 @@ func (a *Admin) answered(addr string) {
 	defer a.mu.Unlock()
 	a.mu.leader = addr
 	a.mu.find.found(addr)
+	a.guard.tally.served()
 }
 
 // again notes a failed call, and reports whether it may be made again. The error is the one to return if it is not.
 func (a *Admin) again(ctx context.Context, addr string, err error) (bool, error) {
+	a.guard.tally.failed(answerOf(addr, err))
 	elsewhere := a.elsewhere(addr, err)
 	e, ok := errors.AsType[*ClusterError](err)
 	if !ok {
-		return elsewhere, fromCall(err)
+		return elsewhere, statusError(addr, err)
 	}
 	if err := a.guard.reconsider(ctx, e); err != nil {
 		return false, err

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,27 +95,31 @@ func New(cfg Config) (*Client, error) {
 // Cluster is the id of the cluster that the client belongs to; empty before a node has told it.
 func (c *Client) Cluster() string { return c.guard.cluster() }
 
+// promises are the capabilities but for TTL and Grace, which are those of a session.
+var promises = lockstep.Capabilities{
+	Backend:          "native",
+	Fenced:           true,
+	FIFO:             true,
+	Shared:           true,
+	Permits:          true,
+	Multi:            true,
+	LockDelay:        true,
+	SurvivesFailover: true,
+	Notes: []string{
+		"A holder that is paused between checking and acting may act late: let the protected resource check the token.",
+		"Permits have no token.",
+	},
+}
+
 // Capabilities says what the service promises. TTL and Grace are as granted to the
 // last session, and before the first one as asked for.
 func (c *Client) Capabilities() lockstep.Capabilities {
+	out := promises
+	out.Notes = slices.Clone(promises.Notes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return lockstep.Capabilities{
-		Backend:          "native",
-		TTL:              c.mu.ttl,
-		Grace:            c.mu.grace,
-		Fenced:           true,
-		FIFO:             true,
-		Shared:           true,
-		Permits:          true,
-		Multi:            true,
-		LockDelay:        true,
-		SurvivesFailover: true,
-		Notes: []string{
-			"A holder that is paused between checking and acting may act late: let the protected resource check the token.",
-			"Permits have no token.",
-		},
-	}
+	out.TTL, out.Grace = c.mu.ttl, c.mu.grace
+	return out
 }
 
 // Close releases all locks in one step by ending the session, waits until the

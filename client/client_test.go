@@ -315,8 +315,11 @@ func TestNobodyThereIsUnavailableAfterTheTimeGiven(t *testing.T) {
 	}
 	c := newClient(t, nil, func(c *client.Config) { c.Endpoints, c.UnavailableAfter = dead, time.Second })
 	_, err = c.Acquire(t.Context(), "a")
-	if !errors.Is(err, lockstep.ErrUnavailable) || !lockstep.SafeToRetry(err) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "rpc error") {
+	if !errors.Is(err, lockstep.ErrUnavailable) || !lockstep.SafeToRetry(err) || !strings.Contains(err.Error(), "all 2 endpoints refuse connections") || strings.Contains(err.Error(), "rpc error") {
 		t.Errorf("err = %v, want ErrUnavailable with the reason", err)
+	}
+	if err := lockstep.Ping(t.Context(), c); !errors.Is(err, lockstep.ErrUnavailable) {
+		t.Errorf("ping: %v, want ErrUnavailable", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()

@@ -47,7 +47,7 @@ type Config struct {
 	Metadata map[string]string
 
 	// UnavailableAfter is how long Acquire tries to reach a cluster that does not serve
-	// before it returns [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	// before it returns an [*OutageError], which is [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
 	// Negative: until its context is done.
 	UnavailableAfter time.Duration
 

@@ -18,6 +18,9 @@
 // [Client.Detach] and [Client.Attach] hand a lock from process to process: an attached one has a session, a stream
 // and goroutines of its own.
 //
+// When no node serves, the error is an [OutageError]: one summary of what every endpoint answered. [Client.Outage] tells it
+// while calls still wait.
+//
 // # One cluster
 //
 // A client belongs to the cluster of the first node that answers, or to [Config.Cluster]. Each request names it, and a node

@@ -131,7 +131,7 @@ func (e *uncertain) Is(target error) bool {
 // plain is a text of gRPC in the words of users.
 func plain(text string) string {
 	switch {
-	case strings.Contains(text, "looked like an HTTP/1.1 header"), strings.Contains(text, "http2: frame too large"):
+	case isHTTP(text):
 		return "an HTTP server answers there: clients use the gRPC port of a node, 7400 by default"
 	case strings.Contains(text, "error reading server preface"):
 		return "what answers there is no client port of a node: clients use 7400 by default"

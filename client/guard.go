@@ -33,8 +33,9 @@ const (
 // A guard keeps a Client and its Admin to one cluster. It looks at every answer of every connection: see options. Before the
 // first lock is handed out or the first call of an Admin is made, it asks all endpoints once; see check.
 type guard struct {
-	cfg  Config
-	turn chan struct{} // 1 token: a survey is under way
+	cfg   Config
+	turn  chan struct{} // 1 token: a survey is under way
+	tally *tally
 
 	// lose ends what is held of a cluster that was replaced, before another one is adopted; nil: nothing can be.
 	lose func(why *ClusterError)
@@ -52,7 +53,7 @@ type guard struct {
 }
 
 func newGuard(cfg Config) *guard {
-	g := &guard{cfg: cfg, turn: make(chan struct{}, 1)}
+	g := &guard{cfg: cfg, turn: make(chan struct{}, 1), tally: newTally(cfg.Endpoints)}
 	g.mu.pin = pin{cluster: cfg.Cluster}
 	g.mu.checked = len(cfg.Endpoints) == 1 // its answers are looked at anyway
 	return g
@@ -222,7 +223,13 @@ func (g *guard) askOne(ctx context.Context, endpoint string) *answer {
 	}
 	defer conn.Close()
 	var header metadata.MD
-	_, err = pb.NewAdminServiceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.Header(&header))
+	s, err := pb.NewAdminServiceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.Header(&header))
+	switch {
+	case err == nil:
+		g.tally.heard(answerOfStatus(endpoint, s))
+	case ctx.Err() == nil:
+		g.tally.heard(answerOf(endpoint, err))
+	}
 	if ids := header.Get(clusterKey); len(ids) > 0 { // with an error too
 		return &answer{endpoint, ids[0]}
 	}

@@ -53,13 +53,14 @@ type link struct {
 	addr     string
 	cancel   context.CancelFunc
 	queue    []*pb.ClientRequest
-	wake     chan struct{} // 1 token: the queue is not empty
-	attached bool          // the node served the session
-	since    time.Duration // when it first did
-	granted  bool          // a claim was granted on it
-	reached  bool          // the node answered at all
-	leader   string        // whom it named as the leader
-	err      error         // why it ended
+	wake     chan struct{}  // 1 token: the queue is not empty
+	attached bool           // the node served the session
+	since    time.Duration  // when it first did
+	granted  bool           // a claim was granted on it
+	reached  bool           // the node answered at all
+	leader   string         // whom it named as the leader
+	err      error          // why it ended
+	answer   EndpointAnswer // the same, for the summary of an outage
 }
 
 // dialTimeout bounds the set-up of a connection: TTL/10, since several dead nodes may be
@@ -215,10 +216,12 @@ func openStream(ctx context.Context, cancel context.CancelFunc, conn *grpc.Clien
 	late := time.AfterFunc(limit, cancel)
 	stream, err := pb.NewLockServiceClient(conn).Session(ctx)
 	if !late.Stop() {
-		return nil, fmt.Errorf("no connection within %v", limit)
+		return nil, fmt.Errorf("%w within %v", errNoConnection, limit)
 	}
 	return stream, err
 }
+
+var errNoConnection = errors.New("no connection")
 
 // read hands what arrives to the session until the stream ends, or the link was left.
 func (c *Client) read(l *link, stream sessionStream) error {
@@ -300,6 +303,9 @@ func (c *Client) endLink(l *link, err error) {
 		err = nil // our own doing
 	}
 	c.do(func(now time.Duration) {
+		if l.err == nil && err != nil {
+			l.answer = answerOf(l.addr, err)
+		}
 		if e := wireError(err); e != nil {
 			l.leader = e.GetLeaderAddress()
 			err = fromWire(e)
@@ -309,6 +315,7 @@ func (c *Client) endLink(l *link, err error) {
 		}
 		if l.err != nil {
 			c.mu.lastErr = fmt.Errorf("%s: %w", l.addr, withoutCode(l.err))
+			c.guard.tally.failed(l.answer)
 		}
 		if c.mu.link == l { // else it never came up, or was left
 			c.unlinkLocked(now, l)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
@@ -54,6 +56,25 @@ func (a *Admin) HandOver(ctx context.Context, to string) (leader string, err err
 		return "", fmt.Errorf("hand over leadership: %w", why.tell(err))
 	}
 	return r.GetLeader(), nil
+}
+
+// Upgrade raises the cluster's feature level to a level, or with 0 to the newest that any member can. There is no way back. It is
+// refused, naming the members, unless all of them are up and can. With check it only says what would come of it.
+func (a *Admin) Upgrade(ctx context.Context, to uint32, check bool) (*pb.UpgradeResponse, error) {
+	var why busyReason
+	old := false
+	r, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.UpgradeResponse, error) {
+		r, err := pb.NewAdminServiceClient(conn).Upgrade(ctx, &pb.UpgradeRequest{ToLevel: to, Check: check})
+		old = status.Code(err) == codes.Unimplemented
+		return r, why.note(err)
+	})
+	if old {
+		err = &notNow{"the node that was asked runs a version that cannot raise the feature level: upgrade all nodes first, one by one"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("raise the feature level: %w", why.tell(err))
+	}
+	return r, nil
 }
 
 // A busyReason is the text of a BUSY answer: here it is not about a lock.

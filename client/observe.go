@@ -107,7 +107,7 @@ func (w *watch) follow(ctx context.Context) error {
 			backoff.Reset()
 		}
 		if after := w.admin.cfg.UnavailableAfter; after >= 0 && now > w.servedAt+after {
-			return err
+			return w.admin.guard.tally.summary(err)
 		}
 	}
 }
@@ -163,6 +163,7 @@ func (w *watch) start(stream grpc.ServerStreamingClient[pb.WatchResponse], first
 		return w.lost
 	}
 	w.live, w.exact = true, true
+	w.admin.guard.tally.served()
 	if w.began != nil {
 		w.began()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
@@ -17,15 +18,20 @@ func (a *Admin) SaveSnapshot(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	var errs []error
+	var asked []NodeStatus
 	for _, e := range a.cfg.Endpoints {
 		n, err := a.saveFrom(ctx, e, w)
 		if err == nil {
 			return nil
 		}
+		asked = append(asked, NodeStatus{Endpoint: e, Err: err})
 		errs = append(errs, fmt.Errorf("%s: %w", e, err))
 		if n > 0 || ctx.Err() != nil || errors.Is(err, ErrTwoClusters) {
 			break
 		}
+	}
+	if !slices.ContainsFunc(asked, func(n NodeStatus) bool { return !isOutage(n.Err) }) {
+		return OutageOf(asked)
 	}
 	return errors.Join(errs...)
 }
@@ -40,7 +46,7 @@ func (a *Admin) saveFrom(ctx context.Context, endpoint string, w io.Writer) (n i
 	defer cancel()
 	stream, err := pb.NewAdminServiceClient(conn).SnapshotSave(ctx, &pb.SnapshotSaveRequest{})
 	if err != nil {
-		return 0, fromCall(err)
+		return 0, statusError(endpoint, err)
 	}
 	for {
 		r, err := stream.Recv()
@@ -48,7 +54,7 @@ func (a *Admin) saveFrom(ctx context.Context, endpoint string, w io.Writer) (n i
 			return n, nil
 		}
 		if err != nil {
-			return n, fromCall(err)
+			return n, statusError(endpoint, err)
 		}
 		k, err := w.Write(r.GetChunk())
 		if n += k; err != nil {

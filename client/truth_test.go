@@ -87,6 +87,17 @@ func closedPort(t *testing.T) string {
 }
 
 // TestUsersAreToldNothingOfGRPC: what is wrong with an endpoint is said in the words of the user.
+// speaksHTTP2 is the address of a server of HTTP/2 that knows nothing of gRPC.
+func speaksHTTP2(t *testing.T) string {
+	t.Helper()
+	web := httptest.NewUnstartedServer(http.NotFoundHandler())
+	web.Config.Protocols = new(http.Protocols)
+	web.Config.Protocols.SetUnencryptedHTTP2(true)
+	web.Start()
+	t.Cleanup(web.Close)
+	return web.Listener.Addr().String()
+}
+
 func TestUsersAreToldNothingOfGRPC(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -109,7 +120,9 @@ func TestUsersAreToldNothingOfGRPC(t *testing.T) {
 		}
 	}()
 	for addr, want := range map[string]string{
-		closedPort(t):                "connection refused",
+		closedPort(t):                "refuses connections",
+		"host.invalid:7400":          "cannot be resolved",
+		speaksHTTP2(t):               "7400",
 		web.Listener.Addr().String(): "7400",
 		mute.Addr().String():         "7400",
 	} {

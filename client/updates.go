@@ -101,6 +101,7 @@ func (c *Client) confirmLocked(l *lock) {
 
 func (c *Client) attachedLocked(s *session.Session, kind session.Kind) {
 	c.mu.attached, c.mu.superseded, c.mu.lastErr = true, false, nil
+	c.guard.tally.served()
 	c.mu.ttl, c.mu.grace = s.TTL(), s.Grace()
 	if l := c.mu.link; l != nil && !l.attached {
 		l.attached, l.since = true, c.cfg.Clock.Now()
@@ -124,6 +125,12 @@ func (c *Client) leaveLocked(u session.Update) {
 	err := errors.New(u.Detail)
 	if u.Err != nil {
 		err = fromWire(u.Err)
+	}
+	if l := c.mu.link; l != nil {
+		l.answer = answerOf(l.addr, err)
+		if u.Err != nil {
+			l.answer = answerOfWire(l.addr, u.Err)
+		}
 	}
 	c.reconnectLocked(u.Leader, err)
 }
@@ -171,8 +178,8 @@ func (c *Client) unavailableLocked() error {
 	if c.mu.superseded {
 		return fmt.Errorf("%w: other commands keep taking this handle: try again", lockstep.ErrUnavailable)
 	}
-	if c.mu.lastErr == nil {
-		return fmt.Errorf("%w: no node of %v serves", lockstep.ErrUnavailable, c.cfg.Endpoints)
+	if e := c.guard.tally.outage(); e != nil {
+		return e
 	}
-	return fmt.Errorf("%w: no node of %v serves: %w", lockstep.ErrUnavailable, c.cfg.Endpoints, c.mu.lastErr)
+	return fmt.Errorf("%w: no node of %v serves", lockstep.ErrUnavailable, c.cfg.Endpoints)
 }

@@ -37,6 +37,9 @@ func checkInspect(e *env) {
 	if s := e.inspect(a, name); len(s.Holders) != 0 || len(s.Waiters) != 0 {
 		e.Errorf("a lock that nobody has: %+v", s)
 	}
+	if err := lockstep.Ping(e.limit(), a); err != nil {
+		e.Errorf("ping: %v", err)
+	}
 	labels := map[string]string{"host": "h1", "purpose": "a \"test\" с ключом"}
 	begin := time.Now()
 	lock := e.acquire(a, name, lockstep.WithMetadata(labels))

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net"
@@ -20,8 +21,8 @@ type ClusterConfig struct {
 	Nodes int
 	// DataDir holds a directory for each node, with its name.
 	DataDir string
-	// Port is the first port: node i listens for clients on Port + 10 (i - 1), for peers on the next one and for
-	// HTTP on the one after that, all on 127.0.0.1. Zero picks free ports; such a cluster
+	// Port is the first port: node i listens for clients on Port + 10 (i - 1), for peers on the next one, for the JSON API
+	// on the one after that and for health and metrics on the fourth, all on 127.0.0.1. Zero picks free ports; such a cluster
 	// cannot be started again from its directories, since the addresses of peers are its identity.
 	Port int
 	// OnReady, if set, is called once, when a lock can be granted and every node knows where, with the addresses for clients in the order of the nodes.
@@ -48,7 +49,7 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	last := cfg.Port + portsPerNode*(cfg.Nodes-1) + 2
+	last := cfg.Port + portsPerNode*(cfg.Nodes-1) + 3
 	switch {
 	case cfg.Nodes < 1 || cfg.Nodes > MaxNodes:
 		return nil, wrong("Nodes", "is %d, must be 1 to %d", cfg.Nodes, MaxNodes)
@@ -97,13 +98,17 @@ func (c *Cluster) assemble() (servers []*Server, endpoints []string, err error) 
 		members[nameOf(i)] = ports[i].Peer.Addr().String()
 		endpoints = append(endpoints, ports[i].Client.Addr().String())
 	}
+	// No node of another process is let in, and a secret of the last process is of no use to this one.
+	secret := rand.Text() + rand.Text()
 	for i := range ports {
 		s, err := New(Config{
 			Name:           nameOf(i),
 			DataDir:        filepath.Join(c.cfg.DataDir, nameOf(i)),
 			Listeners:      ports[i],
 			InitialCluster: members,
+			ClusterSecret:  secret,
 			Version:        c.cfg.Version,
+			nodes:          c.cfg.Nodes,
 			Built:          c.cfg.Built,
 			Logger:         c.cfg.Logger.With("node", nameOf(i)),
 		})
@@ -119,7 +124,7 @@ func nameOf(i int) string { return "n" + strconv.Itoa(i+1) }
 
 // listen binds the ports of node i.
 func (c *Cluster) listen(i int) (ls Listeners, err error) {
-	for j, slot := range []*net.Listener{&ls.Client, &ls.Peer, &ls.HTTP} {
+	for j, slot := range []*net.Listener{&ls.Client, &ls.Peer, &ls.HTTP, &ls.Health} {
 		p := 0
 		if c.cfg.Port != 0 {
 			p = c.cfg.Port + portsPerNode*i + j

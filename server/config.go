@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // The ports that a node has by default.
@@ -18,6 +19,7 @@ const (
 	DefaultListen     = "127.0.0.1:7400"
 	DefaultPeerListen = "127.0.0.1:7401"
 	DefaultHTTPListen = "127.0.0.1:7402"
+	// The default of the health port is the one after HTTPListen's: 127.0.0.1:7403.
 )
 
 // MaxNodes bounds the initial cluster. Each further node makes every write wait for
@@ -26,6 +28,9 @@ const MaxNodes = 9
 
 // DefaultStopTimeout is the default of Config.StopTimeout.
 const DefaultStopTimeout = 5 * time.Second
+
+// DefaultSessionsPerAddress is the default of Config.SessionsPerAddress.
+const DefaultSessionsPerAddress = replica.DefaultSessionsPerAddress
 
 // A Config is what New needs. Name and DataDir have no default.
 type Config struct {
@@ -37,8 +42,13 @@ type Config struct {
 	DataDir string
 
 	// Listen, PeerListen and HTTPListen are the addresses, host:port, for clients, for
-	// peers and for HTTP. Port 0 picks a free one. Defaults: DefaultListen and so on.
+	// peers and for the JSON API. Port 0 picks a free one. Defaults: DefaultListen and so on.
 	Listen, PeerListen, HTTPListen string
+
+	// HealthListen is the address for health checks and metrics, which nothing can be changed at and which answers while
+	// the other ports are full. Default: the host of HTTPListen and the port after it; a free port if that one has port 0 or is given
+	// as a listener.
+	HealthListen string
 
 	// Listeners, those that are not nil, are used instead of binding those addresses. Run closes them.
 	Listeners Listeners
@@ -64,17 +74,42 @@ type Config struct {
 	// then has this node, and present members whom it can ask. Default: the node is one of those that the cluster starts with.
 	Join string
 
-	// ClusterSecret is shared by the nodes of the cluster; a peer without it is refused. Empty: every
-	// peer that knows the cluster's id is let in.
+	// ClusterSecretFile is a file with the secret that the nodes of the cluster share, one line of at least 32 bytes; a peer without
+	// it is refused. With several lines the first is what this node proves itself with, and each is accepted. It is read
+	// again when it has changed. Nobody but its owner, or a group of this process, may read it. It is needed for more than one
+	// initial node, for Join, and when PeerListen is not a loopback address. Default: none, and no peer is let in.
+	ClusterSecretFile string
+	// ClusterSecret is the same in memory, instead of a file.
 	ClusterSecret string
 
 	// Insecure allows addresses beside loopback ones, although whoever reaches a port may use all of it.
 	Insecure bool
 
+	// Zone is where this node is, such as the name of a data centre: 1 to 63 letters, digits, ".", "_" and "-". It is shown beside the
+	// member. LeaderZone is the zone in which the leader should be: a leader elsewhere hands leadership over to a member there that is up
+	// and lacks nothing, half a minute after it began to lead. Give all nodes the same. Default: none, and anywhere.
+	Zone, LeaderZone string
+
+	// SessionsPerAddress bounds the live sessions of clients at one IP address (with IPv6 one /64), as far as the leader knows: those
+	// opened or renewed while it leads. One more is refused with QUOTA_EXCEEDED. Default: 60,000.
+	SessionsPerAddress int
+
 	// HTTPHosts are host names, without port, that requests over HTTP may be meant for. IP addresses, "localhost"
-	// and the hosts of Listen, HTTPListen and AdvertiseClient are allowed in any case. Other names are
+	// and the hosts of Listen, HTTPListen, HealthListen and AdvertiseClient are allowed in any case. Other names are
 	// refused, so that a web page cannot have its own name resolve to this port and read it.
 	HTTPHosts []string
+
+	// Connections bounds the connections of clients. Default: what the files that the process may open leave room for, at
+	// most 65,536. More than they leave room for is refused.
+	Connections int
+	// WatchesPerConnection bounds the watches of one connection over gRPC. Default: 16.
+	WatchesPerConnection int
+
+	// ConnectionsPerAddress bounds those of one IPv4 address or IPv6 network of 64 bits, on the client and the HTTP port. Default:
+	// half of what each port has.
+	ConnectionsPerAddress int
+	// nodes is how many share the files that the process may open; 0 is 1.
+	nodes int
 
 	// AuditLog is a file that every event of the history is written to, one JSON line each; see package audit.
 	// Default: none.
@@ -103,8 +138,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Listeners are the three ports of a node.
-type Listeners struct{ Client, Peer, HTTP net.Listener }
+// Listeners are the ports of a node.
+type Listeners struct{ Client, Peer, HTTP, Health net.Listener }
 
 // A ConfigError says which field of a Config breaks which rule.
 type ConfigError struct {
@@ -122,7 +157,11 @@ func (c Config) withDefaults() Config {
 	fallback(&c.Listen, DefaultListen)
 	fallback(&c.PeerListen, DefaultPeerListen)
 	fallback(&c.HTTPListen, DefaultHTTPListen)
+	fallback(&c.HealthListen, c.healthDefault())
 	fallback(&c.AdvertisePeer, c.InitialCluster[c.Name])
+	if c.SessionsPerAddress == 0 {
+		c.SessionsPerAddress = DefaultSessionsPerAddress
+	}
 	if c.StopTimeout == 0 {
 		c.StopTimeout = DefaultStopTimeout
 	}
@@ -133,6 +172,22 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
+}
+
+// healthDefault is the address after that of HTTPListen, "" when there is none.
+func (c Config) healthDefault() string {
+	address := c.HTTPListen
+	if l := c.Listeners.HTTP; l != nil {
+		address = l.Addr().String()
+	}
+	host, port, err := splitAddress(address)
+	switch {
+	case err != nil || port == 65535:
+		return ""
+	case port == 0 || c.Listeners.HTTP != nil:
+		return net.JoinHostPort(host, "0")
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port+1))
 }
 
 // commitTime is the time of the commit that the binary was built from, or the zero time.
@@ -159,14 +214,44 @@ var nodeName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`)
 
 const nodeNameRule = `%q must have 1 to 63 letters, digits, ".", "_" or "-"`
 
-func (c Config) validate() error {
+// CheckCluster checks what makes a data directory: Name, DataDir, and what is said of the cluster. An error is a [*ConfigError].
+func (c Config) CheckCluster() error {
+	c = c.withDefaults()
+	if err := c.checkOwn(); err != nil {
+		return err
+	}
+	return c.checkCluster()
+}
+
+func (c Config) checkOwn() error {
 	switch {
 	case !nodeName.MatchString(c.Name):
 		return wrong("Name", nodeNameRule, c.Name)
+	case c.Zone != "" && !nodeName.MatchString(c.Zone):
+		return wrong("Zone", nodeNameRule, c.Zone)
+	case c.LeaderZone != "" && !nodeName.MatchString(c.LeaderZone):
+		return wrong("LeaderZone", nodeNameRule, c.LeaderZone)
 	case c.DataDir == "":
 		return wrong("DataDir", "must not be empty")
+	}
+	return nil
+}
+
+func (c Config) validate() error {
+	if err := c.checkOwn(); err != nil {
+		return err
+	}
+	switch {
 	case c.TokenFloor > uint64(machine.MaxToken):
 		return wrong("TokenFloor", "is %d, must be at most %d", c.TokenFloor, uint64(machine.MaxToken))
+	case c.SessionsPerAddress < 0:
+		return wrong("SessionsPerAddress", "is %d, must be at least 1", c.SessionsPerAddress)
+	case c.Connections < 0:
+		return wrong("Connections", "is %d, must not be negative", c.Connections)
+	case c.WatchesPerConnection < 0:
+		return wrong("WatchesPerConnection", "is %d, must not be negative", c.WatchesPerConnection)
+	case c.ConnectionsPerAddress < 0:
+		return wrong("ConnectionsPerAddress", "is %d, must not be negative", c.ConnectionsPerAddress)
 	case c.StopTimeout < 0:
 		return wrong("StopTimeout", "is %v, must not be negative", c.StopTimeout)
 	}
@@ -176,7 +261,10 @@ func (c Config) validate() error {
 	if err := c.checkAdvertised(); err != nil {
 		return err
 	}
-	return c.checkCluster()
+	if err := c.checkCluster(); err != nil {
+		return err
+	}
+	return c.checkSecret()
 }
 
 func (c Config) checkListen() error {
@@ -185,6 +273,9 @@ func (c Config) checkListen() error {
 		address := l.address
 		if l.listener != nil {
 			address = l.listener.Addr().String()
+		}
+		if address == "" && l.field == "HealthListen" {
+			return wrong(l.field, "must be given: there is no port after HTTPListen %q", c.HTTPListen)
 		}
 		host, port, err := splitAddress(address)
 		if err != nil {
@@ -201,17 +292,18 @@ func (c Config) checkListen() error {
 	return nil
 }
 
-// A port is one of the three listening addresses.
+// A port is one of the listening addresses.
 type port struct {
 	field, address string
 	listener       net.Listener
 }
 
-func (c Config) ports() [3]port {
-	return [3]port{
+func (c Config) ports() [4]port {
+	return [4]port{
 		{"Listen", c.Listen, c.Listeners.Client},
 		{"PeerListen", c.PeerListen, c.Listeners.Peer},
 		{"HTTPListen", c.HTTPListen, c.Listeners.HTTP},
+		{"HealthListen", c.HealthListen, c.Listeners.Health},
 	}
 }
 

@@ -8,12 +8,15 @@ import (
 	"github.com/lockstep-dev/lockstep/server"
 )
 
+const testSecret = "a secret of the tests, longer than 32 bytes"
+
 // good is a configuration that New accepts.
 func good() server.Config {
 	return server.Config{
 		Name: "n1", DataDir: "d",
 		Listen: "127.0.0.1:7400", PeerListen: "127.0.0.1:7401", HTTPListen: "127.0.0.1:7402",
 		InitialCluster: map[string]string{"n1": "127.0.0.1:7401", "n2": "127.0.0.1:7411", "n3": "127.0.0.1:7421"},
+		ClusterSecret:  testSecret,
 	}
 }
 
@@ -49,6 +52,19 @@ func TestAWrongConfigurationIsRefusedWithItsFieldAndRule(t *testing.T) {
 		{"a missing node that is none", func(c *server.Config) { c.InitialMissing = []string{"n9"} }, "InitialMissing", `"n9" is not in InitialCluster`},
 		{"a node that is missing itself", func(c *server.Config) { c.InitialMissing = []string{c.Name} }, "InitialMissing", "does exist"},
 		{"a missing node of no cluster", func(c *server.Config) { c.InitialCluster, c.InitialMissing = nil, []string{"n2"} }, "InitialMissing", "needs InitialCluster"},
+		{"several nodes and no secret", func(c *server.Config) { c.ClusterSecret = "" }, "ClusterSecretFile", "keygen secret"},
+		{"several nodes and no secret, insecure", func(c *server.Config) { c.ClusterSecret, c.Insecure = "", true }, "ClusterSecretFile", "keygen secret"},
+		{"a node that joins, and no secret", func(c *server.Config) {
+			c.ClusterSecret, c.Join = "", strings.Repeat("0", 32)
+		}, "ClusterSecretFile", "that the other nodes have"},
+		{"one node beyond loopback and no secret", func(c *server.Config) {
+			*c = server.Config{Name: "n1", DataDir: "d", PeerListen: "0.0.0.0:7401", Insecure: true}
+		}, "ClusterSecretFile", "keygen secret"},
+		{"a short secret", func(c *server.Config) { c.ClusterSecret = strings.Repeat("x", 31) }, "ClusterSecret", "31 bytes, at least 32"},
+		{"a second secret that is short", func(c *server.Config) { c.ClusterSecret += "\nx" }, "ClusterSecret", "secret 2 has 1 bytes"},
+		{"nine secrets", func(c *server.Config) { c.ClusterSecret = strings.Repeat(testSecret+"\n", 9) }, "ClusterSecret", "at most 8"},
+		{"two places of the secret", func(c *server.Config) { c.ClusterSecretFile = "f" }, "ClusterSecretFile", "one of them"},
+		{"a file of a secret that is not there", func(c *server.Config) { c.ClusterSecret, c.ClusterSecretFile = "", "/no/such/file" }, "ClusterSecretFile", "/no/such/file"},
 		{"a negative timeout", func(c *server.Config) { c.StopTimeout = -1 }, "StopTimeout", "negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -65,8 +81,12 @@ func TestAWrongConfigurationIsRefusedWithItsFieldAndRule(t *testing.T) {
 
 func TestAGoodConfigurationIsAccepted(t *testing.T) {
 	for name, change := range map[string]func(*server.Config){
-		"as it is":          func(*server.Config) {},
-		"only the name":     func(c *server.Config) { *c = server.Config{Name: "n1", DataDir: "d"} },
+		"as it is":      func(*server.Config) {},
+		"only the name": func(c *server.Config) { *c = server.Config{Name: "n1", DataDir: "d"} },
+		"one node beyond loopback, with a secret": func(c *server.Config) {
+			c.InitialCluster, c.PeerListen, c.Insecure = nil, "0.0.0.0:7401", true
+		},
+		"several secrets":   func(c *server.Config) { c.ClusterSecret = "\n" + testSecret + "\r\n\n" + testSecret + "2\n" },
 		"IPv6":              func(c *server.Config) { c.Listen = "[::1]:7400" },
 		"localhost, port 0": func(c *server.Config) { c.Listen, c.HTTPListen = "localhost:0", "localhost:0" },
 		"insecure":          func(c *server.Config) { c.Insecure, c.Listen, c.AdvertiseClient = true, ":7400", "db1.example:7400" },

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/service"
 )
 
 type fixedStatus node.Status
@@ -28,6 +30,7 @@ func busyStatus() fixedStatus {
 func busyTally() *tally {
 	t := newTally()
 	t.replied([]replica.Reply{{Answer: replica.Refused{Reason: replica.Overloaded}}}, 0)
+	t.ports = portCollector{"client": service.NewPort(nil, service.Bounds{Connections: 1}, slog.New(slog.DiscardHandler))}
 	return t
 }
 

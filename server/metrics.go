@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
+	"github.com/lockstep-dev/lockstep/server/service"
+	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
 // registry has the metrics of one node and nothing else.
@@ -18,6 +21,8 @@ func registry(n statusReader, t *tally, dir string) *prometheus.Registry {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&collector{node: n, tally: t, dir: dir},
 	)
+	r.MustRegister(t.ports)
+	r.MustRegister(answerMetrics(t.unread)...)
 	r.MustRegister(t.histograms()...)
 	r.MustRegister(auditMetrics(t.audit)...)
 	return r
@@ -59,6 +64,7 @@ var gauges = []gauge{
 	newGauge("holders", "Granted claims.", func(s node.Status) float64 { return float64(s.Counts.Holders) }),
 	newGauge("waiters", "Queued claims.", func(s node.Status) float64 { return float64(s.Counts.Waiters) }),
 	newGauge("closing", "Ended claims whose old holder may not know it yet.", func(s node.Status) float64 { return float64(s.Counts.Closing) }),
+	newGauge("state_bytes", "Bytes of sessions and claims, live and remembered, as the limit of the whole cluster counts them.", func(s node.Status) float64 { return float64(s.Counts.Bytes) }),
 	newGauge("oldest_held_seconds", "How long the lock that is held longest has been held; 0 without one.", oldestHeld),
 	newGauge("expired_unreaped", "Sessions whose lease is over and whose end is not applied yet, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Expiring) }),
 	newGauge("queued_commands", "Commands that wait for a batch, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Queued) }),
@@ -104,15 +110,19 @@ func labelled(name, help string, labels ...string) *prometheus.Desc {
 
 // What Collect makes beside the gauges and totals.
 var (
-	failedTries   = total("failed_tries", "Claims that were not granted, because the lock was busy or the wait ran out, on the leader.")
-	leaderChanges = total("leader_changes", "How often this node has learned of another leader.")
-	lostGrants    = labelled("lost_grants_total", "Grants ended against their holder's will, by reason.", "reason")
-	snapshots     = labelled("snapshots_total", "Snapshots since the node started, by what happened.", "what")
-	peerLag       = labelled("peer_lag_entries", "Log entries that a peer does not have durably yet, on the leader.", "peer")
-	peerStuck     = labelled("peer_stuck_seconds", "For how long a peer has got none of the committed log entries that it lacks, on the leader.", "peer")
-	peerUp        = labelled("peer_reachable", "1 if the peer is reachable.", "peer")
-	diskFree      = labelled("disk_free_bytes", "Free space of the file system of the data directory.")
-	diskSize      = labelled("disk_size_bytes", "Size of the file system of the data directory.")
+	failedTries     = total("failed_tries", "Claims that were not granted, because the lock was busy or the wait ran out, on the leader.")
+	leaderChanges   = total("leader_changes", "How often this node has learned of another leader.")
+	descriptorWaits = total("descriptor_waits", "Files that could not be opened at once for want of a file descriptor.")
+	lostGrants      = labelled("lost_grants_total", "Grants ended against their holder's will, by reason.", "reason")
+	snapshots       = labelled("snapshots_total", "Snapshots since the node started, by what happened.", "what")
+	peerLag         = labelled("peer_lag_entries", "Log entries that a peer does not have durably yet, on the leader.", "peer")
+	peerStuck       = labelled("peer_stuck_seconds", "For how long a peer has got none of the committed log entries that it lacks, on the leader.", "peer")
+	peerUp          = labelled("peer_reachable", "1 if the peer is reachable.", "peer")
+	memberInfo      = labelled("member_info", "1 for each member, with the zone that it tells and whether it has a vote.", "member", "zone", "votes")
+	peerRefusals    = labelled("peer_handshakes_failed_total", "Handshakes with peers that failed, by reason.", "reason")
+	peerDropped     = total("peer_messages_dropped", "Messages of peers that were dropped because their terms or indexes are out of all proportion.")
+	diskFree        = labelled("disk_free_bytes", "Free space of the file system of the data directory.")
+	diskSize        = labelled("disk_size_bytes", "Size of the file system of the data directory.")
 )
 
 // Describe sends what there is.
@@ -123,7 +133,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range totals {
 		out <- desc
 	}
-	for _, desc := range []*prometheus.Desc{failedTries, leaderChanges, lostGrants, snapshots, peerLag, peerStuck, peerUp, diskFree, diskSize} {
+	for _, desc := range []*prometheus.Desc{failedTries, leaderChanges, descriptorWaits, lostGrants, snapshots, peerRefusals, peerDropped, peerLag, peerStuck, peerUp, memberInfo, diskFree, diskSize} {
 		out <- desc
 	}
 }
@@ -144,13 +154,19 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		send(lostGrants, prometheus.CounterValue, float64(c.tally.lost[kind].Load()), kind.String())
 	}
 	send(failedTries, prometheus.CounterValue, float64(c.tally.failed.Load()))
+	send(descriptorWaits, prometheus.CounterValue, float64(st.DescriptorWaits))
 	send(leaderChanges, prometheus.CounterValue, float64(st.LeaderChanges))
 	for what, n := range map[string]uint64{
 		"written": st.Snapshots.Written, "sent": st.Snapshots.Sent, "received": st.Snapshots.Received, "failed": st.Snapshots.Failed,
 	} {
 		send(snapshots, prometheus.CounterValue, float64(n), what)
 	}
+	for kind, n := range st.Refusals {
+		send(peerRefusals, prometheus.CounterValue, float64(n), transport.Refusal(kind).String())
+	}
+	send(peerDropped, prometheus.CounterValue, float64(st.Disproportionate))
 	for _, m := range st.Members {
+		send(memberInfo, prometheus.GaugeValue, 1, m.Name, m.Zone, strconv.FormatBool(!m.Learner))
 		if m.Self {
 			continue
 		}
@@ -163,5 +179,57 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if free, size, ok := space(c.dir); ok {
 		send(diskFree, prometheus.GaugeValue, float64(free))
 		send(diskSize, prometheus.GaugeValue, float64(size))
+	}
+}
+
+// answerMetrics are about what clients have not taken yet, as [service.Service.Unread] tells it; nil: there is no service.
+func answerMetrics(unread func() (bytes int64, ended uint64, watches int64)) []prometheus.Collector {
+	if unread == nil {
+		unread = func() (int64, uint64, int64) { return 0, 0, 0 }
+	}
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "lockstep_unread_bytes", Help: "Answers that wait until their clients take them.",
+		}, func() float64 { bytes, _, _ := unread(); return float64(bytes) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "lockstep_untaken_total", Help: "Connections that were ended because their client did not take an answer.",
+		}, func() float64 { _, ended, _ := unread(); return float64(ended) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "lockstep_watches", Help: "Watches of clients under way.",
+		}, func() float64 { _, _, watches := unread(); return float64(watches) }),
+	}
+}
+
+// A portCollector has the figures of the ports, by name.
+type portCollector map[string]*service.Port
+
+// What it makes.
+var (
+	connections        = labelled("connections", "Open connections, by port.", "port")
+	connectionsLimit   = labelled("connections_limit", "The most connections that may be open, by port.", "port")
+	connectionsRefused = labelled("connections_refused_total", "Connections that were closed at once or had to wait, by port and by what was used up: all places, those of one address, or file descriptors.", "port", "bound")
+	connectionsClosed  = labelled("connections_closed_idle_total", "Idle connections that were closed to make room, by port.", "port")
+)
+
+// Describe sends what there is.
+func (portCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{connections, connectionsLimit, connectionsRefused, connectionsClosed} {
+		out <- desc
+	}
+}
+
+// Collect reads the figures.
+func (ports portCollector) Collect(out chan<- prometheus.Metric) {
+	send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	}
+	for name, p := range ports {
+		c := p.Counts()
+		send(connections, prometheus.GaugeValue, float64(c.Open), name)
+		send(connectionsLimit, prometheus.GaugeValue, float64(c.Limit), name)
+		send(connectionsClosed, prometheus.CounterValue, float64(c.ClosedIdle), name)
+		send(connectionsRefused, prometheus.CounterValue, float64(c.Full), name, "all")
+		send(connectionsRefused, prometheus.CounterValue, float64(c.PerAddress), name, "address")
+		send(connectionsRefused, prometheus.CounterValue, float64(c.NoDescriptor), name, "descriptors")
 	}
 }

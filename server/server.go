@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -19,8 +20,10 @@ import (
 
 // A Server is one node of a cluster. Make it with New, run it once with Run.
 type Server struct {
-	cfg   Config
-	tally *tally
+	cfg    Config
+	places places
+	tally  *tally
+	trail  atomic.Pointer[audit.Log] // nil before Run, and without an audit log
 
 	mu struct {
 		sync.Mutex
@@ -30,7 +33,7 @@ type Server struct {
 }
 
 // Addresses are what the ports of a node were bound to, and empty before that.
-type Addresses struct{ Client, Peer, HTTP string }
+type Addresses struct{ Client, Peer, HTTP, Health string }
 
 // New checks the configuration. It opens and starts nothing. An error is a [*ConfigError].
 func New(cfg Config) (*Server, error) {
@@ -38,7 +41,14 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Server{cfg: cfg, tally: newTally()}, nil
+	room, err := share(openLimit(), max(1, cfg.nodes))
+	if err == nil {
+		room, err = cfg.bound(room)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Server{cfg: cfg, places: room, tally: newTally()}, nil
 }
 
 // Used reports whether a node has used the data directory before. An error says why it cannot be read.
@@ -52,6 +62,14 @@ func (s *Server) Addresses() Addresses {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.addresses
+}
+
+// ReopenLogs looks at once whether another program has moved the audit log away or cut it off, and begins a new file then.
+// A node looks every second and before each write anyway. It may be called from any goroutine.
+func (s *Server) ReopenLogs() {
+	if trail := s.trail.Load(); trail != nil {
+		trail.Reopen()
+	}
 }
 
 // Status tells how the node is; its zero value before Run has bound the ports. It may be
@@ -75,6 +93,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	// From here on the parts own the listeners; each closes its own even if another cannot be made.
 	defer ports.close()
+	warnOfMemory(s.cfg.Logger, machine.DefaultLimits(), memory())
 	p, err := s.assemble(ports)
 	if err != nil {
 		return err
@@ -82,14 +101,15 @@ func (s *Server) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.mu.node, s.mu.addresses = p.node, ports.addresses()
 	s.mu.Unlock()
-	s.cfg.Logger.Info("listening", "node", s.cfg.Name, "client", ports.Client.Addr(), "peer", ports.Peer.Addr(), "http", ports.HTTP.Addr())
+	s.cfg.Logger.Info("listening", "node", s.cfg.Name, "client", ports.Client.Addr(), "peer", ports.Peer.Addr(), "http", ports.HTTP.Addr(),
+		"health", ports.Health.Addr(), "connections", s.places.String(), "open_files", openLimit())
 	return p.run(ctx)
 }
 
 // listen binds the ports that were not given.
 func (s *Server) listen() (Listeners, error) {
 	ls := s.cfg.Listeners
-	for i, slot := range []*net.Listener{&ls.Client, &ls.Peer, &ls.HTTP} {
+	for i, slot := range []*net.Listener{&ls.Client, &ls.Peer, &ls.HTTP, &ls.Health} {
 		if *slot != nil {
 			continue
 		}
@@ -97,6 +117,9 @@ func (s *Server) listen() (Listeners, error) {
 		l, err := net.Listen("tcp", p.address)
 		if err != nil {
 			ls.close()
+			if p.field == "HealthListen" { // mostly nobody has chosen it
+				err = fmt.Errorf("%w: choose another port for health checks and metrics with --health-listen", err)
+			}
 			return Listeners{}, fmt.Errorf("server: %s: %w", p.field, err)
 		}
 		*slot = l
@@ -106,7 +129,7 @@ func (s *Server) listen() (Listeners, error) {
 
 // close closes all listeners; closing one twice does no harm.
 func (l Listeners) close() {
-	for _, one := range []net.Listener{l.Client, l.Peer, l.HTTP} {
+	for _, one := range []net.Listener{l.Client, l.Peer, l.HTTP, l.Health} {
 		if one != nil {
 			_ = one.Close() // nothing was written to it that could be lost
 		}
@@ -114,7 +137,7 @@ func (l Listeners) close() {
 }
 
 func (l Listeners) addresses() Addresses {
-	return Addresses{Client: l.Client.Addr().String(), Peer: l.Peer.Addr().String(), HTTP: l.HTTP.Addr().String()}
+	return Addresses{Client: l.Client.Addr().String(), Peer: l.Peer.Addr().String(), HTTP: l.HTTP.Addr().String(), Health: l.Health.Addr().String()}
 }
 
 // parts are what a running server is made of.
@@ -122,7 +145,7 @@ type parts struct {
 	cfg     Config
 	node    *node.Node
 	service *service.Service
-	web     *web
+	webs    []*web     // of the JSON API, and of health
 	audit   *audit.Log // nil: none is written
 }
 
@@ -149,7 +172,8 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		return nil, err
 	}
 	s.tally.audit = trail
-	feed := service.NewFeed()
+	s.trail.Store(trail)
+	feed, secrets := service.NewFeed(), cfg.secrets()
 	n, err = node.New(node.Config{
 		Origin:        owner.Origin,
 		TokenFloor:    machine.Token(cfg.TokenFloor),
@@ -160,27 +184,46 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		Join:          cfg.Join,
 		ClientAddress: cfg.AdvertiseClient,
 		Listener:      ports.Peer,
-		Secret:        []byte(cfg.ClusterSecret),
-		Built:         machine.WallMillis(max(0, cfg.Built.UnixMilli())),
-		Events:        func(list []machine.Event) { s.tally.count(list); feed.Add(list) },
-		Opened:        opener(trail, func() string { return n.Status().ClusterID }),
-		Loaded:        loader(trail),
-		Audit:         answerer(trail),
-		Applied:       s.tally.applied,
-		Replied:       s.tally.replied,
-		Synced:        s.tally.synced,
-		Logger:        cfg.Logger,
+		Secrets:       secrets,
+
+		SessionsPerAddress: cfg.SessionsPerAddress,
+		Zone:               cfg.Zone, LeaderZone: cfg.LeaderZone,
+
+		Built:   machine.WallMillis(max(0, cfg.Built.UnixMilli())),
+		Events:  func(list []machine.Event) { s.tally.count(list); feed.Add(list) },
+		Opened:  opener(trail, func() string { return n.Status().ClusterID }),
+		Loaded:  loader(trail),
+		Audit:   answerer(trail),
+		Applied: s.tally.applied,
+		Replied: s.tally.replied,
+		Synced:  s.tally.synced,
+		Logger:  cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	svc, err := service.New(service.Config{Node: n, Feed: feed, Listener: ports.Client, Refused: s.tally.refusedBefore, Version: cfg.Version, Logger: cfg.Logger})
+	svc, err := service.New(service.Config{
+		Node: n, Feed: feed, Listener: ports.Client, ClusterSecrets: secrets,
+		Refused: s.tally.refusedBefore, Version: cfg.Version, Logger: cfg.Logger,
+		Limits: service.Limits{Connections: s.places.clients, ConnectionsPerAddress: cfg.ConnectionsPerAddress, WatchesPerConnection: cfg.WatchesPerConnection},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	w := newWeb(cfg, ports.HTTP, n, s.tally)
+	return &parts{cfg: cfg, node: n, service: svc, webs: s.webs(&cfg, ports, n, svc), audit: trail}, nil
+}
+
+// webs makes the ports that speak HTTP.
+func (s *Server) webs(cfg *Config, ports Listeners, n *node.Node, svc *service.Service) []*web {
+	api := service.NewPort(ports.HTTP, service.Bounds{Connections: s.places.http, PerAddress: cfg.ConnectionsPerAddress}, cfg.Logger)
+	health := service.NewPort(ports.Health, service.Bounds{Connections: s.places.health}, cfg.Logger)
+	s.tally.ports = portCollector{"client": svc.Port(), "http": api, "health": health}
+	s.tally.unread = svc.Unread
+	metrics := registry(n, s.tally, cfg.DataDir)
+	paths, hosts := healthPaths(n, cfg.DataDir, metrics), ownHosts(*cfg)
+	w := newHTTP(hosts, api, paths, cfg.Logger)
 	w.local = svc.DialLocal
-	return &parts{cfg: cfg, node: n, service: svc, web: w, audit: trail}, nil
+	return []*web{w, newHealth(hosts, health, paths, cfg.Logger)}
 }
 
 // run runs the parts. They do not end with ctx but one after the other: the clients keep their
@@ -201,7 +244,9 @@ func (p *parts) run(ctx context.Context) error {
 		})
 	}
 	serve(p.service.Run)
-	serve(p.web.run)
+	for _, w := range p.webs {
+		serve(w.run)
+	}
 	auditCtx, stopAudit := context.WithCancel(context.WithoutCancel(ctx))
 	if p.audit != nil {
 		g.Go(func() error { return p.audit.Run(auditCtx) })

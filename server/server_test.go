@@ -15,7 +15,9 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server"
@@ -221,6 +223,58 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+func TestTheHealthPortAnswersWhileTheHTTPPortIsFull(t *testing.T) {
+	t.Parallel()
+	s, err := server.New(server.Config{
+		Name: "n1", DataDir: t.TempDir(), Listen: "127.0.0.1:0", PeerListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0",
+		ConnectionsPerAddress: 3, Logger: logger(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, s.Run)
+	serving(t, s)
+	for i := range 4 { // one more than there is room for
+		c, err := net.Dial("tcp", s.Addresses().HTTP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET /v1/watch HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil && i < 3 {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		if _, err := io.ReadFull(c, make([]byte, len("HTTP/1.1 200"))); (err == nil) != (i < 3) { // a request under way keeps its place
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	eventually(t, func() error {
+		_, metrics := get(t, s.Addresses().Health, "/metrics", "")
+		for _, line := range []string{`lockstep_connections{port="http"} 3`, `lockstep_connections_refused_total{bound="address",port="http"} 1`} {
+			if !strings.Contains(metrics, line+"\n") {
+				return fmt.Errorf("no %q in the metrics", line)
+			}
+		}
+		return nil
+	})
+	for _, path := range []string{"/livez", "/readyz"} {
+		if code, body := get(t, s.Addresses().Health, path, ""); code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+}
+
+func TestAClientOnTheWrongPortIsToldSo(t *testing.T) {
+	t.Parallel()
+	s := startAlone(t)
+	for what, address := range map[string]string{"HTTP port": s.Addresses().HTTP, "health port": s.Addresses().Health} {
+		_, err := grant(patient(t), api(t, address), "x")
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "7400") {
+			t.Errorf("on the %s: %v", what, err)
+		}
+	}
+}
+
 func TestANodeThatIsAloneInALargerClusterIsNotReadyButAlive(t *testing.T) {
 	cfg := good()
 	cfg.DataDir, cfg.Listen, cfg.PeerListen, cfg.HTTPListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
@@ -257,6 +311,15 @@ func TestAPortInUseIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "HTTPListen") {
+		t.Errorf("Run ended with %v", err)
+	}
+	s, err = server.New(server.Config{
+		Name: "n1", DataDir: t.TempDir(), Listen: "127.0.0.1:0", PeerListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", HealthListen: taken.Addr().String(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "HealthListen") || !strings.Contains(err.Error(), "--health-listen") {
 		t.Errorf("Run ended with %v", err)
 	}
 }
@@ -350,7 +413,7 @@ func threeServers(t *testing.T) (map[int]*server.Server, map[int]*running) {
 	servers, runs := map[int]*server.Server{}, map[int]*running{}
 	for i := range 3 {
 		servers[i] = must(server.New(server.Config{
-			Name: fmt.Sprintf("n%d", i), DataDir: t.TempDir(), InitialCluster: members, ClusterSecret: "s",
+			Name: fmt.Sprintf("n%d", i), DataDir: t.TempDir(), InitialCluster: members, ClusterSecret: testSecret,
 			Listeners: server.Listeners{Peer: peers[i]}, Listen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", Logger: logger(),
 		}))
 		runs[i] = start(t, servers[i].Run)

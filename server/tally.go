@@ -29,7 +29,9 @@ type tally struct {
 	syncs   prometheus.Histogram
 	refused *prometheus.CounterVec // by reason
 
-	audit *audit.Log // nil: none is written
+	audit  *audit.Log                                        // nil: none is written
+	unread func() (bytes int64, ended uint64, watches int64) // of the service
+	ports  portCollector
 
 	waiting map[machine.ClaimID]machine.WallMillis // since when; used by the loop alone
 }

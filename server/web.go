@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/lockstep-dev/lockstep/server/gateway"
 	"github.com/lockstep-dev/lockstep/server/node"
@@ -28,56 +30,155 @@ const (
 	webIdleTimeout = time.Minute
 	// webConnections bounds the connections. A client of the JSON API that waits for a lock or watches keeps one.
 	webConnections = 1024
+	// webHeaderBytes bounds the head of a request.
+	webHeaderBytes = 16 << 10
 	// webStopTimeout bounds how long requests under way delay the end.
 	webStopTimeout = time.Second
+
+	// healthConnections bounds the connections of the health port: a few supervisors and scrapers, each of which is done at once.
+	healthConnections = 64
+	// healthTimeout bounds a request there, from its head to the end of its answer.
+	healthTimeout = 5 * time.Second
+
+	// webWriteTimeout is how long a client of the JSON API may take to read what it is sent.
+	webWriteTimeout = 10 * time.Second
+
 	// hungLoop is how long the node's loop may go without a turn before the process counts as
 	// dead. It turns every 50 ms at least; a machine that swaps can take some seconds.
 	hungLoop = 10 * time.Second
+	// maxProfile bounds a profile or trace.
+	maxProfile = time.Minute
 )
 
 // A statusReader is what the web needs of a node.
 type statusReader interface{ Status() node.Status }
 
-// web is the HTTP port.
+// web is a port that speaks HTTP: the one of the JSON API, or the one of health and metrics.
 type web struct {
-	listener net.Listener
-	http     *http.Server
+	what string // for errors
+	port *service.Port
+	http *http.Server
 
 	// local reaches the node's own service for the JSON API, which is not there if it is nil.
 	local func() (*grpc.ClientConn, error)
 	api   http.Handler // made by run
 }
 
-func newWeb(cfg Config, l net.Listener, n statusReader, t *tally) *web {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", live(n))
-	mux.HandleFunc("GET /readyz", ready(n, cfg.DataDir))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(n, t, cfg.DataDir), promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	w := &web{listener: service.LimitConnections(l, webConnections, cfg.Logger)}
+func newWeb(what string, port *service.Port, hosts []string, paths http.Handler, log *slog.Logger) *web {
+	w := &web{what: what, port: port}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // for wrongPort alone
 	w.http = &http.Server{
-		Handler:           onlyFor(ownHosts(cfg), w.route(mux)),
+		Handler:           wrongPort(what, guarded(hosts, w.route(paths))),
 		ReadHeaderTimeout: webHeadTimeout,
 		IdleTimeout:       webIdleTimeout,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		MaxHeaderBytes:    webHeaderBytes,
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1},
+		ConnState:         port.Track,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return w
+}
+
+// newHTTP makes the port of the JSON API. It answers for health too, as it did when it was the only one.
+func newHTTP(hosts []string, port *service.Port, health *http.ServeMux, log *slog.Logger) *web {
+	mux := http.NewServeMux()
+	mux.Handle("/", health)
+	for path, profile := range map[string]http.HandlerFunc{
+		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+	} {
+		mux.HandleFunc("GET /debug/pprof/"+path, forOperators(profile))
+	}
+	return newWeb("HTTP port", port, hosts, mux, log)
+}
+
+// newHealth makes the port of health and metrics: nothing there changes anything or keeps a connection for long, so that it
+// answers while the other ports are full.
+func newHealth(hosts []string, port *service.Port, health *http.ServeMux, log *slog.Logger) *web {
+	w := newWeb("health port", port, hosts, health, log)
+	w.http.ReadHeaderTimeout, w.http.ReadTimeout, w.http.WriteTimeout = healthTimeout, healthTimeout, healthTimeout
+	return w
+}
+
+// healthPaths are what both ports answer.
+func healthPaths(n statusReader, dir string, metrics *prometheus.Registry) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", live(n))
+	mux.HandleFunc("GET /readyz", ready(n, dir))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, gateway.Prefix):
+			http.Error(w, "this is the health port: the JSON API is on the HTTP port (--http-listen, 7402)", http.StatusNotFound)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD are answered here", http.StatusMethodNotAllowed)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	return mux
+}
+
+// wrongPort answers a client that speaks gRPC here with what it should do instead. Nothing else is served over HTTP/2.
+func wrongPort(what string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor < 2 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "application/grpc")
+		h.Set("Grpc-Status", strconv.Itoa(int(codes.Unavailable)))
+		h.Set("Grpc-Message", "this is the "+what+" of a node: clients use its client port, 7400 by default")
+		h.Set("Connection", "close")
+	})
+}
+
+// forOperators answers this machine alone, and no request that would profile the node for long.
+func forOperators(profile http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !from.Addr().Unmap().IsLoopback() {
+			http.Error(w, "profiles are shown to this machine alone: use a tunnel (ssh -L, kubectl port-forward)", http.StatusForbidden)
+			return
+		}
+		if seconds := r.URL.Query().Get("seconds"); seconds != "" {
+			if n, err := strconv.ParseFloat(seconds, 64); err != nil || !(n >= 0 && n <= maxProfile.Seconds()) {
+				http.Error(w, fmt.Sprintf("seconds is %.20q, must be 0 to %.0f", seconds, maxProfile.Seconds()), http.StatusBadRequest)
+				return
+			}
+		}
+		profile(w, r)
+	}
 }
 
 // route leads to the JSON API before the mux could clean the path: the name of a lock is part of it.
 func (w *web) route(rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if w.api != nil { // the request before on this connection may have left one, for what was still to be sent
+			_ = http.NewResponseController(rw).SetWriteDeadline(time.Time{}) // a closed connection shows in the writing
+		}
 		if w.api != nil && strings.HasPrefix(r.URL.Path, gateway.Prefix) {
-			w.api.ServeHTTP(rw, r)
+			w.api.ServeHTTP(timely{rw}, r)
 			return
 		}
 		rest.ServeHTTP(rw, r)
 	})
+}
+
+// A timely writer gives the client webWriteTimeout to take what is written, each time.
+type timely struct{ http.ResponseWriter }
+
+// Unwrap is for [http.ResponseController].
+func (t timely) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// Write writes a part of an answer.
+func (t timely) Write(b []byte) (int, error) {
+	_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(webWriteTimeout)) // a closed connection shows in the writing
+	return t.ResponseWriter.Write(b)
 }
 
 // run serves until ctx is done. It closes the listener.
@@ -85,18 +186,18 @@ func (w *web) run(ctx context.Context) error {
 	if w.local != nil {
 		conn, err := w.local()
 		if err != nil {
-			return fmt.Errorf("server: HTTP: %w", err)
+			return fmt.Errorf("server: %s: %w", w.what, err)
 		}
 		defer conn.Close()
 		if w.api, err = gateway.New(conn); err != nil {
-			return fmt.Errorf("server: HTTP: %w", err)
+			return fmt.Errorf("server: %s: %w", w.what, err)
 		}
 	}
 	served := make(chan error, 1)
-	go func() { served <- w.http.Serve(w.listener) }()
+	go func() { served <- w.http.Serve(w.port) }()
 	select {
 	case err := <-served:
-		return fmt.Errorf("server: HTTP: %w", err)
+		return fmt.Errorf("server: %s: %w", w.what, err)
 	case <-ctx.Done():
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), webStopTimeout)
@@ -120,31 +221,13 @@ func live(n statusReader) http.HandlerFunc {
 	}
 }
 
-// ownHosts are the host names that this port answers to, beside IP addresses.
+// ownHosts are the host names that the HTTP ports answer to, beside IP addresses.
 func ownHosts(cfg Config) []string {
 	hosts := append([]string{"localhost"}, cfg.HTTPHosts...)
-	for _, address := range []string{cfg.Listen, cfg.HTTPListen, cfg.AdvertiseClient} {
+	for _, address := range []string{cfg.Listen, cfg.HTTPListen, cfg.HealthListen, cfg.AdvertiseClient} {
 		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
 			hosts = append(hosts, host)
 		}
 	}
 	return hosts
-}
-
-// onlyFor refuses requests that are meant for another host. A web page whose name resolves to this
-// machine could otherwise read the port from its visitor's browser; it cannot do so with an IP
-// address in its place.
-func onlyFor(hosts []string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-		if err != nil && !slices.ContainsFunc(hosts, func(own string) bool { return strings.EqualFold(own, host) }) {
-			http.Error(w, "this port does not answer to that host name; see HTTPHosts", http.StatusMisdirectedRequest)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // killsVariable is how often TestKilledWriters kills, 40 times unless set.
-const killsVariable = "LOCKSTEP_KILLS"
+const killsVariable = "LOCKSTEP_TEST_KILLS"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(writerPath); path != "" {

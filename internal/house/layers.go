@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"server/sim", "server/console", "server/gateway"},
 	{"server"},
 	{"server/faulttest", "server/conformance"},
-	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/timeline", "cmd/internal/demo/account", "cmd/internal/term"},
+	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/exhaust", "cmd/internal/timeline", "cmd/internal/demo/account", "cmd/internal/term"},
 	{"cmd/internal/demo/actor", "cmd/internal/guard"},
 	{"cmd/internal/demo"},
 	{"cmd/internal/cli"},

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
 const (
@@ -20,8 +21,8 @@ const (
 // connections. While it is down, any program's connection may take that port. So these ports are below that range, which begins at
 // 32768 on Linux.
 //
-// It gives so many different addresses of the form 127.0.0.1:port on which nobody listens. They are free
-// when it returns, and likely to stay so: no two calls draw the same ports but by chance.
+// It gives so many different addresses of the form 127.0.0.1:port on which nobody listens. They are this process's until it ends: no
+// other call gives them, in whichever process, so tests may run beside each other and stop their servers for a while.
 func Addresses(count int) ([]string, error) {
 	var held []net.Listener
 	defer func() {
@@ -41,15 +42,31 @@ func Addresses(count int) ([]string, error) {
 	return found, nil
 }
 
+// A claim on a port is its UDP twin, which no server here uses: the system frees it when the process ends.
+var claims struct {
+	sync.Mutex
+	held []net.PacketConn
+}
+
 func listen() (net.Listener, error) {
 	var last error
 	for range maxTries {
-		port := lowest + rand.IntN(highest-lowest+1)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return l, nil
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowest+rand.IntN(highest-lowest+1)))
+		claim, err := net.ListenPacket("udp", address)
+		if err != nil {
+			last = err
+			continue
 		}
-		last = err
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			claim.Close()
+			last = err
+			continue
+		}
+		claims.Lock()
+		claims.held = append(claims.held, claim)
+		claims.Unlock()
+		return l, nil
 	}
 	return nil, fmt.Errorf("find a free port: %w", last)
 }

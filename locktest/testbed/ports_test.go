@@ -42,3 +42,20 @@ func ExampleAddresses() {
 	fmt.Println(len(found), "addresses")
 	// Output: 3 addresses
 }
+
+func TestAPortIsClaimedUntilTheProcessEnds(t *testing.T) {
+	found, err := testbed.Addresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What another process would do to claim it.
+	if c, err := net.ListenPacket("udp", found[0]); err == nil {
+		c.Close()
+		t.Errorf("%s can be claimed again", found[0])
+	}
+	l, err := net.Listen("tcp", found[0])
+	if err != nil {
+		t.Fatalf("a server cannot have it: %v", err)
+	}
+	l.Close()
+}

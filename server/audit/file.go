@@ -26,7 +26,7 @@ type file struct {
 // open opens the file, mends its end and returns the number of the last event in it. fresh reports that there was no
 // file, or that it was of another life of the node and was rotated away, so that a header is wanted.
 func (f *file) open(h Header) (last uint64, fresh bool, err error) {
-	if f.f, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if f.f, err = os.OpenFile(f.path, openFlags, 0o600); err != nil {
 		return 0, false, err
 	}
 	info, err := f.f.Stat()
@@ -45,6 +45,9 @@ func (f *file) open(h Header) (last uint64, fresh bool, err error) {
 	}
 	old, err := firstLine(f.path)
 	if err != nil {
+		if last, ok := f.overwritten(h); ok {
+			return last, true, f.rotate()
+		}
 		return 0, false, fmt.Errorf("%s is not an audit log (%w): name another file", f.path, err)
 	}
 	if old.Node != h.Node {
@@ -69,6 +72,30 @@ func (f *file) dropTornHeader() error {
 	}
 	return nil
 }
+
+// overwritten reports whether the file is what a build before this one left when another program cut it off while it was
+// written: zeros, and then lines. last is the number of the last event in them, or 0 when the older file does not say that they
+// are of this life of the node.
+func (f *file) overwritten(h Header) (last uint64, ok bool) {
+	start := make([]byte, 1)
+	if _, err := f.f.ReadAt(start, 0); err != nil || start[0] != 0 {
+		return 0, false
+	}
+	from := max(0, f.size-tailBytes)
+	tail := make([]byte, f.size-from)
+	if _, err := f.f.ReadAt(tail, from); err != nil {
+		return 0, false
+	}
+	lines := bytes.TrimLeft(tail, "\x00")
+	_, last, ok = readTail(lines, len(lines) < len(tail))
+	if old, err := firstLine(f.name(1)); err != nil || !h.continues(old) {
+		last = 0
+	}
+	return last, ok
+}
+
+// openFlags has O_APPEND, so that what is written after another program has cut the file off has no zeros before it.
+const openFlags = os.O_RDWR | os.O_CREATE | os.O_APPEND
 
 const (
 	headerStart = `{"audit":`
@@ -138,12 +165,15 @@ func (f *file) cut(size int64) error {
 
 // write appends b, or nothing.
 func (f *file) write(b []byte) error {
-	n, err := f.f.WriteAt(b, f.size)
-	if err != nil {
-		return errors.Join(err, f.cut(f.size))
+	n, err := f.f.Write(b)
+	if err == nil {
+		f.size += int64(n)
+		return nil
 	}
-	f.size += int64(n)
-	return nil
+	if info, failed := f.f.Stat(); failed != nil || info.Size() <= f.size {
+		return err
+	}
+	return errors.Join(err, f.cut(f.size))
 }
 
 // rotate makes the present file an old one, lets the oldest go, and starts a new one.
@@ -151,6 +181,24 @@ func (f *file) rotate() error {
 	if err := f.f.Sync(); err != nil {
 		return err
 	}
+	// The new one comes first: without a file descriptor for it nothing has moved, and this is tried again.
+	next, err := os.OpenFile(f.path+newSuffix, openFlags|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.shift(); err != nil {
+		return errors.Join(err, next.Close())
+	}
+	old := f.f
+	f.f, f.size = next, 0
+	return errors.Join(old.Close(), syncDirOf(f.path))
+}
+
+// newSuffix marks a file that is about to take the present one's place.
+const newSuffix = ".new"
+
+// shift gives each file the name of the next older one, and the new file the present one's.
+func (f *file) shift() error {
 	for i := f.keep - 1; i >= 1; i-- {
 		from := f.path
 		if i > 1 {
@@ -160,17 +208,11 @@ func (f *file) rotate() error {
 			return err
 		}
 	}
-	next, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err // the old one is written on with, and this is tried again
-	}
-	old := f.f
-	f.f, f.size = next, 0
-	return errors.Join(old.Close(), syncDir(filepath.Dir(f.path)))
+	return os.Rename(f.path+newSuffix, f.path)
 }
 
-func syncDir(path string) error {
-	d, err := os.Open(path)
+func syncDirOf(path string) error {
+	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,7 @@ type Log struct {
 		past     machine.Past // of the last snapshot, until the file has all of it
 		file     file
 		header   Header
+		recent   memory // of the present file
 		unsynced bool
 		told     time.Time // when the last error was logged
 	}
@@ -119,8 +120,16 @@ func (l *Log) Open(cluster, instance string) error {
 	if !fresh {
 		return nil
 	}
-	w.writer.begin(w.header)
-	return l.writeLocked()
+	return l.beginLocked(last + 1)
+}
+
+// Reopen looks at once whether another program has moved the file away or cut it off, as a log does before each write anyway.
+func (l *Log) Reopen() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if l.writing.file.f != nil {
+		l.complain(l.followLocked())
+	}
 }
 
 // Events takes events, in the order of their numbers. It never blocks: when too many wait for the disk or for a gap

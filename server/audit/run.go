@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -124,10 +125,17 @@ func (l *Log) addLocked(events []machine.Event) {
 // writeLocked writes the lines that wait, and rotates a file that is large enough. l.writing must be held.
 func (l *Log) writeLocked() error {
 	w := &l.writing
-	if w.writer.pending.Len() > 0 {
-		if err := w.file.write(w.writer.pending.Bytes()); err != nil {
+	l.complain(l.followLocked()) // without a new file the old one takes the lines
+	if w.file.size == 0 {        // begun, but what came after that failed
+		if err := l.beginLocked(l.last.Load() + 1); err != nil {
 			return err
 		}
+	}
+	if lines := w.writer.pending.Bytes(); len(lines) > 0 {
+		if err := w.file.write(lines); err != nil {
+			return err
+		}
+		w.recent.add(chunk{next: l.last.Load() + 1, lines: bytes.Clone(lines), at: time.Now()})
 		w.writer.pending.Reset()
 		w.unsynced = true
 	}
@@ -139,13 +147,8 @@ func (l *Log) writeLocked() error {
 	if err := w.file.rotate(); err != nil {
 		return err
 	}
-	w.unsynced = true
-	w.writer.begin(w.header)
-	err := w.file.write(w.writer.pending.Bytes())
-	if err == nil {
-		w.writer.pending.Reset()
-	}
-	return err
+	w.recent = memory{}
+	return l.beginLocked(l.last.Load() + 1)
 }
 
 // sync writes what waits and makes the file durable, if it is open.

@@ -120,10 +120,12 @@ func eventNumber(line []byte) (number uint64, ok bool) {
 // maxDigits is the length of the largest number.
 const maxDigits = 20
 
-// begin makes the first line of a file.
-func (w *Writer) begin(h Header) {
-	h.Audit, h.Next = format, w.last+1
+// line is the first line of a file whose first event is next.
+func (h Header) line(next uint64) []byte {
+	var w Writer
+	h.Audit, h.Next = format, next
 	w.line(h)
+	return w.pending.Bytes()
 }
 
 func (w *Writer) line(v any) {

@@ -139,7 +139,9 @@ func read(f io.ReaderAt, size int64) (*File, error) {
 	if !bytes.Equal(sum.Sum(nil), want) {
 		return nil, fmt.Errorf("%w: the checksum at the end is %s, the content has %x", ErrDamaged, b.Sum, sum.Sum(nil))
 	}
-	if b.Machine, err = machine.Restore(io.NewSectionReader(f, at, end-at)); err != nil {
+	if b.Machine, err = machine.Restore(io.NewSectionReader(f, at, end-at)); errors.Is(err, machine.ErrNewer) {
+		return nil, fmt.Errorf("%w: %w", ErrNewer, err)
+	} else if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if b.Machine.Index() > b.Index {

@@ -80,6 +80,7 @@ func (c *cluster) start(name string) {
 		PeerListen:     c.peers[name],
 		HTTPListen:     "127.0.0.1:0",
 		InitialCluster: c.peers,
+		ClusterSecret:  "a secret of the tests, longer than 32 bytes",
 		Logger:         logger(),
 	})
 	if err != nil {

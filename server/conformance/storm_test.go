@@ -13,9 +13,9 @@ import (
 )
 
 // TestAThousandWaiters is the crowd of accept/storm.sh: 1,000 clients, each with a session of its own, that want a lock of
-// the cluster at LOCKSTEP_STORM while it grants nothing. It makes the file LOCKSTEP_STORM_WAITING once all of them wait.
+// the cluster at LOCKSTEP_TEST_STORM while it grants nothing. It makes the file LOCKSTEP_TEST_STORM_WAITING once all of them wait.
 func TestAThousandWaiters(t *testing.T) {
-	endpoints := os.Getenv("LOCKSTEP_STORM")
+	endpoints := os.Getenv("LOCKSTEP_TEST_STORM")
 	if endpoints == "" {
 		t.Skip("needs the cluster of accept/storm.sh")
 	}
@@ -52,7 +52,7 @@ func TestAThousandWaiters(t *testing.T) {
 		time.Sleep(2 * time.Millisecond) // 500 connections a second are enough
 	}
 	opened.Wait()
-	if err := os.WriteFile(os.Getenv("LOCKSTEP_STORM_WAITING"), nil, 0o600); err != nil {
+	if err := os.WriteFile(os.Getenv("LOCKSTEP_TEST_STORM_WAITING"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

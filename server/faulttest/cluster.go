@@ -1,6 +1,7 @@
 package faulttest
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,10 +22,10 @@ type Cluster struct {
 }
 
 type node struct {
-	name               string
-	client, peer, http string
-	process            *exec.Cmd
-	exited             chan struct{}
+	name                       string
+	client, peer, http, health string
+	process                    *exec.Cmd
+	exited                     chan struct{}
 }
 
 // Start starts a cluster of so many nodes. Its processes and files are gone when the test ends.
@@ -32,16 +33,19 @@ type node struct {
 func Start(t *testing.T, size int) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, binary: build(t), dir: t.TempDir()}
-	free, err := testbed.Addresses(3 * size)
+	free, err := testbed.Addresses(4 * size)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range size {
 		c.nodes = append(c.nodes, &node{
-			name: fmt.Sprintf("n%d", i+1), client: free[3*i], peer: free[3*i+1], http: free[3*i+2],
+			name: fmt.Sprintf("n%d", i+1), client: free[4*i], peer: free[4*i+1], http: free[4*i+2], health: free[4*i+3],
 		})
 	}
 	t.Cleanup(c.KillAll)
+	if err := os.WriteFile(c.SecretFile(), []byte(rand.Text()+rand.Text()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for i := range c.nodes {
 		c.StartNode(i)
 	}
@@ -120,7 +124,8 @@ func (c *Cluster) ServerArgs(i int, alone bool, flags ...string) []string {
 	}
 	return append([]string{
 		"server", "--name", n.name, "--data-dir", c.DataDir(i),
-		"--listen", n.client, "--peer-listen", n.peer, "--http-listen", n.http, "--initial-cluster", members,
+		"--listen", n.client, "--peer-listen", n.peer, "--http-listen", n.http, "--health-listen", n.health, "--initial-cluster", members,
+		"--cluster-secret-file", c.SecretFile(),
 	}, flags...)
 }
 
@@ -145,10 +150,19 @@ func (c *Cluster) StartNodeWith(i int, args []string) {
 	}()
 }
 
+// SecretFile is the file with the secret of the cluster.
+func (c *Cluster) SecretFile() string { return filepath.Join(c.dir, "cluster.secret") }
+
 // DataDir is the data directory of node i.
 func (c *Cluster) DataDir(i int) string { return filepath.Join(c.dir, c.nodes[i].name) }
 
-// HTTP is the address of node i's metrics and health.
+// Peer is the address at which node i's peers reach it.
+func (c *Cluster) Peer(i int) string { return c.nodes[i].peer }
+
+// Health is the address of node i's health and metrics.
+func (c *Cluster) Health(i int) string { return c.nodes[i].health }
+
+// HTTP is the address of node i's JSON API and profiles.
 func (c *Cluster) HTTP(i int) string { return c.nodes[i].http }
 
 // Pid is the process of node i.

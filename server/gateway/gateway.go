@@ -165,7 +165,7 @@ func allowed(path string) string {
 	switch first, _, more := strings.Cut(rest, "/"); {
 	case rest == "sessions":
 		return "GET, POST"
-	case first == "sessions" && more, rest == "revoke":
+	case first == "sessions" && more, rest == "revoke", rest == "upgrade":
 		return "POST"
 	default:
 		return "GET"

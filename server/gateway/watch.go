@@ -20,7 +20,7 @@ import (
 )
 
 // watchWriteTimeout is how long a watcher may take to read what it is sent before it is cut off.
-const watchWriteTimeout = 30 * time.Second
+const watchWriteTimeout = 10 * time.Second
 
 // serveWatch streams events as server-sent ones. The id of an event is its cluster and its number; a browser that
 // connects again sends the last one in Last-Event-ID.

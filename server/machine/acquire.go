@@ -100,9 +100,13 @@ func (m *Machine) place(s *session, a *Acquire, seq, print uint64) Result {
 		return Result{Code: NotReady}
 	}
 	spec := &a.Spec
+	sums := m.checkSums(1, claimSize(spec, a.Nonce))
 	done := outcome{seq: seq, print: print, nonce: a.Nonce}
 	if s.weight+uint32(len(spec.Names)) > m.limits.ClaimsPerSession {
 		return m.full(s, done)
+	}
+	if sums.Code != OK {
+		return m.refuseFull(s, done, sums)
 	}
 	var found [MaxNames]*name
 	var hashes [MaxNames]uint64
@@ -161,6 +165,11 @@ func (m *Machine) full(s *session, done outcome) Result {
 		return m.refuse(s, done, r)
 	}
 	r.Limit += ", remembered ones included: end some, or say in floor and seen what may be forgotten"
+	return m.refuseFull(s, done, r)
+}
+
+// refuseFull refuses what may be right once there is room again. Who numbers his claims uses another number then.
+func (m *Machine) refuseFull(s *session, done outcome, r Result) Result {
 	if s.numbered {
 		return m.refuse(s, done, r)
 	}

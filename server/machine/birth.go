@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 )
@@ -15,6 +16,20 @@ func (b BirthID) String() string {
 		return ""
 	}
 	return hex.EncodeToString(b[:])
+}
+
+// LateBirth is the birth of a cluster that began at a feature level without: half of it is drawn, and the other half tells the
+// configuration that the cluster began with. So nodes that have the birth and those that have not come to it know each other.
+func LateBirth(drawn BirthID, configured string) (b BirthID) {
+	copy(b[:8], drawn[:8])
+	sum := sha256.Sum256(fmt.Appendf(nil, "lockstep late birth\x00%x\x00%s", b[:8], configured))
+	copy(b[8:], sum[:8])
+	return b
+}
+
+// GrewFrom reports whether the birth was given to a cluster that had begun without one, from this configuration.
+func (b BirthID) GrewFrom(configured string) bool {
+	return b != BirthID{} && b == LateBirth(b, configured)
 }
 
 // BirthLevel is the feature level from which a cluster has a birth.

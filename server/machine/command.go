@@ -24,6 +24,7 @@ type OpenSession struct {
 	TTL            Millis
 	Random         [8]byte
 	Secret         Secret
+	Hashed         bool // Secret is its [Secret.Hash]: from [SecretLevel] on
 	ClientNumbered bool
 	Metadata       []Label
 }
@@ -147,6 +148,8 @@ type Limits struct {
 	RememberedClaims uint32 // ended claims of a machine-numbered session that its client does not need
 	HistoryBytes     uint32 // ring of all events
 	AbnormalBytes    uint32 // ring of expiries and revocations
+	ClaimsTotal      uint32 // claims of all sessions that are live or closing
+	StateBytes       uint32 // of all sessions with their claims, live and remembered alike, as a snapshot has them
 }
 
 // DefaultLimits are those of a new cluster.
@@ -160,5 +163,7 @@ func DefaultLimits() Limits {
 		RememberedClaims: 64,
 		HistoryBytes:     32 << 20,
 		AbnormalBytes:    8 << 20,
+		ClaimsTotal:      1_000_000,
+		StateBytes:       1 << 30,
 	}
 }

@@ -14,7 +14,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 		return Entry{}, fmt.Errorf("machine: decode entry: %w", errTruncated)
 	}
 	if b[0] != entryVersion {
-		return Entry{}, fmt.Errorf("machine: entry has format %d, this build knows %d", b[0], entryVersion)
+		return Entry{}, fmt.Errorf("machine: %w: entry has format %d, this build knows %d", ErrNewer, b[0], entryVersion)
 	}
 	var e Entry
 	b = b[1:]
@@ -65,13 +65,13 @@ func decodeCommand(s string) (Command, error) {
 	return c, nil
 }
 
-// ErrNewer is the error of an entry that only a newer build can apply.
+// ErrNewer is the error of an entry, a snapshot or a backup that only a newer build can read.
 var ErrNewer = errors.New("this node is older than its cluster: upgrade it")
 
 func decodeBody(d *decoder, kind byte) (Command, error) {
 	switch kind {
 	case kindOpenSession:
-		return decodeOpenSession(d), nil
+		return decodeOpenSession(d, false), nil
 	case kindCloseSession:
 		return CloseSession{d.bytes16()}, nil
 	case kindAcquire:
@@ -106,13 +106,15 @@ func decodeBody(d *decoder, kind byte) (Command, error) {
 		return decodeCheckpointLeases(d), nil
 	case kindRenewLeases:
 		return RenewLeases(decodeExpire(d)), nil
+	case kindOpenSessionHashed:
+		return decodeOpenSession(d, true), nil
 	default:
 		return nil, fmt.Errorf("%w: a command of kind %d is unknown to this build", ErrNewer, kind)
 	}
 }
 
-func decodeOpenSession(d *decoder) OpenSession {
-	c := OpenSession{TTL: Millis(d.uint())}
+func decodeOpenSession(d *decoder, hashed bool) OpenSession {
+	c := OpenSession{TTL: Millis(d.uint()), Hashed: hashed}
 	copy(c.Random[:], d.raw(8))
 	c.Secret = d.bytes16()
 	c.ClientNumbered = d.bool()
@@ -172,9 +174,13 @@ func decodeClaims(d *decoder) []ClaimID {
 	return ids
 }
 
-func decodeLimits(d *decoder) Limits {
-	var l Limits
-	for _, f := range l.fields() {
+// decodeLimits reads the level, which tells what follows.
+func decodeLimits(d *decoder) (l Limits) {
+	l.FeatureLevel = d.uint32()
+	if l.FeatureLevel > FeatureLevel {
+		d.fail(fmt.Errorf("%w: feature level %d, this build knows %d", ErrNewer, l.FeatureLevel, FeatureLevel))
+	}
+	for _, f := range l.fields()[1:] {
 		*f.value = d.uint32()
 	}
 	return l

@@ -19,12 +19,14 @@ func (m *Machine) confirm(c *claim) {
 	m.changing(s.id)
 	m.setDelayEnd(c, 0)
 	s.closing = removeClaim(s.closing, c)
+	s.weigh(-c.size())
 	m.counts.Closing--
 	m.counts.Holders++ // free takes it away again
 	m.free(c)
 	m.timer(DelayOver, c.id(), 0)
 	if s.ended != OK && len(s.closing) == 0 {
 		m.shards[shardOf(s.id)].leaving.remove(s.id)
+		s.weigh(-s.bytes)
 	}
 }
 

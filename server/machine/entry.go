@@ -12,7 +12,7 @@ const entryVersion = 1
 // place in the entry.
 const MaxCommands = 1 << 16
 
-// The numbers of the kinds of commands on disk. They are never used again for another kind.
+// The numbers of the kinds of commands on disk. They are never used again for another kind. [LevelOf] has their feature levels.
 const (
 	kindOpenSession = iota + 1
 	kindCloseSession
@@ -29,9 +29,10 @@ const (
 	kindEndRecovery
 	kindSetMember
 	kindRemoveMember
-	kindSetBirth         // feature level 2
-	kindCheckpointLeases // feature level 2
-	kindRenewLeases      // feature level 2
+	kindSetBirth
+	kindCheckpointLeases
+	kindRenewLeases
+	kindOpenSessionHashed
 )
 
 // AppendEntry appends the encoding of e to dst. It panics on a command of an
@@ -79,7 +80,11 @@ func appendCommand(dst []byte, c Command) []byte {
 func appendBody(dst []byte, c Command) []byte {
 	switch c := c.(type) {
 	case OpenSession:
-		return appendOpenSession(append(dst, kindOpenSession), &c)
+		kind := byte(kindOpenSession)
+		if c.Hashed {
+			kind = kindOpenSessionHashed
+		}
+		return appendOpenSession(append(dst, kind), &c)
 	case CloseSession:
 		return append(append(dst, kindCloseSession), c.Session[:]...)
 	case Acquire:

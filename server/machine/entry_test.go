@@ -18,6 +18,7 @@ func oneOfEach() []Command {
 	labels := []Label{{"host", "a"}, {"purpose", strings.Repeat("x", 200)}}
 	return []Command{
 		OpenSession{TTL: 10_000, Random: [8]byte{1, 7: 2}, Secret: Secret{15: 9}, ClientNumbered: true, Metadata: labels},
+		OpenSession{TTL: 10_000, Random: [8]byte{2}, Secret: Secret{9}.Hash(), Hashed: true},
 		CloseSession{id},
 		Acquire{id, 7, "nonce", 5, 6, Spec{
 			Names: []string{"t/a", "t/b"}, Mode: Permits, Weight: 1, Capacity: 3, HasWait: true, Wait: 500, LockDelay: 9, Metadata: labels,
@@ -32,6 +33,9 @@ func oneOfEach() []Command {
 		SetLimits{DefaultLimits()},
 		CheckHash{9, 1<<64 - 1},
 		EndRecovery{4},
+		SetMember{Member{ID: 7, Name: "a", Address: "a:1", Instance: [16]byte{3}, Founder: true}},
+		RemoveMember{7},
+		SetBirth{BirthID{15: 1}},
 		CheckpointLeases{4, 1 << 40, 9, []SessionEnd{{id, 5}, {SessionID{}, 1 << 50}}, []DelayEnd{{claims[0], 7}}},
 		RenewLeases{4, []SessionID{id, {}}},
 	}

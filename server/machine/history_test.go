@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -164,4 +165,53 @@ func TestTheOldestHolderIsKnown(t *testing.T) {
 	check(walls[2])
 	apply(m, Release{id, 3, m.Lock("c", 100, 0).Holders[0].Token})
 	check(0)
+}
+
+// spread is a machine whose whole history is of short names that were granted and released once.
+func spread(names int) *Machine {
+	m, ids := opened(1)
+	for i := range names {
+		churn(m, ids[0], uint64(i+1), 1, fmt.Sprintf("n/%06d", i))
+	}
+	return m
+}
+
+func TestASearchReadsFewSegmentsThatDoNotHaveTheName(t *testing.T) {
+	m := spread(60_000)
+	for _, m := range []*Machine{m, restored(t, m)} {
+		asked, read := 0, 0
+		for _, name := range []string{"nobody", "n", "n/", "n/060000", "n/999999", "m/000001", "a/b/c", "jobs/nightly"} {
+			if events, _ := m.History(name, 10); len(events) != 0 {
+				t.Errorf("%d events of %q", len(events), name)
+			}
+			for i := range m.history.segments {
+				asked++
+				if m.history.segments[i].filter.has(uint32(hashText(0, name))) {
+					read++
+				}
+			}
+		}
+		if len(m.history.segments) < 10 || read > asked/20 {
+			t.Errorf("%d of %d segments were read, want one in 20 at most", read, asked)
+		}
+	}
+}
+
+func TestEveryNameOfTheHistoryIsFound(t *testing.T) {
+	m := spread(5_000)
+	for _, m := range []*Machine{m, restored(t, m)} {
+		for i := range 5_000 {
+			name := fmt.Sprintf("n/%06d", i)
+			if events, _ := m.History(name, 10); len(events) != 2 {
+				t.Fatalf("%d events of %q, want 2", len(events), name)
+			}
+		}
+	}
+}
+
+func BenchmarkHistoryOfNobody(b *testing.B) {
+	m := spread(150_000)
+	for b.Loop() {
+		m.History("nobody", 100)
+	}
 }

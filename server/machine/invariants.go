@@ -90,6 +90,10 @@ func (s *session) check(counts *Counts, places *int) error {
 	for i := range s.outcomes {
 		weight += int(s.outcomes[i].names)
 	}
+	counts.Bytes += s.bytes
+	if n := s.weighed(); n != s.bytes {
+		return fmt.Errorf("machine: session %v has %d bytes, counted again %d", s.id, s.bytes, n)
+	}
 	if weight != int(s.weight) {
 		return fmt.Errorf("machine: session %v has weight %d, counted again %d", s.id, s.weight, weight)
 	}

@@ -2,9 +2,12 @@ package machine
 
 import "fmt"
 
-// FeatureLevel is the newest level that this build can apply, and that of a new cluster. Level 2 has [SetBirth],
-// [CheckpointLeases], [RenewLeases], and the rules that keeps names.
-const FeatureLevel = 2
+// FeatureLevel is the newest level that this build can apply, and that of a new cluster whose founders all know it. A cluster
+// that runs gets to it by a [SetLimits] only. [LevelOf] tells from which level on the log may hold a command.
+//
+//   - Level 2 has [SetBirth], [CheckpointLeases], [RenewLeases], and the rules that keeps names.
+//   - Level 3 has the hashes of secrets in their place; see [SecretLevel], and Limits.ClaimsTotal and Limits.StateBytes.
+const FeatureLevel = 3
 
 // firstLevel is that of a cluster before the first [SetLimits].
 const firstLevel = 1
@@ -21,20 +24,50 @@ type limitField struct {
 	value    *uint32
 	name     string
 	min, max uint32
+	level    uint32 // the feature level from which it is encoded and asked
 }
 
-// fields lists the limits in the order in which they are encoded.
-func (l *Limits) fields() [8]limitField {
+// allFields lists the limits in the order in which they are encoded: by level. A new one goes to the end, at a level that no
+// released build knows.
+func (l *Limits) allFields() [10]limitField {
 	return [...]limitField{
-		{&l.FeatureLevel, "feature level", 1, 1<<32 - 1},
-		{&l.Sessions, "sessions", 1, 10_000_000},
-		{&l.WaitersPerName, "waiters of a name", 1, 1_000_000},
-		{&l.ClaimsPerSession, "claims of a session times their names", MaxNames, 1_000_000},
-		{&l.RequestWindow, "requests ahead of the floor", 1, 1_000_000},
-		{&l.RememberedClaims, "remembered claims", 1, 10_000},
-		{&l.HistoryBytes, "bytes of history", 64 << 10, 1 << 30},
-		{&l.AbnormalBytes, "bytes of abnormal history", 64 << 10, 1 << 30},
+		{&l.FeatureLevel, "feature level", 1, 1<<32 - 1, firstLevel},
+		{&l.Sessions, "sessions", 1, 10_000_000, firstLevel},
+		{&l.WaitersPerName, "waiters of a name", 1, 1_000_000, firstLevel},
+		{&l.ClaimsPerSession, "claims of a session times their names", MaxNames, 1_000_000, firstLevel},
+		{&l.RequestWindow, "requests ahead of the floor", 1, 1_000_000, firstLevel},
+		{&l.RememberedClaims, "remembered claims", 1, 10_000, firstLevel},
+		{&l.HistoryBytes, "bytes of history", 64 << 10, 1 << 30, firstLevel},
+		{&l.AbnormalBytes, "bytes of abnormal history", 64 << 10, 1 << 30, firstLevel},
+		{&l.ClaimsTotal, "claims of the whole cluster", 1, 100_000_000, 3},
+		{&l.StateBytes, "bytes of sessions and claims of the whole cluster", 64 << 10, 1<<32 - 1, 3},
 	}
+}
+
+// fields lists the limits of the level of l. Those of later levels mean nothing there.
+func (l *Limits) fields() []limitField {
+	all := l.allFields()
+	n := len(all)
+	for n > 0 && all[n-1].level > l.FeatureLevel && all[n-1].level > firstLevel {
+		n--
+	}
+	return all[:n]
+}
+
+// At gives the limits for a feature level: those that l has not had so far are taken from fresh, and those of later levels
+// are zero.
+func (l Limits) At(level uint32, fresh Limits) Limits {
+	was := l.FeatureLevel
+	for i, f := range l.allFields() {
+		switch {
+		case f.level > level:
+			*f.value = 0
+		case f.level > was:
+			*f.value = *fresh.allFields()[i].value
+		}
+	}
+	l.FeatureLevel = level
+	return l
 }
 
 // broken names the first limit out of its bounds, or is empty.
@@ -57,7 +90,7 @@ func (l Limits) Check() error {
 
 func (m *Machine) changeLimits(c *SetLimits) Result {
 	l := c.Limits
-	if l.FeatureLevel > FeatureLevel {
+	if l.FeatureLevel > FeatureLevel { // decoding refuses it before
 		panic(fmt.Errorf("%w: entry %d has feature level %d, this build knows %d", ErrNewer, m.index, l.FeatureLevel, FeatureLevel))
 	}
 	if broken := l.broken(); broken != "" {
@@ -66,11 +99,16 @@ func (m *Machine) changeLimits(c *SetLimits) Result {
 	if l.FeatureLevel < m.limits.FeatureLevel {
 		return Result{Code: OutOfRange, Limit: fmt.Sprintf("feature level: at least %d", m.limits.FeatureLevel)}
 	}
+	hashed := m.limits.hashes()
 	m.setLimits(l)
+	if m.limits.hashes() && !hashed {
+		m.hashSecrets()
+	}
 	return Result{}
 }
 
 func (m *Machine) setLimits(l Limits) {
+	l = l.At(l.FeatureLevel, l) // as a snapshot gives them back
 	m.limits = l
 	m.history.resize(int(l.HistoryBytes))
 	m.abnormal.resize(int(l.AbnormalBytes))
@@ -116,11 +154,7 @@ func (m *Machine) Check(c Command) (Result, bool) {
 	r := Result{}
 	switch c := c.(type) {
 	case OpenSession:
-		if c.TTL == 0 {
-			r.Code = Malformed
-		} else if uint32(m.counts.Sessions) >= m.limits.Sessions {
-			r = m.refused(QuotaExceeded, "sessions", m.limits.Sessions)
-		}
+		r = m.checkOpen(&c)
 	case Acquire:
 		r = m.checkAcquire(&c)
 	case Cancel:
@@ -129,6 +163,16 @@ func (m *Machine) Check(c Command) (Result, bool) {
 		r = m.checkOwner(c.Session)
 	}
 	return r, r.Code == OK
+}
+
+func (m *Machine) checkOpen(c *OpenSession) Result {
+	switch {
+	case c.TTL == 0:
+		return Result{Code: Malformed}
+	case uint32(m.counts.Sessions) >= m.limits.Sessions:
+		return m.refused(QuotaExceeded, "sessions", m.limits.Sessions)
+	}
+	return m.checkSums(0, sessionBytes+labelBytes(c.Metadata))
 }
 
 // checkOwner refuses a session that has ended, but for one that can still confirm.
@@ -180,6 +224,9 @@ func (m *Machine) checkAcquire(a *Acquire) Result {
 		return Result{}
 	}
 	if r := m.checkReady(); r.Code != OK {
+		return r
+	}
+	if r := m.checkSums(1, claimSize(&a.Spec, a.Nonce)); r.Code != OK {
 		return r
 	}
 	for _, text := range a.Spec.Names {

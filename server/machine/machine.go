@@ -67,9 +67,7 @@ func New() *Machine {
 		order: btree.NewG(orderDegree, func(a, b *name) bool { return a.text < b.text }),
 		byID:  btree.NewG(orderDegree, func(a, b *session) bool { return compareIDs(a.id, b.id) < 0 }),
 	}
-	limits := DefaultLimits()
-	limits.FeatureLevel = firstLevel
-	m.setLimits(limits)
+	m.setLimits(DefaultLimits().At(firstLevel, Limits{}))
 	return m
 }
 

@@ -141,12 +141,14 @@ type Lock struct {
 // A Session is the state of one session that its leader needs.
 type Session struct {
 	ID             SessionID
-	Secret         Secret
 	TTL            Millis
 	ClientNumbered bool
 	Change         uint64
 	Weight         uint32 // names of its claims: what ending it costs
 	Checkpointed   bool   // the end of its lease is written down: it takes [RenewLeases] to renew it
+
+	secret Secret // see Owned
+	hashed bool
 }
 
 // Counts are sizes for status and metrics.
@@ -155,5 +157,7 @@ type Counts struct {
 	NextToken                                  Token
 	Oldest                                     WallMillis // when the holder that has held longest was granted; 0: nobody holds
 	Events                                     uint64     // number of the last event
+	Bytes                                      int        // of sessions and claims, as Limits.StateBytes counts them
 	Checkpointed                               int        // leases and delays whose end is written down
+	Endings                                    uint64     // sessions that have ended
 }

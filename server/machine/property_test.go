@@ -20,7 +20,7 @@ type script struct {
 	sent     []Command // for duplicates
 	random   uint64
 	delayed  []ClaimID // with a delay that was started
-	newest   bool      // limits of the newest feature level were given
+	level    uint32    // feature level of the last limits that were given; zero: none were
 }
 
 func newScript(t *rapid.T) *script {
@@ -62,7 +62,7 @@ func (s *script) command() Command {
 	case "open":
 		s.random++
 		return OpenSession{
-			TTL: 1000, Random: [8]byte{6: byte(s.random % 3 * 7), 7: byte(s.random % 3 * 80)}, ClientNumbered: rapid.IntRange(0, 3).Draw(s.t, "numbered") > 0,
+			TTL: 1000, Secret: Secret{byte(s.random)}, Hashed: s.level >= SecretLevel && rapid.Bool().Draw(s.t, "hashed"), Random: [8]byte{6: byte(s.random % 3 * 7), 7: byte(s.random % 3 * 80)}, ClientNumbered: rapid.IntRange(0, 3).Draw(s.t, "numbered") > 0,
 			Metadata: []Label{{"host", fmt.Sprint(s.random)}},
 		}
 	case "acquire":
@@ -103,11 +103,10 @@ func (s *script) leader(kind string) Command {
 	case "floor":
 		return SetTokenFloor{Token(rapid.IntRange(0, 100).Draw(s.t, "token floor"))}
 	case "checkpoint", "renew":
-		if s.newest {
+		if s.level >= LeaseLevel {
 			return s.leases(kind, term)
 		}
 	}
-	s.newest = true
 	return s.limits()
 }
 
@@ -130,7 +129,10 @@ func (s *script) limits() Command {
 	l.RequestWindow = uint32(rapid.IntRange(4, 20).Draw(s.t, "window"))
 	l.RememberedClaims = uint32(rapid.IntRange(1, 4).Draw(s.t, "remembered"))
 	l.HistoryBytes = 64 << 10
-	return SetLimits{l}
+	fresh := DefaultLimits()
+	fresh.ClaimsTotal = uint32(rapid.IntRange(6, 40).Draw(s.t, "claims of all"))
+	s.level = uint32(rapid.IntRange(int(max(1, s.level)), FeatureLevel).Draw(s.t, "level"))
+	return SetLimits{l.At(s.level, fresh)}
 }
 
 func (s *script) floor() uint64 { return rapid.Uint64Range(0, 6).Draw(s.t, "floor") }

@@ -107,7 +107,7 @@ func (m *Machine) Locks(prefix, after string, limit int) (locks []Lock, more boo
 // Session returns a live session.
 func (m *Machine) Session(id SessionID) (Session, bool) {
 	if s := m.session(id); s != nil {
-		return s.public(), true
+		return s.public(&m.limits), true
 	}
 	return Session{}, false
 }
@@ -116,14 +116,14 @@ func (m *Machine) Session(id SessionID) (Session, bool) {
 // still confirm with Release, Cancel and CloseSession.
 func (m *Machine) Leaving(id SessionID) (Session, bool) {
 	if s := m.leaving(id); s != nil {
-		return s.public(), true
+		return s.public(&m.limits), true
 	}
 	return Session{}, false
 }
 
-func (s *session) public() Session {
+func (s *session) public(l *Limits) Session {
 	return Session{
-		ID: s.id, Secret: s.secret, TTL: s.ttl, ClientNumbered: s.numbered, Change: s.change, Weight: s.weight,
+		ID: s.id, secret: s.secret, hashed: l.hashes(), TTL: s.ttl, ClientNumbered: s.numbered, Change: s.change, Weight: s.weight,
 		Checkpointed: s.leaseEnd != 0,
 	}
 }
@@ -224,7 +224,7 @@ func compareIDs(a, b SessionID) int { return bytes.Compare(a[:], b[:]) }
 func (m *Machine) Counts() Counts {
 	c := m.counts
 	c.NextToken = m.nextToken
-	c.Events = m.events
+	c.Events, c.Endings = m.events, m.endings
 	if m.held.first != nil {
 		c.Oldest = m.held.first.since
 	}

@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// ErrSnapshot is what every error of [Restore] is, but for those of its reader.
+// ErrSnapshot is what every error of [Restore] is, but for those of its reader and [ErrNewer].
 var ErrSnapshot = errors.New("machine: damaged snapshot")
 
 // maxChunk bounds the content of a chunk. A shard of a machine at its limits is far smaller.
@@ -25,7 +25,9 @@ const maxChunk = 1 << 30
 func Restore(r io.Reader) (*Machine, error) {
 	in := &chunkReader{r: r}
 	m := New()
-	if err := m.restore(in); err != nil {
+	if err := m.restore(in); errors.Is(err, ErrNewer) {
+		return nil, fmt.Errorf("machine: read a snapshot: %w", err)
+	} else if err != nil {
 		return nil, fmt.Errorf("%w, part %d: %w", ErrSnapshot, in.chunks, err)
 	}
 	return m, nil
@@ -40,7 +42,7 @@ func (m *Machine) restore(in *chunkReader) error {
 	if err != nil {
 		return err
 	}
-	found := finds{leases: m.leaseClock != 0}
+	found := finds{counts: &m.counts, leases: m.leaseClock != 0}
 	for first := 0; first < shardCount; first += shardsPerChunk {
 		content, err := in.next(chunkShard)
 		if err != nil {
@@ -119,10 +121,16 @@ func (in *chunkReader) finish() error {
 func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	d := &decoder{s: content}
 	format := d.uint()
-	if format < snapshotFormat || format > leaseFormat {
+	if format > leaseFormat {
+		return segments, fmt.Errorf("%w: the snapshot has format %d, this build knows %d to %d", ErrNewer, format, snapshotFormat, leaseFormat)
+	}
+	if format < snapshotFormat {
 		return segments, fmt.Errorf("format %d, this build knows %d to %d", format, snapshotFormat, leaseFormat)
 	}
 	limits := decodeLimits(d)
+	if d.err != nil {
+		return segments, d.err
+	}
 	m.index, m.hash, m.nextToken = d.uint(), d.uint(), Token(d.uint())
 	m.grants, m.events, m.endings = d.uint(), d.uint(), d.uint()
 	m.history.dropped, segments[0] = d.uint(), d.uint()
@@ -152,9 +160,6 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	if err := d.end(); err != nil {
 		return segments, err
 	}
-	if limits.FeatureLevel > FeatureLevel {
-		return segments, fmt.Errorf("feature level %d, this build knows %d", limits.FeatureLevel, FeatureLevel)
-	}
 	if broken := limits.broken(); broken != "" {
 		return segments, fmt.Errorf("limit %s", broken)
 	}
@@ -168,6 +173,7 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 type finds struct {
 	queued, granted []*claim // granted and closing
 	ended           []SessionID
+	counts          *Counts
 	leases          bool // the snapshot has the ends of leases and delays
 }
 
@@ -214,13 +220,14 @@ func (m *Machine) readShard(i int, d *decoder, found *finds) error {
 }
 
 func readSession(d *decoder, found *finds) (*session, error) {
-	s := &session{id: d.bytes16(), secret: d.bytes16(), numbered: d.bool(), ended: Code(d.byte())}
+	s := &session{counts: found.counts, id: d.bytes16(), secret: d.bytes16(), numbered: d.bool(), ended: Code(d.byte())}
 	s.ttl = Millis(d.uint())
 	s.change, s.floor, s.seen, s.last = d.uint(), d.uint(), d.uint(), d.uint()
 	if found.leases {
 		s.leaseEnd = Millis(d.uint())
 	}
 	s.metadata = d.labels()
+	s.weigh(s.size())
 	for range d.count(10) {
 		c := readClaim(d, s, found)
 		if d.err != nil {
@@ -244,6 +251,7 @@ func readSession(d *decoder, found *finds) (*session, error) {
 			c.delayEnd = Millis(d.uint())
 		}
 		s.closing = append(s.closing, c)
+		s.weigh(c.size())
 	}
 	for range d.count(9) {
 		o := readOutcome(d)
@@ -252,6 +260,7 @@ func readSession(d *decoder, found *finds) (*session, error) {
 		}
 		s.outcomes = append(s.outcomes, o)
 		s.weight += uint32(o.names)
+		s.weigh(o.size())
 		s.rememberNonce(o.nonce, o.seq)
 	}
 	return s, d.err
@@ -342,13 +351,14 @@ func readRing(r *ring, segments uint64, in *chunkReader, kind byte) error {
 		if err != nil {
 			return err
 		}
-		s := segment{bytes: []byte(content)}
+		s := segment{bytes: []byte(content), filter: newFilter(r.segmentSize())}
 		for b := s.bytes; len(b) > 0; {
 			e, err := decodeRecord(b)
 			if err != nil {
 				return err
 			}
 			s.last = e.Number
+			s.filter.add(recordHash(b))
 			size, n := binary.Uvarint(b)
 			b = b[n+int(size):]
 		}

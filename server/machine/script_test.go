@@ -277,6 +277,8 @@ func (s *stage) limits(t *testing.T, d *datadriven.TestData) SetLimits {
 	l.RememberedClaims = arg(t, d, "remembered", l.RememberedClaims)
 	l.HistoryBytes = arg(t, d, "history", l.HistoryBytes)
 	l.AbnormalBytes = arg(t, d, "abnormal", l.AbnormalBytes)
+	l.ClaimsTotal = arg(t, d, "total", l.ClaimsTotal)
+	l.StateBytes = arg(t, d, "bytes", l.StateBytes)
 	return SetLimits{l}
 }
 

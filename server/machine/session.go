@@ -8,16 +8,18 @@ import (
 // A session owns claims. It is live, or it has ended and only its closing claims remain.
 type session struct {
 	id       SessionID
-	secret   Secret
+	secret   Secret // from SecretLevel on its hash
 	ttl      Millis
 	numbered bool // by its client
 	ended    Code // OK while it lives
 	change   uint64
-	floor    uint64 // the lowest seq whose answer, or nonce, the client needs
-	seen     uint64 // the last change that a logged command covers
-	last     uint64 // machine-numbered: the last seq given
-	leaseEnd Millis // on the lease clock, if it is written down
-	weight   uint32 // names of the claims, live and remembered
+	floor    uint64  // the lowest seq whose answer, or nonce, the client needs
+	seen     uint64  // the last change that a logged command covers
+	last     uint64  // machine-numbered: the last seq given
+	leaseEnd Millis  // on the lease clock, if it is written down
+	weight   uint32  // names of the claims, live and remembered
+	bytes    int     // of the session and all that it has; see weigh
+	counts   *Counts // of the machine
 	metadata []Label
 
 	claims   []*claim  // live ones, in order of seq
@@ -88,6 +90,7 @@ func (s *session) outcomeAt(seq uint64) (int, bool) {
 func (s *session) add(c *claim) {
 	s.claims = insertClaim(s.claims, c)
 	s.weight += uint32(len(c.links))
+	s.weigh(c.size())
 	s.rememberNonce(c.nonce, c.seq)
 }
 
@@ -105,6 +108,7 @@ func (s *session) rememberNonce(nonce string, seq uint64) {
 // s.weight already, and stay there until it is forgotten.
 func (s *session) remember(o outcome, limits *Limits) {
 	s.rememberNonce(o.nonce, o.seq)
+	s.weigh(o.size())
 	if !s.numbered {
 		s.outcomes = append(s.outcomes, o)
 		s.trim(limits)
@@ -148,6 +152,7 @@ func (s *session) forget(i, j int) {
 	for k := i; k < j; k++ {
 		o := &s.outcomes[k]
 		s.weight -= uint32(o.names)
+		s.weigh(-o.size())
 		if o.nonce != "" {
 			delete(s.nonces, o.nonce)
 		}
@@ -219,6 +224,9 @@ func (m *Machine) settled(c *claim, state State, by, reason string) ClaimStatus 
 		})
 	}
 	s.claims = removeClaim(s.claims, c)
+	if !c.closing { // it is counted until it is closed
+		s.weigh(-c.size())
+	}
 	s.remember(o, &m.limits)
 	return o.status()
 }
@@ -234,14 +242,12 @@ func (m *Machine) leaving(id SessionID) *session {
 }
 
 func (m *Machine) openSession(c *OpenSession) Result {
-	if c.TTL == 0 {
-		return Result{Code: Malformed}
+	if r := m.checkOpen(c); r.Code != OK {
+		return r
 	}
-	if uint32(m.counts.Sessions) >= m.limits.Sessions {
-		return m.refused(QuotaExceeded, "sessions", m.limits.Sessions)
-	}
-	s := &session{id: m.sessionID(c), secret: c.Secret, ttl: c.TTL, numbered: c.ClientNumbered, metadata: c.Metadata}
+	s := &session{counts: &m.counts, id: m.sessionID(c), secret: m.keptSecret(c), ttl: c.TTL, numbered: c.ClientNumbered, metadata: c.Metadata}
 	m.changing(s.id)
+	s.weigh(s.size())
 	m.shards[shardOf(s.id)].live.put(s.id, s)
 	m.byID.ReplaceOrInsert(s)
 	m.counts.Sessions++

@@ -85,9 +85,12 @@ func (m *Machine) endSession(s *session, how ending) {
 		m.confirmAll(s)
 	}
 	s.ended, s.outcomes, s.nonces, s.weight = how.code, nil, nil, 0
+	left := 0
 	if len(s.closing) > 0 {
+		left = s.weighed()
 		shard.leaving.put(s.id, s)
 	}
+	s.weigh(left - s.bytes)
 	m.rememberSession(s.id, how)
 	if how.code != OK {
 		s.change++

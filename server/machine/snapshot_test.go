@@ -170,7 +170,6 @@ func TestAForgedSnapshotIsChecked(t *testing.T) {
 			s.claims[1].spec.Mode, s.claims[1].spec.Weight, s.claims[1].spec.Capacity = Permits, 1, 1
 		},
 		"limits out of bounds":       func(m *Machine, s *session) { m.limits.Sessions = 0 },
-		"a newer feature level":      func(m *Machine, s *session) { m.limits.FeatureLevel = FeatureLevel + 1 },
 		"more history than fits":     func(m *Machine, s *session) { m.limits.HistoryBytes = 64 << 10; fill(&m.history, 65<<10) },
 		"a session in another shard": func(m *Machine, s *session) { s.id[15]++ },
 	} {

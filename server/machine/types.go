@@ -29,9 +29,6 @@ func ParseSessionID(s string) (SessionID, error) {
 	return id, nil
 }
 
-// A Secret proves that a request comes from the owner of a session.
-type Secret [16]byte
-
 // A ClaimID names a claim for ever: the session that made it and its number there.
 type ClaimID struct {
 	Session SessionID

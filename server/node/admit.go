@@ -67,7 +67,7 @@ func (h peerHandler) Admit(id transport.Identity, dialled bool) error {
 	if err := n.remember(&id, dialled); err != nil {
 		return err
 	}
-	n.welcome(replica.Met{ID: id.Node, Instance: id.Instance, Level: id.Level})
+	n.welcome(replica.Met{ID: id.Node, Instance: id.Instance, Level: id.Level, Zone: id.Zone})
 	return nil
 }
 
@@ -100,8 +100,11 @@ func (n *Node) judge(id *transport.Identity) (v transport.Verdict, text string, 
 	if logged.Removed {
 		return transport.Removed, replica.RemovedText(logged.Name), false, nil
 	}
-	if v, text, err := n.judgeBirth(id); v != 0 || err != nil {
-		return v, text, false, err
+	if text := n.tooOld(id); text != "" {
+		return transport.TooOld, text, false, nil
+	}
+	if v, text := n.judgeBirth(id); v != 0 {
+		return v, text, false, nil
 	}
 	if known && logged.Instance != [16]byte{} && logged.Instance != id.Instance {
 		return transport.Replaced, notThatDirectory(id, logged.Instance), false, nil
@@ -133,11 +136,32 @@ func (n *Node) judge(id *transport.Identity) (v transport.Verdict, text string, 
 	return 0, "", later, nil
 }
 
-// judgeBirth compares the clusters that both belong to, if both know.
-func (n *Node) judgeBirth(id *transport.Identity) (transport.Verdict, string, error) {
+// level is the feature level of the cluster, as far as this node knows it; zero before it knows anything.
+func (n *Node) level() uint32 {
+	if r := n.status.Load(); r != nil {
+		return r.Level
+	}
+	if life := n.life.Load(); life != nil && !life.rootless {
+		return machine.BirthLevel
+	}
+	return 0
+}
+
+// tooOld says why a peer cannot apply what the log may hold, if it cannot. It must not count for a majority.
+func (n *Node) tooOld(id *transport.Identity) string {
+	level, can := n.level(), max(id.Level, 1)
+	if can >= level {
+		return ""
+	}
+	return fmt.Sprintf("node %s is older than its cluster: upgrade it: the cluster has reached feature level %d, and this build can %d", id.Name, level, can)
+}
+
+// judgeBirth compares the clusters that both belong to, if both know. One that began without a birth gets one when its feature
+// level rises, and not all nodes come to that entry at once.
+func (n *Node) judgeBirth(id *transport.Identity) (transport.Verdict, string) {
 	ours, theirs := n.life.Load(), answer{id: *id}.birth()
-	if ours == nil {
-		return 0, "", nil
+	if ours == nil || ours.rootless && n.grewFromUs(theirs) || id.Rootless && ours.birth.GrewFrom(n.configured()) {
+		return 0, ""
 	}
 	own := ours.birth.String()
 	if ours.rootless {
@@ -147,11 +171,15 @@ func (n *Node) judgeBirth(id *transport.Identity) (transport.Verdict, string, er
 	case theirs != "" && theirs != own:
 		return transport.OtherBirth, fmt.Sprintf("node %s comes with a data directory of the cluster %s, and node %s belongs to the cluster %s: "+
 			"to bring one into the other's cluster, run \"lockstep member replace\" with its name there, and start it with an empty directory "+
-			"and --join", id.Name, theirs, n.cfg.Name, own), nil
-	case !ours.rootless && id.Level < machine.BirthLevel:
-		return 0, "", fmt.Errorf("the cluster has feature level %d or more, and node %s runs a version that does not know it: upgrade it", machine.BirthLevel, id.Name)
+			"and --join", id.Name, theirs, n.cfg.Name, own)
 	}
-	return 0, "", nil
+	return 0, ""
+}
+
+// grewFromUs reports whether a birth was given to the cluster that this node's configuration began.
+func (n *Node) grewFromUs(birth string) bool {
+	b, err := parseBirth(birth)
+	return err == nil && b.GrewFrom(n.configured())
 }
 
 const bringBack = "never put back one node's disk or directory from a copy: make it a new member with " +
@@ -218,7 +246,13 @@ func (n *Node) freshStatus() (*replica.Status, error) {
 
 // remember notes durably the directory of a peer that is let in, and the start of it if that answers at its address. A stream of
 // ours that leads to an earlier one is dialled again.
+//
+// Only members are remembered. One that is not known as one yet, whom this node may need as its leader, is met again when it is; see
+// refreshPeers.
 func (n *Node) remember(id *transport.Identity, dialled bool) error {
+	if _, member := n.known(id.Node); !member {
+		return nil
+	}
 	if _, ok, err := n.store.KnownInstance(id.Node); err != nil {
 		return err
 	} else if !ok {

@@ -15,13 +15,13 @@ import (
 // It says that two nodes were configured alike, and is the source of the founders' ids.
 func (n *Node) configured() string { return *n.config.Load() }
 
-// clusterID tells this cluster from every other: its birth, or for one that began without, the configured id. It is empty
-// until the node knows which.
+// clusterID tells this cluster from every other: its birth, or for one that began without, the configured id, also when it
+// has got a birth since. It is empty until the node knows which.
 func (n *Node) clusterID() string {
 	switch life := n.life.Load(); {
 	case life == nil:
 		return ""
-	case life.rootless:
+	case life.rootless, life.birth.GrewFrom(n.configured()):
 		return n.configured()
 	default:
 		return life.birth.String()
@@ -57,6 +57,8 @@ func (n *Node) settle(now life) error {
 		return nil
 	case known != nil && !known.rootless:
 		return fmt.Errorf("node: this directory belongs to the cluster %s, and is given the state of %s", known.birth, now.birth)
+	case known != nil && !now.birth.GrewFrom(n.configured()):
+		return fmt.Errorf("node: this directory belongs to the cluster %s without a birth, and is given the state of %s", n.configured(), now.birth)
 	}
 	if !now.rootless {
 		if err := n.store.RememberBirth(storage.BirthID(now.birth)); err != nil {
@@ -95,12 +97,25 @@ func (n *Node) settleReplica() error {
 	return n.settle(life{birth, rootless})
 }
 
+// noteLevel keeps builds that know no feature levels out of the directory once its log may hold what they cannot apply.
+func (n *Node) noteLevel() error {
+	if n.barred || n.replica.Level() < machine.BirthLevel {
+		return nil
+	}
+	n.barred = true
+	if err := n.store.BarBefore(); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	return nil
+}
+
 func lifeOf(m *machine.Machine) life { return life{m.Birth(), m.Rootless()} }
 
 // openStore opens the directory and counts this start of it.
 func (n *Node) openStore() (*storage.Store, error) {
 	store, err := storage.Open(storage.Config{
-		Dir: n.cfg.DataDir, FS: n.cfg.FS, ClusterID: n.configured(), NodeID: n.id.Load(), NodeName: n.founderName, Logger: n.log,
+		Dir: n.cfg.DataDir, FS: n.cfg.FS, ClusterID: n.configured(), NodeID: n.id.Load(), NodeName: n.founderName,
+		Waited: func() { n.counts.waited.Add(1) }, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -154,7 +169,6 @@ func (n *Node) founderName(id uint64) string {
 // introduction is what this node tells of itself in a handshake now.
 func (n *Node) introduction() transport.Identity {
 	id := n.identity(n.store.InstanceID())
-	id.Level = machine.FeatureLevel
 	id.Start, id.LastEntry = n.starts.Count, n.lastEntry
 	for _, s := range n.starts.Last {
 		id.StartIDs = binary.BigEndian.AppendUint32(id.StartIDs, s)

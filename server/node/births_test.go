@@ -584,8 +584,11 @@ func TestAPeerOfAnOlderVersionCannotJoinANewerCluster(t *testing.T) {
 	c.oneBirth()
 	old := transport.Identity{ClusterID: ClusterID(c.members), Node: c.nodes["n1"].id.Load(), Instance: c.nodes["n1"].store.InstanceID(), Name: "n1"}
 	err := (peerHandler{c.nodes["n2"].Node}).Admit(old, true)
-	if err == nil || errors.Is(err, transport.ErrNotAdmitted) || !strings.Contains(err.Error(), "upgrade") {
+	if transport.VerdictOf(err) != transport.TooOld || !strings.Contains(err.Error(), "node n1 is older than its cluster: upgrade it") {
 		t.Errorf("err = %v", err)
+	}
+	if _, err := (peerHandler{c.nodes["n2"].Node}).Join(transport.Identity{Name: "n9"}); err == nil || !strings.Contains(err.Error(), "node n9 is older than its cluster") {
+		t.Errorf("to join: %v", err)
 	}
 }
 

@@ -73,7 +73,7 @@ func listen(t testing.TB) net.Listener {
 func (c *cluster) config(name string, l net.Listener) Config {
 	cfg := Config{
 		Name: name, DataDir: filepath.Join(c.dir, name), Members: c.members,
-		ClientAddress: name + ".example:7400", Listener: l, Secret: []byte("test"),
+		ClientAddress: name + ".example:7400", Listener: l, Secrets: func() [][]byte { return [][]byte{[]byte("test")} },
 	}
 	if c.joined[name] != "" {
 		cfg.Join, cfg.Members = ClusterID(c.members), map[string]string{name: c.joined[name]}

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,26 +23,29 @@ type disk struct {
 	wake  chan struct{} // holds one
 	// synced is told how long each write took; nil: nobody.
 	synced func(time.Duration)
+	forget chan struct{} // holds one: a purge is due, and all was compacted that it is for
 
 	mu struct {
 		sync.Mutex
 		appends   []*raftpb.Message
 		compactTo uint64
+		forget    bool
 	}
 }
 
 func newDisk(s *storage.Store, b *inbox, busy *diskClock, synced func(time.Duration)) *disk {
-	return &disk{store: s, inbox: b, busy: busy, synced: synced, wake: make(chan struct{}, 1)}
+	return &disk{store: s, inbox: b, busy: busy, synced: synced, wake: make(chan struct{}, 1), forget: make(chan struct{}, 1)}
 }
 
-// queue hands over messages of the type MsgStorageAppend and how much of the log may be forgotten.
-func (d *disk) queue(appends []*raftpb.Message, compactTo uint64) {
-	if len(appends) == 0 && compactTo == 0 {
+// queue hands over messages of the type MsgStorageAppend, how much of the log may be forgotten, and whether its files are then to be purged.
+func (d *disk) queue(appends []*raftpb.Message, compactTo uint64, forget bool) {
+	if len(appends) == 0 && compactTo == 0 && !forget {
 		return
 	}
 	d.mu.Lock()
 	d.mu.appends = append(d.mu.appends, appends...)
 	d.mu.compactTo = max(d.mu.compactTo, compactTo)
+	d.mu.forget = d.mu.forget || forget
 	d.mu.Unlock()
 	select {
 	case d.wake <- struct{}{}:
@@ -58,8 +63,8 @@ func (d *disk) run(ctx context.Context) error {
 		case <-d.wake:
 		}
 		d.mu.Lock()
-		appends, compactTo := d.mu.appends, d.mu.compactTo
-		d.mu.appends, d.mu.compactTo = spare[:0], 0
+		appends, compactTo, forget := d.mu.appends, d.mu.compactTo, d.mu.forget
+		d.mu.appends, d.mu.compactTo, d.mu.forget = spare[:0], 0, false
 		d.mu.Unlock()
 
 		d.busy.start()
@@ -78,6 +83,12 @@ func (d *disk) run(ctx context.Context) error {
 			}
 		}
 		d.busy.stop()
+		if forget {
+			select {
+			case d.forget <- struct{}{}:
+			default:
+			}
+		}
 		clear(appends)
 		spare = appends
 	}
@@ -98,4 +109,24 @@ func (c *diskClock) busy() time.Duration {
 		return 0
 	}
 	return time.Since(c.began) - time.Duration(since)
+}
+
+// runPurges purges the files when that is due, beside the writes. One that fails is tried again after the next start.
+func (d *disk) runPurges(ctx context.Context, log *slog.Logger) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.forget:
+		}
+		began := time.Now()
+		if err := errors.Join(d.store.Purge(ctx), ctx.Err()); err != nil {
+			log.Warn("secrets of before the feature level rose may still be in the log's files", "err", err)
+			continue
+		}
+		if err := d.store.RememberPurge(false); err != nil {
+			return err
+		}
+		log.Info("no file has secrets of before the feature level rose", "took", time.Since(began))
+	}
 }

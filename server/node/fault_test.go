@@ -234,6 +234,59 @@ func TestAHangingDiskGivesLeadershipAwayAndEndsTheNode(t *testing.T) {
 	cl.acquire(1, "jobs/a")
 }
 
+func TestANodeThatWaitsForADescriptorDoesNotEndAsIfItsDiskHung(t *testing.T) {
+	var dry atomic.Bool
+	none := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if dry.Load() && (op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite) {
+			return syscall.EMFILE
+		}
+		return nil
+	})
+	const stall = time.Second
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.FS = errorfs.Wrap(vfs.Default, none)
+		cfg.tune = func(r *replica.Config) { r.StallExit = stall }
+	})
+	n := c.leader()
+	cl := c.connect(n)
+	cl.open()
+	dry.Store(true)
+	var waited time.Time
+	for seq := uint64(1); time.Since(waited) < 3*stall || waited.IsZero(); seq++ {
+		// Claims with long names, until the log needs a new file, and then no more: the log would not take them.
+		if waited.IsZero() {
+			names := make([]string, 16)
+			for i := range names {
+				names[i] = fmt.Sprintf("%0500d", seq*16+uint64(i))
+			}
+			_ = n.Submit([]replica.Request{{Stream: cl.id, Received: n.Now(), Session: cl.session, Body: replica.Acquire{
+				Claim: machine.Acquire{Session: cl.session, Seq: seq, Floor: seq, Spec: machine.Spec{Names: names}},
+			}}}) // refused when too much is under way
+		}
+		if waited.IsZero() && n.Status().DescriptorWaits > 0 {
+			waited = time.Now()
+		}
+		select {
+		case <-n.ended:
+			t.Fatalf("the node ended: %v", n.err)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	if busy := n.Status().DiskBusy; busy < stall {
+		t.Errorf("the write has been under way for %v: it did not wait", busy)
+	}
+	dry.Store(false)
+	c.eventually("the node grants again", func() error {
+		if n.Status().DiskBusy > stall {
+			return errors.New("it does not write")
+		}
+		return nil
+	})
+	again := c.connect(n)
+	again.open()
+	again.acquire(1, "jobs/a")
+}
+
 func TestABrokenInvariantIsTheErrorOfRun(t *testing.T) {
 	n := &Node{log: slog.New(slog.DiscardHandler), inbox: newInbox(), began: time.Now()} // without a replica
 	if _, _, err := n.turn(new(load)); err == nil || !strings.Contains(err.Error(), "broken invariant") {

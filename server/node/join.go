@@ -15,7 +15,7 @@ import (
 const (
 	// joinPause lies between two rounds of asking the members.
 	joinPause = 300 * time.Millisecond
-	// joinRefusals is how many rounds in which some member refuses, and none agrees, end a node that wants to join:
+	// joinRefusals is how many rounds in which most members refuse, and none agrees, end a node that wants to join:
 	// a member may lag behind for a moment.
 	joinRefusals = 20
 )
@@ -23,7 +23,7 @@ const (
 func (n *Node) identity(instance storage.InstanceID) transport.Identity {
 	return transport.Identity{
 		ClusterID: n.configured(), Node: n.id.Load(), Instance: instance, Name: n.cfg.Name,
-		ClientAddress: n.cfg.ClientAddress, PeerAddress: n.cfg.Members[n.cfg.Name],
+		ClientAddress: n.cfg.ClientAddress, PeerAddress: n.cfg.Members[n.cfg.Name], Level: machine.FeatureLevel, Zone: n.cfg.Zone,
 	}
 }
 
@@ -67,9 +67,9 @@ func (n *Node) joinVoters(ctx context.Context) ([]uint64, error) {
 
 // askToJoin asks the members until one answers, and notes whom it names. Meanwhile requests are refused.
 func (n *Node) askToJoin(ctx context.Context, instance storage.InstanceID) (transport.JoinAnswer, error) {
-	cfg := transport.Config{Self: n.identity(instance), Dial: n.cfg.Dial, Secret: n.cfg.Secret}
+	cfg := transport.Config{Self: n.identity(instance), Dial: n.cfg.Dial, Secrets: n.cfg.Secrets}
 	for refusals, round := 0, 0; ; round++ {
-		var refused error
+		var answers []error
 		for _, m := range n.members {
 			if m.Self {
 				continue
@@ -81,13 +81,12 @@ func (n *Node) askToJoin(ctx context.Context, instance storage.InstanceID) (tran
 				}
 				return answer, nil
 			}
-			if errors.Is(err, transport.ErrRefused) || errors.Is(err, transport.ErrNotAdmitted) {
-				refused = fmt.Errorf("%s: %w", m.Name, err)
-			} else if round%50 == 1 {
+			answers = append(answers, fmt.Errorf("%s: %w", m.Name, err))
+			if round%50 == 1 {
 				n.log.Info("joining: a member can't be asked", "member", m.Name, "address", m.PeerAddress, "err", err)
 			}
 		}
-		if refused != nil {
+		if refused := mostRefuse(answers); refused != nil {
 			if refusals++; refusals >= joinRefusals {
 				return transport.JoinAnswer{}, fmt.Errorf("%w: %w", ErrNotAdded, refused)
 			}
@@ -100,6 +99,21 @@ func (n *Node) askToJoin(ctx context.Context, instance storage.InstanceID) (tran
 	}
 }
 
+// mostRefuse gives the last refusal if most of those that were asked have refused, and proved that they are of the cluster.
+func mostRefuse(answers []error) (last error) {
+	refused := 0
+	for _, err := range answers {
+		if (errors.Is(err, transport.ErrRefused) || errors.Is(err, transport.ErrNotAdmitted)) && !errors.Is(err, transport.ErrUnproved) {
+			refused++
+			last = err
+		}
+	}
+	if refused <= len(answers)/2 {
+		return nil
+	}
+	return last
+}
+
 // Join answers a node that was added and asks for its id.
 func (h peerHandler) Join(id transport.Identity) (transport.JoinAnswer, error) {
 	r := h.n.status.Load()
@@ -109,6 +123,9 @@ func (h peerHandler) Join(id transport.Identity) (transport.JoinAnswer, error) {
 	answer := transport.JoinAnswer{Cluster: h.n.configured()}
 	if life := h.n.life.Load(); life != nil {
 		answer.Birth = life.birth.String()
+	}
+	if text := h.n.tooOld(&id); text != "" {
+		return transport.JoinAnswer{}, transport.NotAdmitted(transport.Unwanted, text)
 	}
 	why := fmt.Sprintf("there is no member %q: add it first (lockstep member add)", id.Name)
 	for _, m := range r.Members {

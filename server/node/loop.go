@@ -44,6 +44,9 @@ func (n *Node) loop(ctx context.Context) error {
 		if err := n.settleReplica(); err != nil {
 			return err
 		}
+		if err := n.noteLevel(); err != nil {
+			return err
+		}
 		n.carryOut(ctx, &out)
 		if v := n.replica.View(); v != view || now-published >= replica.Time(publishEvery) || asked != n.answered.Load() {
 			if v.Leader != 0 && v.Leader != leader {
@@ -70,7 +73,7 @@ func (n *Node) turn(l *load) (now replica.Time, out replica.Output, err error) {
 	n.step(l)
 	now = n.Now()
 	out = n.replica.Turn(now, machine.WallMillis(time.Now().UnixMilli()))
-	if out.Exit != "" {
+	if out.Exit != "" && !(out.Stalled && n.store.Starved()) {
 		err = errors.New("node: " + out.Exit)
 	}
 	return now, out, err
@@ -83,8 +86,12 @@ func (n *Node) broke(what any) error {
 		return fmt.Errorf("node: %w", newer)
 	}
 	n.log.Error("broken invariant", "what", what, "stack", string(debug.Stack()))
-	return fmt.Errorf("node: broken invariant: %v", what)
+	return fmt.Errorf("node: broken invariant: %v: if it comes again at the next start, the log or the state in %s is damaged: %s", what, n.cfg.DataDir, wayOut)
 }
+
+// wayOut is what is left of a node whose directory cannot be used any more.
+const wayOut = "keep the directory for analysis; while a majority of the others serves, make this node a new member (lockstep member replace); " +
+	"else restore a backup on all nodes (lockstep snapshot restore), or see --force-new-cluster"
 
 // step gives the replica everything that has arrived.
 func (n *Node) step(l *load) {
@@ -102,7 +109,12 @@ func (n *Node) step(l *load) {
 
 // carryOut does what a turn asks for: first what others wait for longest.
 func (n *Node) carryOut(ctx context.Context, out *replica.Output) {
-	n.disk.queue(out.Appends, out.CompactTo)
+	if out.Forget == replica.ForgetLater {
+		if err := n.store.RememberPurge(true); err != nil {
+			n.fatal(fmt.Errorf("node: %w", err))
+		}
+	}
+	n.disk.queue(out.Appends, out.CompactTo, out.Forget == replica.ForgetNow)
 	n.send(ctx, out)
 	if n.cfg.Replied != nil && len(out.Replies) > 0 {
 		n.cfg.Replied(out.Replies, n.Now())

@@ -123,12 +123,17 @@ func (n *Node) refreshPeers(s *replica.Status) {
 		return
 	}
 	f.status = s
+	var met []uint64
 	for id := range f.strangers {
 		if _, known := n.known(id); known {
 			delete(f.strangers, id)
+			met = append(met, id)
 		}
 	}
 	n.transport.SetPeers(n.peersLocked())
+	for _, id := range met {
+		n.transport.Verify(id) // now that it is a member, its directory is remembered
+	}
 }
 
 func sameMembers(a, b *replica.Status) bool {

@@ -65,6 +65,9 @@ type Config struct {
 	// ask, own node included. Empty: the node is one of those that a cluster starts with.
 	Join string
 
+	// Zone is where this node is; peers are told. LeaderZone is where the leader should be. Default: none, and anywhere.
+	Zone, LeaderZone string
+
 	// ClientAddress is where clients reach this node; peers are told.
 	ClientAddress string
 
@@ -72,8 +75,9 @@ type Config struct {
 	Listener net.Listener
 	// Dial reaches a peer. Default: plain TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Secret is shared by the nodes of the cluster; empty means none.
-	Secret []byte
+	// Secrets gives the secrets that the nodes of the cluster share; it is asked for each handshake. The first one is what this node
+	// proves itself with, and each is accepted. Default, and without any: this node shakes hands with nobody.
+	Secrets func() [][]byte
 
 	// SnapshotBytesPerSecond bounds a snapshot that is sent. Default: 64 MiB/s.
 	SnapshotBytesPerSecond int
@@ -83,6 +87,8 @@ type Config struct {
 
 	// Limits are those that the first leader of a new cluster logs. Default: machine.DefaultLimits.
 	Limits machine.Limits
+	// SessionsPerAddress bounds the sessions of one address of clients while this node leads. Default: that of package replica.
+	SessionsPerAddress int
 	// Random is where the ids of starts and births are drawn from. Default: crypto/rand.
 	Random io.Reader
 	// Built is when the binary was built. A token floor is refused while the wall clock is before it.
@@ -175,6 +181,7 @@ type Node struct {
 	looped          atomic.Bool   // the loop has ended
 	published       atomic.Int64  // when status was stored, by Now
 	marked          replica.Time  // when marks were stored; used by the loop
+	barred          bool          // builds that know no feature levels are kept out of the directory; used by the loop
 
 	// Made by Run before the goroutines that use them.
 	store     *storage.Store

@@ -60,5 +60,11 @@ func (h peerHandler) ReceiveSnapshot(_ context.Context, g uint32, msg *raftpb.Me
 	if out := h.n.out.Load(); out != nil {
 		return errors.New("node: " + *out)
 	}
+	if r := h.n.status.Load(); r != nil {
+		if why := replica.OutOfProportion(msg, r.Term, r.LastIndex); why != "" {
+			h.n.counts.disproportionate.Add(1)
+			return errors.New("node: a snapshot out of all proportion: " + why)
+		}
+	}
 	return h.n.receiveSnapshot(msg, content)
 }

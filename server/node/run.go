@@ -35,6 +35,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	ctx, n.fatal = context.WithCancelCause(ctx)
 	defer n.fatal(nil)
+	defer context.AfterFunc(ctx, store.Hurry)()
 
 	ended := make(chan error, 1)
 	go func() { ended <- errors.Join(n.run(ctx), store.Close()) }()
@@ -101,6 +102,7 @@ func (n *Node) run(ctx context.Context) error {
 			return err
 		}
 		serve(n.disk.run)
+		serve(func(ctx context.Context) error { return n.disk.runPurges(ctx, n.log) })
 		serve(n.snapshots.run)
 		return n.loop(ctx)
 	})
@@ -112,8 +114,8 @@ func (n *Node) run(ctx context.Context) error {
 func (n *Node) newTransport() (*transport.Transport, error) {
 	return transport.New(transport.Config{
 		Self: n.identity(n.store.InstanceID()), Present: n.introduction,
-		Peers: n.peers(), Listener: n.cfg.Listener, Dial: n.cfg.Dial, Secret: n.cfg.Secret,
-		Handler: peerHandler{n}, Audit: n.cfg.Audit, SnapshotBytesPerSecond: n.cfg.SnapshotBytesPerSecond, Logger: n.log,
+		Peers: n.peers(), Listener: n.cfg.Listener, Dial: n.cfg.Dial, Secrets: n.cfg.Secrets,
+		Handler: peerHandler{n}, Refused: &n.counts.refused, Audit: n.cfg.Audit, SnapshotBytesPerSecond: n.cfg.SnapshotBytesPerSecond, Logger: n.log,
 	})
 }
 
@@ -214,6 +216,10 @@ func (n *Node) makeReplica(ctx context.Context, rec *storage.Recovered) (err err
 	if err := n.checkMembership(ctx, m); err != nil || ctx.Err() != nil {
 		return err
 	}
+	forgetDue, err := n.store.PurgeDue()
+	if err != nil {
+		return err
+	}
 	n.log.Info("recovered", "snapshot", rec.Snapshot.GetIndex(), "entries", len(rec.Entries),
 		"term", rec.HardState.GetTerm(), "commit", rec.HardState.GetCommit())
 	cfg := replica.Config{
@@ -221,18 +227,21 @@ func (n *Node) makeReplica(ctx context.Context, rec *storage.Recovered) (err err
 		Recovered: replica.Recovered{
 			HardState: rec.HardState, Snapshot: rec.Snapshot, Entries: rec.Entries, Machine: m,
 		},
-		TokenFloor: n.cfg.TokenFloor, Built: n.cfg.Built, Limits: n.cfg.Limits,
-		Rand: n.cfg.Random, Logger: n.log,
+		Configured: n.configured(), ForgetDue: forgetDue, TokenFloor: n.cfg.TokenFloor, Built: n.cfg.Built, Limits: n.cfg.Limits,
+		SessionsPerAddress: n.cfg.SessionsPerAddress,
+		Zone:               n.cfg.Zone, LeaderZone: n.cfg.LeaderZone,
+		Stopwatch: func() time.Duration { return time.Duration(n.Now()) },
+		Rand:      n.cfg.Random, Logger: n.log,
 	}
 	if n.cfg.tune != nil {
 		n.cfg.tune(&cfg)
 	}
 	if n.replica, err = replica.New(cfg); err != nil {
-		return fmt.Errorf("node: %w", err)
+		return fmt.Errorf("node: the log in %s: %w: %s", n.cfg.DataDir, err, wayOut)
 	}
 	n.disk = newDisk(n.store, &n.inbox, &n.busy, n.cfg.Synced)
 	n.snapshots = newSnapshotWriter(n.store, &n.inbox, &n.counts, n.log)
-	n.replica.Step(replica.Met{ID: n.id.Load(), Instance: n.store.InstanceID(), Level: machine.FeatureLevel})
+	n.replica.Step(replica.Met{ID: n.id.Load(), Instance: n.store.InstanceID(), Level: machine.FeatureLevel, Zone: n.cfg.Zone})
 	n.publish()
 	return nil
 }

@@ -202,6 +202,9 @@ func (n *Node) receiveSnapshot(msg *raftpb.Message, content io.Reader) error {
 		return err
 	}
 	m, err := n.loadMachine(meta)
+	if errors.Is(err, machine.ErrNewer) {
+		n.fatal(err) // it comes again and again, and is no more readable then
+	}
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Status struct {
 	Commit  uint64 // index of the log
 	Applied uint64
 	Counts  machine.Counts
+	// Level is the cluster's feature level as far as this node has applied the log; 0 while Starting.
+	Level   uint32
 	Members []MemberStatus // by name
 	// Replica is the replica's own view; zero while Starting.
 	Replica replica.Status
@@ -40,6 +42,12 @@ type Status struct {
 	LeaderChanges uint64
 	// Snapshots counts them since the node started.
 	Snapshots SnapshotCounts
+	// Disproportionate counts the messages of peers that were dropped since the node started; see [replica.OutOfProportion].
+	Disproportionate uint64
+	// Refusals counts the handshakes with peers that have failed since the node started.
+	Refusals transport.Refusals
+	// DescriptorWaits counts how often a file could not be opened at once for want of a file descriptor, since the node started.
+	DescriptorWaits uint64
 	// Streams are the clients' streams and calls under way.
 	Streams int
 	// Age is how old the replica's view is. Far above 50 ms, the loop hangs. Zero while Starting.
@@ -50,7 +58,11 @@ type Status struct {
 type SnapshotCounts struct{ Written, Sent, Received, Failed uint64 }
 
 // counts are what a Status counts.
-type counts struct{ leaders, written, sent, received, failed atomic.Uint64 }
+type counts struct {
+	leaders, written, sent, received, failed, disproportionate, waited atomic.Uint64
+
+	refused transport.RefusalCounter
+}
 
 func (c *counts) snapshots() SnapshotCounts {
 	return SnapshotCounts{c.written.Load(), c.sent.Load(), c.received.Load(), c.failed.Load()}
@@ -82,7 +94,10 @@ type MemberStatus struct {
 	Self          bool
 	Reachable     bool   // always true for the node itself
 	Problem       string // why not
-	Applied       uint64 // own applied index, or on the leader the index known to be durable there; else 0
+	// Level is the newest feature level that the member's build can apply; 0: it has not been met since this node started.
+	Level   uint32
+	Zone    string // where it says that it is; "": it does not, or has not been met
+	Applied uint64 // own applied index, or on the leader the index known to be durable there; else 0
 	// Stuck, on the leader, is how long the member has got nothing of the committed entries that it lacks; see
 	// [replica.Peer]. Else 0.
 	Stuck time.Duration
@@ -114,20 +129,25 @@ const markEvery = time.Second
 func (n *Node) Status() Status {
 	s := Status{ClusterID: n.clusterID(), Waiting: n.waiting(), ID: n.id.Load(), Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
 	s.LeaderChanges, s.Snapshots, s.Streams = n.counts.leaders.Load(), n.counts.snapshots(), n.streams.len()
+	s.Disproportionate = n.counts.disproportionate.Load()
+	s.Refusals = n.counts.refused.Read()
+	s.DescriptorWaits = n.counts.waited.Load()
 	r := n.status.Load()
 	if r == nil {
 		return s
 	}
 	s.Replica = *r
+	s.Disproportionate += r.Disproportionate
 	s.Age = time.Duration(int64(n.Now()) - n.published.Load())
 	s.Role = Role(r.Role) + Follower
 	s.Term, s.Leader, s.Serving = r.Term, r.Leader, r.Serving
-	s.Members = n.present(r)
+	s.Members, s.Level = n.present(r), r.Level
+	met := n.met()
 	s.Commit, s.Applied, s.Counts = r.Committed, r.Applied, r.Counts
 	peers := n.peerStatus()
 	for i := range s.Members {
 		m := &s.Members[i]
-		m.Leader = m.ID == r.Leader
+		m.Leader, m.Level, m.Zone = m.ID == r.Leader, met[m.ID].Level, met[m.ID].Zone
 		if m.Self {
 			m.Applied = r.Applied
 		} else if p, ok := peers[m.ID]; ok {
@@ -141,6 +161,18 @@ func (n *Node) Status() Status {
 		}
 	}
 	return s
+}
+
+// met is what this node and those that it has met tell of themselves. Their levels are those that their builds can apply.
+func (n *Node) met() map[uint64]replica.Met {
+	all := map[uint64]replica.Met{n.id.Load(): {Level: machine.FeatureLevel, Zone: n.cfg.Zone}}
+	n.door.seen.Lock()
+	defer n.door.seen.Unlock()
+	for id, m := range n.door.seen.met {
+		m.Level = max(m.Level, 1) // the builds that do not tell
+		all[id] = m
+	}
+	return all
 }
 
 func (n *Node) peerStatus() map[uint64]transport.PeerStatus {

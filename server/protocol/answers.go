@@ -75,11 +75,10 @@ func FromEnded(a replica.Ended) *pb.Error {
 	return e
 }
 
-// maxListBytes bounds what one reading call returns, so that it stays well below the 4 MiB that
-// gRPC clients accept by default.
-const maxListBytes = 2 << 20
+// maxListBytes bounds what one reading call returns: a client that reads slowly has few of them in the node's memory.
+const maxListBytes = 256 << 10
 
-// ToGetLock answers GetLock. Holders are cut where the answer would outgrow 2 MiB, and waiters where both
+// ToGetLock answers GetLock. Holders are cut where the answer would outgrow 256 KiB, and waiters where both
 // together would; holder_count and waiter_count say how many there are.
 func ToGetLock(a replica.LockRead) *pb.GetLockResponse {
 	l := toLock(a.Lock)
@@ -101,18 +100,21 @@ func fitting[M proto.Message](ms []M, budget int) int {
 	return len(ms)
 }
 
-// ToListLocks answers ListLocks. A page ends early where it would outgrow 2 MiB; a single lock that would is cut.
+// ToListLocks answers ListLocks. A page ends early where it would outgrow 256 KiB; a single lock that would is cut.
 func ToListLocks(a replica.LocksRead) *pb.ListLocksResponse {
-	locks := make([]*pb.Lock, len(a.Locks))
-	for i, l := range a.Locks {
-		locks[i] = toLock(l)
-		locks[i].Waiters = locks[i].Waiters[:min(1, len(locks[i].Waiters))]
-		cutHolders(locks[i])
+	out := &pb.ListLocksResponse{}
+	n, budget := 0, maxListBytes
+	for ; n < len(a.Locks); n++ {
+		l := toLock(a.Locks[n])
+		l.Waiters = l.Waiters[:min(1, len(l.Waiters))]
+		cutHolders(l)
+		if budget -= proto.Size(l); budget < 0 && n > 0 {
+			break
+		}
+		out.Locks = append(out.Locks, l)
 	}
-	n := fitting(locks, maxListBytes)
-	out := &pb.ListLocksResponse{Locks: locks[:n]}
-	if n > 0 && (a.More || n < len(locks)) {
-		out.NextPageToken = toPageToken(locks[n-1].GetName())
+	if n > 0 && (a.More || n < len(a.Locks)) {
+		out.NextPageToken = toPageToken(a.Locks[n-1].Name)
 	}
 	return out
 }
@@ -131,7 +133,7 @@ func fromPageToken(token string) (string, *pb.Error) {
 	return string(name), nil
 }
 
-// ToListSessions answers ListSessions. A page ends early where it would outgrow 2 MiB.
+// ToListSessions answers ListSessions. A page ends early where it would outgrow 256 KiB.
 func ToListSessions(a replica.SessionsRead) *pb.ListSessionsResponse {
 	sessions := make([]*pb.Session, len(a.Sessions))
 	for i, s := range a.Sessions {
@@ -158,7 +160,7 @@ func toSession(s replica.SessionState) *pb.Session {
 	}
 }
 
-// ToHistory answers History. Where it would outgrow 2 MiB the oldest events are left out, and it
+// ToHistory answers History. Where it would outgrow 256 KiB the oldest events are left out, and it
 // is not complete.
 func ToHistory(a replica.HistoryRead) *pb.HistoryResponse {
 	events := make([]*pb.Event, len(a.Events))

@@ -84,6 +84,8 @@ var refusedByReplica = [...]refusal{
 	replica.NotAttached:    {pb.Reason_REASON_INVALID_ARGUMENT, "session", "the session is not attached to this stream: attach it first"},
 	replica.MembersBusy:    {pb.Reason_REASON_BUSY, "name", "the membership cannot change now"},
 	replica.MembersRefused: {pb.Reason_REASON_INVALID_ARGUMENT, "name", "the membership cannot change in this way"},
+	replica.LevelBusy:      {pb.Reason_REASON_BUSY, "to_level", "the feature level cannot rise now"},
+	replica.LevelRefused:   {pb.Reason_REASON_INVALID_ARGUMENT, "to_level", "the feature level cannot rise"},
 	replica.OldAttachment:  {pb.Reason_REASON_STALE_REQUEST, "number", "another connection has attached the session with this number or a higher one: attach with one above it"},
 }
 
@@ -94,7 +96,10 @@ func FromRefused(r replica.Refused) *pb.Error {
 		row = refusedByMachine[r.Code]
 	}
 	e := &pb.Error{Reason: row.reason, Field: row.field, Message: row.message, Attached: r.Attached}
-	if r.Limit != "" {
+	switch {
+	case r.Limit != "" && e.Reason == pb.Reason_REASON_QUOTA_EXCEEDED:
+		e.Message = r.Limit // it says that it is a limit, and which
+	case r.Limit != "":
 		e.Message += ": " + r.Limit
 	}
 	e.Holders = holders(r.Claim.Blockers)
@@ -104,6 +109,11 @@ func FromRefused(r replica.Refused) *pb.Error {
 		e.Message += fmt.Sprintf(", for %d s more", (r.RetryAfter+time.Second-1)/time.Second)
 	}
 	return e
+}
+
+// QuotaExceeded says which limit of a node is reached.
+func QuotaExceeded(what string, limit int) *pb.Error {
+	return &pb.Error{Reason: pb.Reason_REASON_QUOTA_EXCEEDED, Message: fmt.Sprintf("%s: at most %d", what, limit)}
 }
 
 // CodeOf is the gRPC code of errors with this reason.

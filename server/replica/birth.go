@@ -19,7 +19,8 @@ import (
 //  2. the token floor, when every founder has the birth on its disk and the member table has its directory.
 //
 // So no two groups of founders can each begin a history: each would need all of them. At feature level 1 there is no birth,
-// and the limits and the floor are logged at once.
+// and the limits and the floor are logged at once. When the level of such a cluster rises, its leader logs a birth that tells the
+// configuration it grew from; see [machine.LateBirth].
 
 const (
 	// waitNoted is when a wait for founders is logged first, and waitNotedAgain how often after that.
@@ -54,11 +55,11 @@ func (r *Replica) beginLevel() (level uint32, unmet []uint64) {
 		return level, nil
 	}
 	for _, id := range r.expected() {
-		known, met := r.members.levels[id]
+		m, met := r.members.met[id]
 		if !met {
 			unmet = append(unmet, id)
 		}
-		level = min(level, max(known, 1))
+		level = min(level, max(m.Level, 1))
 	}
 	if len(unmet) > 0 {
 		level = 0
@@ -90,13 +91,17 @@ func (r *Replica) birthCommands() (commands []machine.Command) {
 			limits = r.cfg.Limits
 		}
 		level, _ := r.beginLevel()
-		limits.FeatureLevel = max(level, r.machine.Limits().FeatureLevel) // a restored one keeps its own while members are waited for
+		limits = limits.At(max(level, r.machine.Limits().FeatureLevel), r.cfg.Limits) // a restored one keeps its own while members are waited for
 	}
 	if limits != r.machine.Limits() {
 		commands = append(commands, machine.SetLimits{Limits: limits})
 	}
-	r.log.Info("new cluster: birth", "birth", r.draw)
-	return append(commands, machine.SetBirth{Birth: r.draw})
+	birth := r.draw
+	if r.machine.Rootless() {
+		birth = machine.LateBirth(r.draw, r.cfg.Configured)
+	}
+	r.log.Info("the cluster gets a birth", "birth", birth)
+	return append(commands, machine.SetBirth{Birth: birth})
 }
 
 // wantsFloor reports whether the token floor of a young cluster is to be logged now.
@@ -192,9 +197,8 @@ func (r *Replica) floorCommands() (commands []machine.Command) {
 	r.log.Info("first token floor", "floor", uint64(floor), "next token before", uint64(r.machine.Counts().NextToken),
 		"restored", r.machine.Recovery().FloorDue)
 	if r.machine.Birth() == (machine.BirthID{}) && !r.machine.Recovery().FloorDue {
-		limits := r.cfg.Limits
-		limits.FeatureLevel, _ = r.beginLevel()
-		commands = append(commands, machine.SetLimits{Limits: limits})
+		level, _ := r.beginLevel()
+		commands = append(commands, machine.SetLimits{Limits: r.cfg.Limits.At(level, r.cfg.Limits)})
 	}
 	return append(commands, machine.SetTokenFloor{Floor: floor})
 }

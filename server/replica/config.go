@@ -77,6 +77,13 @@ type Config struct {
 	// are never logged, and then the membership cannot change.
 	Founders []machine.Member
 
+	// Configured is the id of the configuration that the cluster began with, the same on all nodes. A cluster that began at a feature
+	// level without births gets one made of it. Default: none.
+	Configured string
+
+	// ForgetDue says that [ForgetLater] was given to an earlier process, and no ForgetNow was carried out since. Default: it was not.
+	ForgetDue bool
+
 	// AnyLevel says that every voter knows the feature level of Limits, so that a new cluster does not wait until all have been met:
 	// for tests. Default: it waits.
 	AnyLevel bool
@@ -94,11 +101,25 @@ type Config struct {
 	// TokenFloor, if not zero, replaces the first token floor of a new or restored cluster.
 	TokenFloor machine.Token
 
+	// Zone is where this node is, and LeaderZone where the leader should be, if a member there is up and lacks nothing. Default:
+	// none, and anywhere.
+	Zone, LeaderZone string
+	// SessionsPerAddress bounds the sessions that one address of clients has while this replica leads. Default: 60,000.
+	SessionsPerAddress int
+
+	// Stopwatch reads a clock that measures what reads take; it decides how many of them a turn answers, and nothing else. Default:
+	// none, and estimates count instead, so that a run is a function of its inputs.
+	Stopwatch func() time.Duration
+
 	// Rand is read in New only: it seeds the jitter of leases, and gives the birth that this replica would log.
 	Rand io.Reader
 	// Logger receives the log, Raft's at level Debug. Default: discard.
 	Logger *slog.Logger
 }
+
+// DefaultSessionsPerAddress leaves room for 50,000 sessions behind one NAT, or of one test of load, and for others beside them: a
+// third of all that a cluster has by default.
+const DefaultSessionsPerAddress = 60_000
 
 func orDefault[T comparable](v *T, value T) {
 	var zero T
@@ -128,6 +149,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.SnapshotLag, 256<<20)
 	orDefault(&c.SnapshotPace, 5*time.Millisecond)
 	orDefault(&c.CheckEvery, 4_096)
+	orDefault(&c.SessionsPerAddress, DefaultSessionsPerAddress)
 	orDefault(&c.Limits, machine.DefaultLimits())
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -147,6 +169,8 @@ func (c *Config) validate() error {
 		return errors.New("replica: Recovered.Snapshot has index 0")
 	case c.ElectionTicks <= c.HeartbeatTicks:
 		return fmt.Errorf("replica: ElectionTicks %d must exceed HeartbeatTicks %d", c.ElectionTicks, c.HeartbeatTicks)
+	case c.SessionsPerAddress < 1:
+		return fmt.Errorf("replica: SessionsPerAddress %d is below 1", c.SessionsPerAddress)
 	case c.InFlight < 1:
 		return fmt.Errorf("replica: InFlight %d is below 1", c.InFlight)
 	}

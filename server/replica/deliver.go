@@ -76,6 +76,8 @@ func (r *Replica) answer(p *pending, result *machine.Result) {
 		r.answerPlain(p, result, Closed{})
 	case machine.Revoke:
 		r.answerRevoke(p, result)
+	case machine.SetLimits:
+		r.answerRaised(p, result)
 	default:
 		r.answerPlain(p, result, Claimed{result.Claim})
 		r.afterClaim(p, result)
@@ -104,11 +106,12 @@ func (r *Replica) answerPlain(p *pending, result *machine.Result, ok Answer) {
 
 func (r *Replica) answerOpen(p *pending, result *machine.Result) {
 	open := p.command.(machine.OpenSession)
+	r.lead.origins.opened(result.Session, p.address, result.Code == machine.OK)
 	if result.Code == machine.OK && p.attach && !p.from.gone {
 		r.lead.bind(result.Session, p.from, 1)
 	}
 	p.session = result.Session
-	r.answerPlain(p, result, Opened{Session: result.Session, Secret: open.Secret, TTL: open.TTL, Grace: r.grace()})
+	r.answerPlain(p, result, Opened{Session: result.Session, Secret: p.secret, TTL: open.TTL, Grace: r.grace()})
 }
 
 func (r *Replica) answerRevoke(p *pending, result *machine.Result) {

@@ -66,7 +66,7 @@ func (r *Replica) watchDisk() {
 		r.handOver(raft.None)
 	}
 	if busy > r.cfg.StallExit {
-		r.out.Exit = fmt.Sprintf("a write to the log has not finished for %v", busy)
+		r.out.Exit, r.out.Stalled = fmt.Sprintf("a write to the log has not finished for %v", busy), true
 	}
 }
 
@@ -82,7 +82,7 @@ func (r *Replica) timeoutNow(m *raftpb.Message) {
 // succeed takes note of why leadership comes here.
 func (r *Replica) succeed(m *raftpb.Message) {
 	if string(m.GetContext()) == forSlowDisk {
-		r.mayTransfer = r.awake + transferEvery
+		r.mayTransfer, r.zoneAt = r.awake+transferEvery, r.awake+zoneAfterDisk
 	}
 }
 

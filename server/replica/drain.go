@@ -92,6 +92,7 @@ func (r *Replica) apply(e *raftpb.Entry) {
 	r.applied = index
 	r.snaps.grown += uint64(len(e.GetData()))
 	done := Applied{Index: index, Term: term}
+	level := r.machine.Limits().FeatureLevel
 	switch {
 	case e.GetType() == raftpb.EntryConfChange:
 		c := &raftpb.ConfChange{}
@@ -116,6 +117,7 @@ func (r *Replica) apply(e *raftpb.Entry) {
 	if done.Entry != nil && r.lead.serving {
 		r.deliver(&done)
 	}
+	r.risen(level)
 }
 
 type confChange interface {

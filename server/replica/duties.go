@@ -92,7 +92,7 @@ func (r *Replica) clockFault() string {
 }
 
 // wantsCheck reports whether it is time to compare the replicas' states.
-func (r *Replica) wantsCheck() bool { return r.applied >= r.lead.nextCheck }
+func (r *Replica) wantsCheck() bool { return r.applied >= r.lead.nextCheck || r.lacksEntry() }
 
 // sessionWeight is what ending a session costs: the names of its claims, and itself.
 func (r *Replica) sessionWeight(id machine.SessionID) int {

@@ -88,11 +88,25 @@ type Output struct {
 	Snapshot *SnapshotPart
 	// CompactTo, if not zero, says that log entries up to this index are in a durable snapshot.
 	CompactTo uint64
+	// Forget says what is to become of the secrets that the log and the kept snapshots may have.
+	Forget Forget
 	// Exit, if not empty, says why the process has to end now.
 	Exit string
+	// Stalled says that Exit is for a write that takes too long. Who knows that it waits for something other than the disk may go on.
+	Stalled bool
 	// Wake is when Turn must be called again at the latest.
 	Wake Time
 }
+
+// A Forget is about secrets of before the feature level from which they are kept as hashes.
+type Forget uint8
+
+// ForgetLater: the log or a kept snapshot has some; note it durably, for Config.ForgetDue. ForgetNow: once CompactTo is carried out none
+// is needed any more; take them out of the files, and then the note.
+const (
+	ForgetLater Forget = iota + 1
+	ForgetNow
+)
 
 // Applied is one applied entry and what came of it.
 type Applied struct {

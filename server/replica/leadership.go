@@ -21,6 +21,7 @@ type leadership struct {
 	streams map[StreamID]*stream
 	// sessions has those that a stream or a follower is bound to, or that have commands under way.
 	sessions map[machine.SessionID]*binding
+	origins  origins
 	// parked has the requests that came behind an Attach which waits for its round.
 	parked      map[parkKey][]Request
 	parkedCount int // requests in it
@@ -49,6 +50,7 @@ func newLeadership(term uint64) leadership {
 		streams:  make(map[StreamID]*stream),
 		sessions: make(map[machine.SessionID]*binding),
 		parked:   make(map[parkKey][]Request),
+		origins:  newOrigins(),
 	}
 }
 
@@ -60,6 +62,8 @@ func (c *Config) maxStep() time.Duration { return 2 * c.TickEvery }
 func (r *Replica) promote() {
 	l := &r.lead
 	l.serving = true
+	r.restInZone()
+	r.noteZones()
 	l.clock = expiry.NewClock(time.Duration(r.now), r.cfg.maxStep())
 	l.checkpoints.base = r.machine.LeaseClock()
 	for _, t := range r.machine.Timers() {
@@ -151,6 +155,7 @@ func (r *Replica) leadOn() {
 	r.propose()
 	r.drain()
 	r.serveConfirmed() // of a cluster of one
+	r.serveReads()
 }
 
 // healthy reports whether quorum rounds succeed: one that was started within the last two idle
@@ -202,6 +207,7 @@ func (r *Replica) timer(t machine.Timer) {
 		l.leases.Drop(session)
 		l.expiring.drop(session)
 		r.leaseOver(session)
+		l.origins.over(session)
 		r.sessionOver(session)
 	case machine.WaitStarted:
 		l.waits.Set(t.Claim, now+span)

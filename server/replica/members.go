@@ -49,6 +49,7 @@ type Met struct {
 	ID       uint64
 	Instance [16]byte
 	Level    uint32
+	Zone     string // where it says that it is; "": it does not
 }
 
 func (ChangeMembers) body()    {}
@@ -57,8 +58,7 @@ func (Met) input()             {}
 
 // A membership is what a replica keeps about its fellow members beside Raft and the machine.
 type membership struct {
-	met    map[uint64][16]byte // instances that handshakes have shown
-	levels map[uint64]uint32   // feature levels that they have shown
+	met map[uint64]Met // what handshakes have shown
 
 	// Of a leader:
 	unlogged bool            // something may be known that the table lacks
@@ -86,9 +86,12 @@ func (r *Replica) hears(from uint64) {
 
 func (r *Replica) meet(in Met) {
 	if r.members.met == nil {
-		r.members.met, r.members.levels = make(map[uint64][16]byte), make(map[uint64]uint32)
+		r.members.met = make(map[uint64]Met)
 	}
-	r.members.met[in.ID], r.members.levels[in.ID], r.members.unlogged = in.Instance, in.Level, true
+	r.members.met[in.ID], r.members.unlogged = in, true
+	if r.lead.serving {
+		r.noteZones()
+	}
 }
 
 // changeMembers proposes one change of the membership, or says why not.
@@ -278,7 +281,7 @@ func (r *Replica) heardOf(id uint64) bool {
 func (r *Replica) applyMembership(done *Applied, data []byte) (accepted bool) {
 	entry, err := machine.DecodeEntry(data)
 	if err != nil {
-		panic(fmt.Sprintf("replica: context of the conf change at %d: %v", done.Index, err))
+		panic(fmt.Errorf("replica: context of the conf change at %d: %w", done.Index, err))
 	}
 	done.Entry, done.Output = &entry, r.machine.Apply(done.Index, done.Term, &entry)
 	for _, result := range done.Output.Results {
@@ -309,7 +312,7 @@ func (r *Replica) afterMembership(done *Applied) {
 
 func (r *Replica) leaveIfRemoved() {
 	if m, ok := r.machine.Member(r.cfg.ID); ok && m.Removed {
-		r.out.Exit = RemovedText(m.Name)
+		r.out.Exit, r.out.Stalled = RemovedText(m.Name), false
 	}
 }
 
@@ -338,7 +341,7 @@ func (r *Replica) memberCommands() (commands []machine.Command) {
 			}
 			m = r.cfg.Founders[i]
 		}
-		instance := r.members.met[id]
+		instance := r.members.met[id].Instance
 		if logged && (m.Instance != [16]byte{} || instance == [16]byte{}) {
 			continue
 		}

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"fmt"
+
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -22,10 +24,13 @@ type pending struct {
 	from    *stream
 	tag     uint64
 	session machine.SessionID
-	since   Time        // Request.Received
-	follow  bool        // Acquire.Follow
-	attach  bool        // Open.Attach
-	group   *revocation // one of several commands of a Revoke
+	since   Time           // Request.Received
+	follow  bool           // Acquire.Follow
+	attach  bool           // Open.Attach
+	address string         // of the client of an Open
+	group   *revocation    // one of several commands of a Revoke
+	secret  machine.Secret // Open.Secret, which the command may have as its hash only
+	level   uint32         // of a SetLimits: the feature level before
 }
 
 // A revocation is a Revoke of all holders of a name: one command each, one answer for all.
@@ -180,6 +185,9 @@ func (r *Replica) closeBatch() *batch {
 	b.pendings = r.lead.queue.take(r.cfg.BatchCommands, r.cfg.BatchBytes, r.now)
 	for _, p := range b.pendings {
 		e.Commands = append(e.Commands, p.command)
+	}
+	if err := machine.CheckLevels(r.machine.Limits().FeatureLevel, e.Commands); err != nil {
+		panic(fmt.Sprintf("replica: batch %d: %v", b.number, err))
 	}
 	b.data = machine.AppendEntry(nil, &e)
 	return b

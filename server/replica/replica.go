@@ -50,9 +50,13 @@ type Replica struct {
 	leaving bool // leadership is being given away for the disk
 	// mayTransfer is from when on leadership may be given away for the disk, on the clock awake.
 	mayTransfer Time
-	incoming    []SnapshotReceived
-	snaps       snapshots
-	members     membership
+	// zoneAt is from when on it may be given to the preferred zone, on the same clock.
+	zoneAt Time
+	// crowded is the zone that was warned of.
+	crowded  string
+	incoming []SnapshotReceived
+	snaps    snapshots
+	members  membership
 
 	now      Time
 	awake    Time // like now, but without the gaps in which this process did not run
@@ -61,6 +65,8 @@ type Replica struct {
 	started  bool
 	backlog  Time // receive time of the oldest request that the shell keeps; zero when none
 	noFloor  string
+
+	disproportionate uint64 // messages that were dropped for that
 
 	out Output // of the turn under way
 }
@@ -90,6 +96,9 @@ func New(cfg Config) (*Replica, error) {
 		return nil, fmt.Errorf("replica: raft: %w", err)
 	}
 	r.snaps.index = r.applied
+	if cfg.ForgetDue && r.Level() >= machine.SecretLevel {
+		r.snaps.owed, r.snaps.owedFrom = keptSnapshots, r.applied+1
+	}
 	return r, nil
 }
 
@@ -117,6 +126,9 @@ func (r *Replica) recoverLog(rec *Recovered) error {
 	commit := max(hard.GetCommit(), rec.Snapshot.GetIndex())
 	if commit > last {
 		return fmt.Errorf("replica: entry %d was committed, the recovered log ends at %d", commit, last)
+	}
+	if hard.GetTerm() > lastTerm {
+		return fmt.Errorf("replica: the recovered log is in term %d, after which there are too few for elections: a forged or damaged message has set it", hard.GetTerm())
 	}
 	r.term, r.committed = hard.GetTerm(), commit
 	r.writes.term, r.writes.vote = hard.GetTerm(), hard.GetVote()
@@ -163,8 +175,10 @@ func (r *Replica) Step(in Input) {
 	case SnapshotFailed:
 		r.snapshotFailed(in.Index)
 	case SnapshotReceived:
-		r.incoming = append(r.incoming, in)
-		r.step(in.Message)
+		if r.proportionate(in.Message) {
+			r.incoming = append(r.incoming, in)
+			r.step(in.Message)
+		}
 	case SnapshotSent:
 		r.snapshotSent(in)
 	case Unreachable:
@@ -185,6 +199,9 @@ func (r *Replica) Step(in Input) {
 // receive takes a message of a peer. MsgSnap has to bring its state with it. What a replica that does
 // not lead might forward is dropped: proposals and rounds are their leader's own.
 func (r *Replica) receive(m *raftpb.Message) {
+	if !r.proportionate(m) {
+		return
+	}
 	switch m.GetType() {
 	case raftpb.MsgSnap:
 		panic(fmt.Sprintf("replica: MsgSnap %d from %x came as Message", m.GetSnapshot().GetMetadata().GetIndex(), m.GetFrom()))
@@ -220,6 +237,7 @@ func (r *Replica) Turn(now Time, wall machine.WallMillis) Output {
 	r.drain()
 	r.tick()
 	r.watchDisk()
+	r.watchZone()
 	r.drain()
 	r.leadOn()
 	r.captureOn()
@@ -268,6 +286,9 @@ func (r *Replica) wake() Time {
 	}
 	if r.lead.serving {
 		wake = min(wake, r.lead.nextRound(&r.cfg, r.now), r.lead.nextBatch(&r.cfg))
+		if !r.lead.rounds.reads.empty() {
+			wake = r.now
+		}
 	}
 	return max(wake, r.now)
 }

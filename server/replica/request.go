@@ -23,7 +23,14 @@ type Request struct {
 	Session  machine.SessionID
 	// Secret authenticates a unary call. It is nil on a stream, where Attach has done so.
 	Secret *machine.Secret
+	From   Origin
 	Body   Body
+}
+
+// An Origin is who asks, as the shell knows it. The zero value is one connection that all share, of an address that is not counted.
+type Origin struct {
+	Connection uint64 // reads are shared out among connections
+	Address    string // the client's host: sessions are bounded by it
 }
 
 // A Body is what a Request asks for: one of the types below, by value.
@@ -232,4 +239,6 @@ const (
 	OldAttachment                   // Attach.Number is not higher than the last one
 	MembersBusy                     // the membership can't change now, but perhaps later: Limit says why
 	MembersRefused                  // the membership can't change in this way: Limit says why
+	LevelBusy                       // the feature level can't rise now, but perhaps later: Limit says why
+	LevelRefused                    // the feature level can't rise: Limit says why
 )

@@ -13,9 +13,9 @@ const (
 	// maxOpenRounds bounds the rounds that wait for a quorum. A leader that is cut off
 	// steps down before it has started as many.
 	maxOpenRounds = 16
-	// maxHeldReads bounds the requests other than keepalives that wait for a round, by what they cost: one
-	// round may have to serve them all, and meanwhile nothing else goes on. 65,536 units take some 100 ms.
-	maxHeldReads = 65_536
+	// maxHeldReads bounds the requests other than keepalives that wait for a round or their turn, by what they cost:
+	// 131,072 units take some 200 ms. One connection has at most half of it; see share.
+	maxHeldReads = 131_072
 	// maxHeldKeepAlives bounds the keepalives: one for each of twice as many sessions as a cluster has.
 	maxHeldKeepAlives = 400_000
 )
@@ -38,12 +38,11 @@ func (h *held) keepAlive() bool {
 // copied is how many holders and waiters are copied in the time of one unit of cost.
 const copied = 4
 
-// cost is about the time in microseconds that serving a request takes at worst, by what there is to copy now. A history is
-// searched whole.
+// cost is about the time in microseconds that serving a request takes at worst, by what there is to copy now.
 func (r *Replica) cost(b Body) int {
 	switch b := b.(type) {
 	case ReadHistory:
-		return 1_024
+		return 64 + b.Limit // the search reads filters; what it finds is decoded
 	case ReadLocks:
 		return 1 + b.Limit + min(b.Limit*machine.ListedHolders, machine.MaxListed)/copied
 	case ReadSessions:
@@ -53,7 +52,7 @@ func (r *Replica) cost(b Body) int {
 		return 1 + (min(holders, b.Holders)+min(waiters, b.Waiters))/copied
 	case Revoke:
 		holders, _ := r.machine.Sizes(b.Name)
-		return 1 + min(holders, maxHeldReads/2)
+		return 1 + min(holders, maxHeldReads/4)
 	default:
 		return 1
 	}
@@ -79,8 +78,11 @@ type rounds struct {
 	open  []round // started, oldest first
 	ready []round // confirmed, oldest first
 
-	held, heldKeepAlives int // in all three
-	work                 int // the cost of those that are no keepalives
+	reads reads // of confirmed rounds, until it is their turn
+
+	held, heldKeepAlives int            // in all four
+	work                 int            // the cost of those that are no keepalives
+	works                map[uint64]int // the same of each connection that has any
 
 	lastStart      Time
 	confirmed      bool // any
@@ -95,10 +97,10 @@ func (s *rounds) hold(h held, prompt bool) bool {
 		}
 		s.heldKeepAlives++
 	} else {
-		if s.work+h.cost > maxHeldReads {
+		if !s.share(h.From.Connection, h.cost) {
 			return false
 		}
-		s.work += h.cost
+		s.take(h.From.Connection, h.cost)
 	}
 	s.held++
 	if n := len(s.open); mutantJoin && n > 0 && h.keepAlive() {
@@ -116,20 +118,38 @@ func (s *rounds) hold(h held, prompt bool) bool {
 	return true
 }
 
-// release forgets the requests of a round.
+// share reports whether a connection may hold that much more: no more in all than is free then. So one alone has half of the
+// room, two a third each, and there is always some left for another.
+func (s *rounds) share(connection uint64, cost int) bool {
+	return s.works[connection]+cost <= maxHeldReads-s.work
+}
+
+// take adds the cost of a request, or takes it away again.
+func (s *rounds) take(connection uint64, cost int) {
+	if s.works == nil {
+		s.works = make(map[uint64]int)
+	}
+	s.work += cost
+	if s.works[connection] += cost; s.works[connection] == 0 {
+		delete(s.works, connection)
+	}
+}
+
+// release forgets requests that were held.
 func (s *rounds) release(items []held) {
 	s.held -= len(items)
 	for i := range items {
 		if items[i].keepAlive() {
 			s.heldKeepAlives--
 		} else {
-			s.work -= items[i].cost
+			s.take(items[i].From.Connection, -items[i].cost)
 		}
 	}
 }
 
 // all are the requests that wait, oldest first.
 func (s *rounds) all() (items []held) {
+	items = s.reads.all()
 	for _, list := range [][]round{s.ready, s.open} {
 		for _, rd := range list {
 			items = append(items, rd.items...)
@@ -215,19 +235,28 @@ func (r *Replica) confirm(state raft.ReadState) {
 	}
 }
 
-// serveConfirmed answers the requests of confirmed rounds up to whose index everything is applied.
+// serveConfirmed answers the requests of confirmed rounds up to whose index everything is applied. Reads take turns.
 func (r *Replica) serveConfirmed() {
 	s := &r.lead.rounds
 	for len(s.ready) > 0 && s.ready[0].index <= r.applied {
 		rd := s.ready[0]
 		s.ready = s.ready[1:]
-		s.release(rd.items)
 		for _, h := range rd.items {
-			if _, ok := r.lead.streams[h.Stream]; ok {
-				r.serve(h.Request, confirmedRound)
+			if isRead(h.Body) {
+				s.reads.add(h)
 			} else {
-				r.lead.unparkAll(parkKey{h.Stream, h.Session}) // the stream is gone
+				r.serveHeld(h)
 			}
 		}
+	}
+}
+
+// serveHeld answers a request whose round is confirmed.
+func (r *Replica) serveHeld(h held) {
+	r.lead.rounds.release([]held{h})
+	if _, ok := r.lead.streams[h.Stream]; ok {
+		r.serve(h.Request, confirmedRound)
+	} else {
+		r.lead.unparkAll(parkKey{h.Stream, h.Session}) // the stream is gone
 	}
 }

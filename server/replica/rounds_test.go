@@ -244,13 +244,19 @@ func TestAReadSeesWhatWasAnsweredBefore(t *testing.T) {
 
 func TestTheNumberOfHeldRequestsIsBounded(t *testing.T) {
 	var s rounds
-	for range maxHeldReads {
+	for range maxHeldReads / 2 {
 		if !s.hold(held{Request: Request{Body: ReadLock{}}, cost: 1}, true) {
 			t.Fatal("refused below the bound")
 		}
 	}
 	if s.hold(held{Request: Request{Body: ReadLock{}}, cost: 1}, true) {
 		t.Error("a read was held beyond the bound")
+	}
+	other := Origin{Connection: 2}
+	for range maxHeldReads / 4 {
+		if !s.hold(held{Request: Request{Body: ReadLock{}, From: other}, cost: 1}, true) {
+			t.Fatal("one connection takes what is another's")
+		}
 	}
 	if !s.hold(held{Request: Request{Body: KeepAlive{}, Received: 5}}, false) {
 		t.Error("reads keep keepalives out")
@@ -286,7 +292,7 @@ func TestReadsAreBoundedByTheirWork(t *testing.T) {
 		body Body
 		most int // that the loop may have to serve in one turn
 	}{
-		{ReadHistory{Name: "job", Limit: 1}, 64},
+		{ReadHistory{Name: "job", Limit: 1_000}, 62},
 		{ReadLocks{Limit: 1000}, 65},
 		{ReadSessions{Limit: 1000}, 53},
 		{ReadLock{Name: "job", Waiters: 16_384}, 64},

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"cmp"
-	"crypto/subtle"
 	"fmt"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -73,9 +72,7 @@ func (r *Replica) unpark(key parkKey) {
 func (r *Replica) serve(q Request, has proof) {
 	switch b := q.Body.(type) {
 	case Open:
-		r.enqueue(&q, &pending{limited: true, attach: b.Attach, command: machine.OpenSession{
-			TTL: b.TTL, Random: b.Random, Secret: b.Secret, ClientNumbered: b.ClientNumbered, Metadata: b.Metadata,
-		}})
+		r.open(&q, b, has)
 	case Attach:
 		r.attach(&q, b, has)
 	case KeepAlive:
@@ -95,6 +92,8 @@ func (r *Replica) serve(q Request, has proof) {
 		r.revoke(&q, b, has)
 	case ChangeMembers:
 		r.changeMembers(&q, b)
+	case RaiseLevel:
+		r.raiseLevel(&q, b)
 	case ReadLock, ReadLocks, ReadSessions, ReadHistory:
 		r.read(&q, has)
 	default:
@@ -156,7 +155,7 @@ func (r *Replica) entitled(q *Request) (machine.Session, *Refused) {
 		return s, &Refused{Reason: RefusedByMachine, Code: r.machine.SessionEnd(q.Session)}
 	}
 	if q.Secret != nil {
-		if !sameSecret(q.Secret, &s.Secret) {
+		if !s.Owned(q.Secret) {
 			return s, &Refused{Reason: RefusedByMachine, Code: machine.SessionUnknown}
 		}
 		return s, nil
@@ -176,7 +175,14 @@ func confirms(b Body) bool {
 	}
 }
 
-func sameSecret(a, b *machine.Secret) bool { return subtle.ConstantTimeCompare(a[:], b[:]) == 1 }
+// openCommand keeps the secret out of the log as soon as the cluster's feature level allows it.
+func (r *Replica) openCommand(b *Open) machine.OpenSession {
+	c := machine.OpenSession{TTL: b.TTL, Random: b.Random, Secret: b.Secret, ClientNumbered: b.ClientNumbered, Metadata: b.Metadata}
+	if r.machine.Limits().FeatureLevel >= machine.SecretLevel {
+		c.Secret, c.Hashed = b.Secret.Hash(), true
+	}
+	return c
+}
 
 // refuseOrHold refuses a request after a round, or holds it for one.
 func (r *Replica) refuseOrHold(q *Request, why Refused, has proof) {
@@ -205,7 +211,7 @@ func (r *Replica) attach(q *Request, b Attach, has proof) {
 			r.reply(q.Stream, 0, q.Session, Ended{Code: code, By: by, Reason: reason})
 		}
 		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: code})
-	case !sameSecret(&b.Secret, &s.Secret):
+	case !s.Owned(&b.Secret):
 		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: machine.SessionUnknown})
 	case bound != nil && b.Number <= bound.number:
 		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: OldAttachment, Attached: bound.number})
@@ -214,6 +220,7 @@ func (r *Replica) attach(q *Request, b Attach, has proof) {
 			r.tellOther(bound, r.lead.streamOf(q.Stream), q.Session, "it was attached to another connection, which has its locks now")
 		}
 		r.lead.bind(q.Session, r.lead.streamOf(q.Stream), b.Number)
+		r.lead.origins.heard(q.Session, q.From.Address)
 		for _, claim := range r.machine.ChangedSince(q.Session, b.Seen) {
 			r.reply(q.Stream, 0, q.Session, Changed{claim})
 		}
@@ -252,6 +259,7 @@ func (r *Replica) keepAlive(q *Request, b KeepAlive, has proof) {
 	r.leaseRenewed(q.Session, millis(s.TTL))
 	kept := Kept{Number: b.Number, Change: s.Change, TTL: s.TTL}
 	if b.Unary {
+		l.origins.heard(q.Session, q.From.Address) // on a stream Attach has done so
 		kept.Changes = r.machine.ChangedSince(q.Session, b.Seen)
 	}
 	r.reply(q.Stream, q.Tag, q.Session, kept)
@@ -280,17 +288,18 @@ func (r *Replica) certain(session machine.SessionID, code machine.Code) bool {
 	return b == nil || b.pending == 0
 }
 
-func (r *Replica) enqueue(q *Request, p *pending) {
+func (r *Replica) enqueue(q *Request, p *pending) (admitted bool) {
 	l := &r.lead
 	p.from, p.tag, p.session = l.streamOf(q.Stream), q.Tag, q.Session
 	if !l.queue.admit(p, r.cfg.QueueCommands, r.now) {
 		r.refuse(q, Overloaded)
-		return
+		return false
 	}
 	if p.session != (machine.SessionID{}) {
 		l.bindingOf(p.session).pending++
 		p.counted = true
 	}
+	return true
 }
 
 // revoke proposes a revocation, of a name one for each of its holders.

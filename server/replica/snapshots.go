@@ -39,6 +39,41 @@ type snapshots struct {
 	wanted  bool // one of everything that is applied, as soon as none is under way
 	next    Time // when the next part is due
 	retry   Time // when one that is asked for may be started at the earliest
+
+	// owed is how many snapshots of an entry from owedFrom on are to become durable before nothing on the disk has secrets.
+	owed     int
+	owedFrom uint64
+}
+
+// keptSnapshots is how many snapshots the disk keeps, with the log from the older one on.
+const keptSnapshots = 2
+
+// forgetSecrets has all snapshots and the log replaced that were written before secrets were kept as hashes.
+func (r *Replica) forgetSecrets() {
+	counts := r.machine.Counts()
+	switch {
+	case r.snaps.index == r.applied: // a leader's snapshot has replaced all
+		r.out.Forget = ForgetNow
+	case counts.Sessions > 0 || counts.Endings > 0:
+		r.snaps.owed, r.snaps.owedFrom, r.out.Forget = keptSnapshots, r.applied, ForgetLater
+	}
+}
+
+// owesSnapshot reports whether one is due for [Replica.forgetSecrets].
+func (r *Replica) owesSnapshot() bool { return r.snaps.owed > 0 && r.now >= r.snaps.retry }
+
+// lacksEntry reports whether nothing has happened since the first of the snapshots that are owed: the second needs an entry.
+func (r *Replica) lacksEntry() bool {
+	return r.owesSnapshot() && r.snaps.meta == nil && r.applied == r.snaps.index
+}
+
+// payOff counts a durable snapshot.
+func (r *Replica) payOff(index uint64) {
+	if s := &r.snaps; s.owed > 0 && index >= s.owedFrom {
+		if s.owed--; s.owed == 0 {
+			r.out.Forget = ForgetNow
+		}
+	}
 }
 
 // snapshotFailed gives up the snapshot under way. The next is due after as much log again.
@@ -79,6 +114,9 @@ func (r *Replica) dueSnapshot() bool {
 	s := &r.snaps
 	if r.applied == s.index && r.disk.sendable(s.index) {
 		s.wanted, r.disk.asked = false, false // the newest one has it all
+	}
+	if r.owesSnapshot() && r.applied > s.index {
+		return true
 	}
 	if (s.wanted || r.disk.asked) && r.applied >= firstIndex && r.now >= s.retry {
 		return true
@@ -140,6 +178,7 @@ func (r *Replica) snapshotWritten(index uint64) {
 	}
 	meta := s.meta
 	s.meta, s.capture, s.index = nil, nil, index
+	r.payOff(index)
 	r.disk.asked, r.disk.lost = false, 0 // who needs yet another one asks again
 	_, err := r.disk.CreateSnapshot(index, meta.GetConfState(), nil)
 	if errors.Is(err, raft.ErrSnapOutOfDate) {
@@ -213,7 +252,13 @@ func (r *Replica) install(meta *raftpb.SnapshotMetadata, m *machine.Machine) {
 	}
 	r.log.Info("snapshot installed", "index", meta.GetIndex(), "instead of", r.applied)
 	r.machine.AbortCapture()
+	before := r.machine.Limits().FeatureLevel
 	r.machine, r.applied, r.confState = m, meta.GetIndex(), meta.GetConfState()
+	owed := r.snaps.owed > 0
 	r.snaps = snapshots{index: meta.GetIndex(), began: meta.GetIndex()}
 	r.leaveIfRemoved()
+	if owed {
+		r.out.Forget = ForgetNow
+	}
+	r.risen(before)
 }

@@ -48,10 +48,14 @@ type Status struct {
 	Expiring int // sessions whose end is proposed
 	Attached int // sessions bound to a stream
 
+	Disproportionate uint64 // messages of peers that were dropped since the start: see [OutOfProportion]
+
 	// DiskBusy is the age of the oldest write in flight at the last turn; 0 when there is none.
 	DiskBusy time.Duration
 	// Confirmed is how long before the last turn the newest confirmed quorum round was started; on a leader only.
 	Confirmed time.Duration
+	// Level is the feature level of the cluster as far as this replica has applied the log.
+	Level uint32
 	// NoFloor, if not empty, says why a new cluster has no token floor yet, so that nothing is granted.
 	NoFloor string
 	// GrantsHeld, if not empty, says why nothing is granted now: NoFloor, the wait after a restore, or the end of the tokens.
@@ -91,7 +95,8 @@ func (r *Replica) Status() Status {
 		InFlight: len(l.queue.flying),
 		Held:     l.rounds.held,
 		Expiring: l.expiring.len(),
-		DiskBusy: r.diskBusy(), NoFloor: r.noFloor,
+		DiskBusy: r.diskBusy(), NoFloor: r.noFloor, Disproportionate: r.disproportionate,
+		Level: r.Level(),
 	}
 	s.GrantsHeld, s.GrantsHeldFor = r.grantsHeld()
 	// A count is the same in any order.

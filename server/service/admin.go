@@ -28,13 +28,19 @@ func toStatus(st node.Status, version string) *pb.StatusResponse {
 		Waiters:        uint64(st.Counts.Waiters),
 		Version:        version,
 		NextToken:      uint64(st.Counts.NextToken),
+		FeatureLevel:   st.Level,
 		GrantsHeld:     st.Replica.GrantsHeld,
 		GrantsHeldMs:   uint64(st.Replica.GrantsHeldFor.Milliseconds()),
 	}
-	for _, m := range st.Members {
-		out.Members = append(out.Members, toMember(st, m))
-	}
+	out.Members = toMembers(st)
 	return out
+}
+
+func toMembers(st node.Status) (all []*pb.Member) {
+	for _, m := range st.Members {
+		all = append(all, toMember(st, m))
+	}
+	return all
 }
 
 func toMember(st node.Status, m node.MemberStatus) *pb.Member {
@@ -46,6 +52,8 @@ func toMember(st node.Status, m node.MemberStatus) *pb.Member {
 		Role:          "follower",
 		Health:        "ok",
 		AppliedIndex:  m.Applied,
+		FeatureLevel:  m.Level,
+		Zone:          m.Zone,
 	}
 	if m.Learner {
 		out.Role = "learner"

@@ -35,6 +35,7 @@ func (s *Service) start(ctx context.Context, req replica.Request, e *pb.Error) (
 	if err := s.admit(ctx, req); err != nil {
 		return nil, err
 	}
+	req.From = s.origin(ctx)
 	c := &call{svc: s, box: newOutbox(maxCallReplies)}
 	c.id = s.cfg.Node.Connect(c.box.deliver)
 	if err := c.submit(req); err != nil {

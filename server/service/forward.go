@@ -130,7 +130,11 @@ func (s *Service) forward(ctx context.Context, st node.Status, method string, re
 		r.By = remote(ctx) // the leader sees this node's address
 	}
 	resp := responseOf(method)
-	out := metadata.NewOutgoingContext(ctx, toLeader(st))
+	md := toLeader(st)
+	if sealed := s.seal(remote(ctx)); sealed != "" {
+		md.Set(clientKey, sealed)
+	}
+	out := metadata.NewOutgoingContext(ctx, md)
 	var reached peer.Peer // stays empty when the call never left
 	err = conn.Invoke(out, method, req, resp, grpc.Peer(&reached))
 	switch code := status.Code(err); {

@@ -45,6 +45,8 @@ type clusterOptions struct {
 	nodes   int
 	limits  service.Limits
 	machine machine.Limits
+
+	sessionsPerAddress int
 }
 
 func startCluster(t testing.TB, o clusterOptions) *cluster {
@@ -67,6 +69,8 @@ func startCluster(t testing.TB, o clusterOptions) *cluster {
 	})
 	return c
 }
+
+func secrets() [][]byte { return [][]byte{[]byte("0123456789abcdef0123456789abcdef")} }
 
 func listen(t testing.TB) net.Listener {
 	t.Helper()
@@ -91,11 +95,14 @@ func startMember(t testing.TB, name string, peer net.Listener, members map[strin
 	n, err := node.New(node.Config{
 		Name: name, DataDir: filepath.Join("/data", name), FS: vfs.NewMem(), Members: members,
 		ClientAddress: clients.Addr().String(), Listener: peer, Limits: o.machine, Events: feed.Add, Logger: logger().With("node", name),
+		SessionsPerAddress: o.sessionsPerAddress, Secrets: secrets,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := service.New(service.Config{Node: n, Feed: feed, Listener: clients, Version: "test", Limits: o.limits, Logger: logger().With("node", name)})
+	s, err := service.New(service.Config{
+		Node: n, Feed: feed, Listener: clients, ClusterSecrets: secrets, Version: "test", Limits: o.limits, Logger: logger().With("node", name),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

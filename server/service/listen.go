@@ -1,70 +1,257 @@
 package service
 
 import (
+	"container/list"
+	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
-	"sync/atomic"
+	"syscall"
+	"time"
 )
 
-// A limitedListener closes connections above a limit at once, so that they cannot use up the
-// process's file descriptors, which the log and the peers need too.
-type limitedListener struct {
+// Bounds are those of the connections of a port.
+type Bounds struct {
+	// Connections at one time.
+	Connections int
+	// PerAddress bounds those of one IPv4 address or one IPv6 network of 64 bits. Default: half of Connections, so that one
+	// address leaves room for others, and an office behind one address has as much as they.
+	PerAddress int
+}
+
+func (b Bounds) withDefaults() Bounds {
+	fallback(&b.PerAddress, max(1, b.Connections/2))
+	b.PerAddress = min(b.PerAddress, b.Connections)
+	return b
+}
+
+// A Port is a listener with bounds, so that connections cannot use up the process's file descriptors, which the log and the
+// peers need too. Where all places are taken, or all of an address, the connection closes that has gone longest without a
+// call, of all or of that address, and the newcomer only if there is none.
+type Port struct {
 	net.Listener
-	limit   int64
-	rate    int // requests per second of one connection; 0: not metered
-	open    atomic.Int64
+	bounds  Bounds
+	rate    int                       // requests per second of one connection; 0: not metered
+	open    func(end func()) *account // of a new connection; nil: what is unread is not counted
 	trouble *quiet
+
+	mu struct {
+		sync.Mutex
+		open  int
+		from  map[string]*address
+		idle  *list.List // of *conn without a call, the longest idle first
+		count PortCounts
+	}
 }
 
-// LimitConnections makes a listener that has at most limit connections at one time. One more is closed at
-// once, and at most one of those a second is logged.
-func LimitConnections(l net.Listener, limit int, log *slog.Logger) net.Listener {
-	return &limitedListener{Listener: l, limit: int64(limit), trouble: newQuiet(log)}
+// An address has connections.
+type address struct {
+	open int
+	idle *list.List // as of the port
 }
 
-// limitClients makes the listener of the clients.
-func limitClients(l net.Listener, limits Limits, trouble *quiet) net.Listener {
-	return &limitedListener{Listener: l, limit: int64(limits.Connections), rate: limits.RequestsPerSecond, trouble: trouble}
+// PortCounts count since the port was made.
+type PortCounts struct {
+	Open  int // now
+	Limit int
+	// Full were refused because all places were taken and none was idle, PerAddress because those of one address were, and NoDescriptor is
+	// how often a connection had to wait for a file descriptor.
+	Full, PerAddress, NoDescriptor uint64
+	// ClosedIdle were closed to make room.
+	ClosedIdle uint64
 }
 
-// Accept returns the next connection within the limit.
-func (l *limitedListener) Accept() (net.Conn, error) {
+// NewPort makes a port of a listener. What is refused is logged, at most a line a second of each kind.
+func NewPort(l net.Listener, b Bounds, log *slog.Logger) *Port {
+	return newPort(l, b, 0, newQuiet(log))
+}
+
+func newPort(l net.Listener, b Bounds, rate int, trouble *quiet) *Port {
+	p := &Port{Listener: l, bounds: b.withDefaults(), rate: rate, trouble: trouble}
+	p.mu.from = make(map[string]*address)
+	p.mu.idle = list.New()
+	return p
+}
+
+// Counts tells how the port is.
+func (p *Port) Counts() PortCounts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.mu.count
+	c.Open, c.Limit = p.mu.open, p.bounds.Connections
+	return c
+}
+
+// Accept returns the next connection within the bounds. An error may be temporary: gRPC and net/http pause then.
+func (p *Port) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
+		raw, err := p.Listener.Accept()
 		if err != nil {
+			p.failed(err)
 			return nil, err
 		}
-		if l.open.Add(1) <= l.limit {
-			return l.wrap(c), nil
+		c := p.wrap(raw)
+		full, victim := p.admit(c)
+		if victim != nil {
+			p.trouble.warn("too many connections, the longest idle one was closed", slog.Int("limit", p.bounds.Connections),
+				slog.String("closed", victim.RemoteAddr().String()))
+			_ = victim.Conn.Close() // nothing is under way there
 		}
-		l.open.Add(-1)
-		l.trouble.warn("too many connections, one was closed", slog.Int64("limit", l.limit), slog.String("from", c.RemoteAddr().String()))
-		_ = c.Close() // it was never used: nothing can be lost
+		if full == "" {
+			return c, nil
+		}
+		p.trouble.warn("too many connections, one was closed", slog.String("limit", full), slog.String("from", raw.RemoteAddr().String()))
+		_ = raw.Close() // it was never used: nothing can be lost
 	}
 }
 
-func (l *limitedListener) wrap(c net.Conn) *countedConn {
-	counted := &countedConn{Conn: c, listener: l, remote: c.RemoteAddr()}
-	if l.rate > 0 {
-		counted.remote = meteredAddr{counted.remote, newMeter(l.rate)}
+// failed takes note of a connection that could not be accepted for want of a descriptor.
+func (p *Port) failed(err error) {
+	if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
+		return
 	}
-	return counted
+	p.mu.Lock()
+	p.mu.count.NoDescriptor++
+	p.mu.Unlock()
+	p.trouble.warn("no file descriptor is left for a connection", slog.Any("error", err))
 }
 
-// A countedConn gives its place back when it is closed.
-type countedConn struct {
+func (p *Port) wrap(raw net.Conn) *conn {
+	c := &conn{Conn: raw, port: p, remote: raw.RemoteAddr(), from: addressOf(raw.RemoteAddr())}
+	if p.rate > 0 {
+		if p.open != nil {
+			c.account = p.open(func() { _ = c.Close() }) // nobody reads what is left
+		}
+		c.remote = meteredAddr{Addr: c.remote, meter: newMeter(p.rate), conn: c}
+	}
+	return c
+}
+
+// addressOf is what the connections of one address have in common; see network.
+func addressOf(a net.Addr) string {
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		host = a.String()
+	}
+	return network(host)
+}
+
+// admit takes a place for c, or says which bound is reached. victim has lost its place to c, and is to be closed.
+func (p *Port) admit(c *conn) (full string, victim *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.mu.from[c.from]
+	if a == nil {
+		a = &address{idle: list.New()}
+	}
+	var oldest *list.Element
+	switch {
+	case a.open >= p.bounds.PerAddress:
+		if oldest = a.idle.Front(); oldest == nil {
+			p.mu.count.PerAddress++
+			return "per address", nil
+		}
+	case p.mu.open >= p.bounds.Connections:
+		if oldest = p.mu.idle.Front(); oldest == nil {
+			p.mu.count.Full++
+			return "in all", nil
+		}
+	}
+	if oldest != nil {
+		victim = oldest.Value.(*conn)
+		p.leaveLocked(victim)
+		p.mu.count.ClosedIdle++
+	}
+	p.mu.from[c.from] = a // the victim may have been its last
+	p.mu.open++
+	a.open++
+	p.restLocked(c, true)
+	return "", victim
+}
+
+// leaveLocked gives the place of a connection back, once. p.mu must be held.
+func (p *Port) leaveLocked(c *conn) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	p.restLocked(c, false)
+	p.mu.open--
+	a := p.mu.from[c.from]
+	if a.open--; a.open == 0 {
+		delete(p.mu.from, c.from)
+	}
+}
+
+// restLocked puts a connection among the idle ones, as the one used last, or takes it from them. p.mu must be held.
+func (p *Port) restLocked(c *conn, idle bool) {
+	a := p.mu.from[c.from]
+	switch {
+	case idle && c.idle == nil:
+		c.idle, c.idleOfAddress = p.mu.idle.PushBack(c), a.idle.PushBack(c)
+	case !idle && c.idle != nil:
+		p.mu.idle.Remove(c.idle)
+		a.idle.Remove(c.idleOfAddress)
+		c.idle, c.idleOfAddress = nil, nil
+	}
+}
+
+// Track takes note of what a [net/http.Server] does with one of the port's connections: it is a ConnState.
+func (p *Port) Track(c net.Conn, state http.ConnState) {
+	if c, ok := c.(*conn); ok && state != http.StateClosed {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !c.gone {
+			p.restLocked(c, state != http.StateActive)
+		}
+	}
+}
+
+// A conn gives its place back when it is closed.
+type conn struct {
 	net.Conn
-	listener *limitedListener
-	remote   net.Addr
-	once     sync.Once
+	port   *Port
+	remote net.Addr
+	from   string
+
+	account *account // nil: what is unread is not counted
+
+	// Of port.mu.
+	calls               int
+	idle, idleOfAddress *list.Element // nil: it has a call, or is gone
+	gone                bool
 }
 
 // RemoteAddr is the client's address, with its meter.
-func (c *countedConn) RemoteAddr() net.Addr { return c.remote }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 // Close closes the connection.
-func (c *countedConn) Close() error {
-	c.once.Do(func() { c.listener.open.Add(-1) })
+func (c *conn) Close() error {
+	c.port.mu.Lock()
+	c.port.leaveLocked(c)
+	c.port.mu.Unlock()
+	c.account.close()
 	return c.Conn.Close()
+}
+
+// Write sends to a client that takes at least something in Limits.Untaken.
+func (c *conn) Write(b []byte) (int, error) {
+	if c.account != nil {
+		_ = c.SetWriteDeadline(time.Now().Add(c.account.ledger.timeout)) // a closed connection shows in the writing
+	}
+	return c.Conn.Write(b)
+}
+
+// use notes that calls have begun, or ended if n is negative. A nil conn is one that has no bounds.
+func (c *conn) use(n int) {
+	if c == nil {
+		return
+	}
+	c.port.mu.Lock()
+	defer c.port.mu.Unlock()
+	c.calls += n
+	if !c.gone {
+		c.port.restLocked(c, c.calls == 0)
+	}
 }

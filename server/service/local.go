@@ -39,5 +39,8 @@ func remote(ctx context.Context) string {
 		last := all[len(all)-1]
 		return last[strings.LastIndexByte(last, ' ')+1:] // before it stands what the client says of itself
 	}
-	return "this node"
+	return thisNode
 }
+
+// thisNode is the address of calls that this process makes for itself.
+const thisNode = "this node"

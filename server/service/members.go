@@ -134,3 +134,15 @@ func (s *Service) changeMembers(ctx context.Context, change replica.MemberChange
 	a, err := ask[replica.MembersChanged](ctx, s, req, nil)
 	return a.Member, err
 }
+
+// Upgrade raises the cluster's feature level.
+func (s *Service) Upgrade(ctx context.Context, r *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
+	a, err := ask[replica.LevelRaised](ctx, s, replica.Request{Body: replica.RaiseLevel{To: r.GetToLevel(), Check: r.GetCheck()}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if a.From != a.To && !r.GetCheck() {
+		s.log.Info("feature level raised", "from", a.From, "to", a.To, "by", remote(ctx))
+	}
+	return &pb.UpgradeResponse{FromLevel: a.From, ToLevel: a.To, Members: toMembers(s.cfg.Node.Status())}, nil
+}

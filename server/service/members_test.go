@@ -3,8 +3,10 @@ package service_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 func TestTheMembershipIsChangedByCallsThatSayWhatIsWrong(t *testing.T) {
@@ -42,5 +44,32 @@ func TestTheMembershipIsChangedByCallsThatSayWhatIsWrong(t *testing.T) {
 	}
 	if _, err := admin.MemberRemove(ctx, &pb.MemberRemoveRequest{Name: "x"}); err != nil {
 		t.Errorf("a retry: %v", err)
+	}
+}
+
+func TestTheFeatureLevelIsToldAndDoesNotFall(t *testing.T) {
+	t.Parallel()
+	m := startNode(t)
+	ctx, admin := patient(t), pb.NewAdminServiceClient(dial(t, m.address))
+	for m.Status().Replica.GrantsHeld != "" || m.Status().Level == 0 { // a new cluster comes to its level by itself
+		select {
+		case <-ctx.Done():
+			t.Fatal("the cluster does not begin")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for _, r := range []*pb.UpgradeRequest{{}, {Check: true}, {ToLevel: machine.FeatureLevel}} {
+		got, err := admin.Upgrade(ctx, r)
+		if err != nil || got.GetFromLevel() != machine.FeatureLevel || got.GetToLevel() != machine.FeatureLevel || len(got.GetMembers()) != 1 {
+			t.Errorf("%v: %v, %v", r, got, err)
+		}
+	}
+	_, err := admin.Upgrade(ctx, &pb.UpgradeRequest{ToLevel: 1})
+	wantReason(t, err, pb.Reason_REASON_INVALID_ARGUMENT)
+	_, err = admin.Upgrade(ctx, &pb.UpgradeRequest{ToLevel: machine.FeatureLevel + 1})
+	wantReason(t, err, pb.Reason_REASON_BUSY)
+	st, err := admin.Status(ctx, &pb.StatusRequest{})
+	if err != nil || st.GetFeatureLevel() != machine.FeatureLevel || st.GetMembers()[0].GetFeatureLevel() != machine.FeatureLevel {
+		t.Errorf("status %v, %v", st, err)
 	}
 }

@@ -10,14 +10,16 @@ import (
 // An outbox holds what waits to be sent to one client. The node's loop and the reader
 // of the stream put into it, the writer takes.
 type outbox struct {
-	limit int
-	wake  chan struct{} // holds one token while there is something to take
+	limit   int
+	account *account      // nil: what waits is not counted there
+	wake    chan struct{} // holds one token while there is something to take
 
 	mu struct {
 		sync.Mutex
 		replies []replica.Reply
 		events  []*pb.ServerEvent // refusals that the node never saw
 		size    int               // of both, see sizeOf
+		held    int64             // of the account
 		full    bool              // more than limit waited: all were dropped and nothing is added any more
 	}
 }
@@ -70,10 +72,29 @@ func (o *outbox) refuse(e *pb.ServerEvent) {
 // hasRoomLocked takes room for n more, or reports that there is none. Then the client is too slow, and the
 // stream is lost: what waits is dropped at once, for its writer may be stuck for long. o.mu must be held.
 func (o *outbox) hasRoomLocked(n int) bool {
-	if o.mu.size += n; o.mu.size > o.limit {
+	if o.mu.size += n; o.mu.size > o.limit || !o.mu.full && !o.holdLocked(int64(n)*replyBytes) {
 		o.mu.full, o.mu.replies, o.mu.events = true, nil, nil
+		o.freeLocked()
 	}
 	return !o.mu.full
+}
+
+func (o *outbox) holdLocked(n int64) bool {
+	if o.account == nil {
+		return true
+	}
+	if !o.account.hold(n) {
+		return false
+	}
+	o.mu.held += n
+	return true
+}
+
+func (o *outbox) freeLocked() {
+	if o.mu.held > 0 {
+		o.account.free(o.mu.held)
+		o.mu.held = 0
+	}
 }
 
 func (o *outbox) isFull() bool {
@@ -89,11 +110,20 @@ func (o *outbox) signal() {
 	}
 }
 
+// close drops what waits, and what still comes.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.full, o.mu.replies, o.mu.events = true, nil, nil
+	o.freeLocked()
+}
+
 // take empties the outbox. full means that some replies were dropped: the stream cannot go on.
 func (o *outbox) take() (replies []replica.Reply, events []*pb.ServerEvent, full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	replies, events = o.mu.replies, o.mu.events
 	o.mu.replies, o.mu.events, o.mu.size = nil, nil, 0
+	o.freeLocked()
 	return replies, events, o.mu.full
 }

@@ -54,6 +54,17 @@ func (m *meter) take(now time.Time, n int) time.Duration {
 type meteredAddr struct {
 	net.Addr
 	meter *meter
+	conn  *conn
+}
+
+// connOf finds the connection that a call came on, or nil.
+func connOf(ctx context.Context) *conn {
+	if p, ok := peer.FromContext(ctx); ok {
+		if a, ok := p.Addr.(meteredAddr); ok {
+			return a.conn
+		}
+	}
+	return nil
 }
 
 // meterOf finds the meter of the connection that a call came on.

@@ -48,6 +48,9 @@ type Config struct {
 	Feed *Feed
 	// LeaderCredentials secure the connection to the leader, to which calls are passed on. Default: plain TCP.
 	LeaderCredentials credentials.TransportCredentials
+	// ClusterSecrets gives what the nodes of the cluster share. With the first one a node that passes a call on proves whose it is; all
+	// of them are accepted, but for empty ones. Default: none, and such calls count for the node that passes them on.
+	ClusterSecrets func() [][]byte
 	// Limits bound what clients may use. Zero fields have defaults.
 	Limits Limits
 	// Refused is told of each request that is refused before the node gets it, from any goroutine. Default: nobody is.
@@ -62,26 +65,43 @@ type Config struct {
 
 // Limits bound what clients may use of a node.
 type Limits struct {
-	// Connections at one time; one more is closed at once. Default: 65,536.
+	// Connections at one time; see [Port]. Default: 65,536.
 	Connections int
-	// StreamsPerConnection bounds the streams and calls of one connection at one
-	// time; more wait on the client's side. Default: 4,096.
+	// ConnectionsPerAddress bounds those of one address; see [Bounds]. Default: half of Connections.
+	ConnectionsPerAddress int
+	// StreamsPerConnection bounds the streams and calls of one connection at one time; more wait on the client's side. The
+	// session stream is one. Default: 1,024, as many as HTTP requests, which all come on one connection.
 	StreamsPerConnection uint32
 	// RequestsPerSecond bounds one connection, with bursts of as many. Above it new claims, sessions
 	// and reads are answered OVERLOADED, and the connection is read more slowly. Default: 100,000.
 	RequestsPerSecond int
+	// ReadsPerSecond bounds the reads of one connection, with bursts of as many; further ones wait until it is their time, and a second
+	// at most. Default: 1,000.
+	ReadsPerSecond int
 	// QueuedReplies bounds what waits to be sent on one stream. A client that reads so slowly
 	// that there are more is dropped. One that names many holders counts for up to five. Default: 65,536, some 16 to 32 MiB.
 	QueuedReplies int
+	// UnreadBytesPerConnection and UnreadBytes bound the answers of one connection, and of all of the node, that their clients
+	// have not taken yet. Above them reads are refused with OVERLOADED. Defaults: 8 MiB and 256 MiB.
+	UnreadBytesPerConnection, UnreadBytes int64
+	// Untaken is how long a client may leave an answer, or a part of one, untaken before its connection is ended. Default: 10 s.
+	Untaken time.Duration
+	// WatchesPerConnection bounds the watches of one connection; all of a node have 1,024, half of them over HTTP. Default: 16.
+	WatchesPerConnection int
 	// Drain is how long calls have to end when the service stops. Default: 2 s.
 	Drain time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
 	fallback(&l.Connections, 65_536)
-	fallback(&l.StreamsPerConnection, 4_096)
+	fallback(&l.StreamsPerConnection, 1_024)
 	fallback(&l.RequestsPerSecond, 100_000)
 	fallback(&l.QueuedReplies, 65_536)
+	fallback(&l.UnreadBytesPerConnection, 8<<20)
+	fallback(&l.UnreadBytes, 256<<20)
+	fallback(&l.ReadsPerSecond, 1_000)
+	fallback(&l.Untaken, 10*time.Second)
+	fallback(&l.WatchesPerConnection, 16)
 	fallback(&l.Drain, 2*time.Second)
 	return l
 }
@@ -96,6 +116,9 @@ func (c Config) withDefaults() Config {
 	c.Limits = c.Limits.withDefaults()
 	if c.Rand == nil {
 		c.Rand = rand.Reader
+	}
+	if c.ClusterSecrets == nil {
+		c.ClusterSecrets = func() [][]byte { return nil }
 	}
 	if c.Refused == nil {
 		c.Refused = func(pb.Reason) {}
@@ -112,7 +135,8 @@ func (c Config) validate() error {
 		return errors.New("service: Config.Node is missing")
 	case c.Listener == nil:
 		return errors.New("service: Config.Listener is missing")
-	case l.Connections < 0 || l.RequestsPerSecond < 0 || l.QueuedReplies < 0 || l.Drain < 0:
+	case l.Connections < 0 || l.ConnectionsPerAddress < 0 || l.RequestsPerSecond < 0 || l.ReadsPerSecond < 0 || l.QueuedReplies < 0 || l.Drain < 0 ||
+		l.UnreadBytesPerConnection < 0 || l.UnreadBytes < 0 || l.Untaken < 0 || l.WatchesPerConnection < 0:
 		return fmt.Errorf("service: Config.Limits must not be negative: %+v", l)
 	}
 	return nil
@@ -126,6 +150,8 @@ const (
 	// minClientPing is how often a client may ping, with or without a stream; one that
 	// pings more often is disconnected.
 	minClientPing = time.Second
+	// maxHeaderBytes bounds the headers of a call, with which gRPC would keep 16 MiB for each stream. Ours have some hundred bytes.
+	maxHeaderBytes = 16 << 10
 	// handshakeTimeout bounds the time from the connection to its first settings, TLS included.
 	handshakeTimeout = 10 * time.Second
 )
@@ -138,13 +164,16 @@ type Service struct {
 	cfg     Config
 	log     *slog.Logger
 	trouble *quiet // for what clients can cause at will
+	port    *Port
 	grpc    *grpc.Server
 	health  *health.Server
 	herald  *herald
 	saving  sync.Mutex // held while a backup is streamed
 
 	forwarder *forwarder
-	watches   atomic.Int64      // under way
+	watches   atomic.Int64 // under way
+	unread    ledger
+	own       *account          // of calls from this process
 	local     *bufconn.Listener // of calls from this process
 
 	// stopping is closed when the service begins to drain: every stream and waiting call
@@ -170,7 +199,15 @@ func New(cfg Config) (*Service, error) {
 		forwarder: newForwarder(cfg),
 		local:     bufconn.Listen(localBuffer),
 	}
-	s.grpc = grpc.NewServer(append(options(cfg), grpc.ChainUnaryInterceptor(s.pinUnary, s.route), grpc.StreamInterceptor(s.pinStream))...)
+	s.port = newPort(cfg.Listener, Bounds{cfg.Limits.Connections, cfg.Limits.ConnectionsPerAddress}, cfg.Limits.RequestsPerSecond, s.trouble)
+	s.unread.limit, s.unread.timeout = cfg.Limits.UnreadBytes, cfg.Limits.Untaken
+	s.own = newAccount(&s.unread, cfg.Limits.UnreadBytes, nil)
+	s.port.open = func(end func()) *account {
+		a := newAccount(&s.unread, cfg.Limits.UnreadBytesPerConnection, end)
+		a.reads = newMeter(cfg.Limits.ReadsPerSecond)
+		return a
+	}
+	s.grpc = grpc.NewServer(append(options(cfg), grpc.ChainUnaryInterceptor(s.chargeUnary, s.pinUnary, s.route), grpc.ChainStreamInterceptor(s.chargeStream, s.pinStream))...)
 	s.grpc.RegisterService(checked(pb.LockService_ServiceDesc), s)
 	s.grpc.RegisterService(checked(pb.AdminService_ServiceDesc), s)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
@@ -183,6 +220,7 @@ func options(cfg Config) []grpc.ServerOption {
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(protocol.MaxFrameBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(cfg.Limits.StreamsPerConnection),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
@@ -198,6 +236,9 @@ func options(cfg Config) []grpc.ServerOption {
 	return opts
 }
 
+// Port is where clients connect.
+func (s *Service) Port() *Port { return s.port }
+
 // Run serves until ctx is done or the listener fails. It then ends all streams and waiting calls with
 // NOT_LEADER if another node is known to lead and with UNAVAILABLE if not, gives the others Limits.Drain to finish, and returns when the last handler has
 // returned. It returns nil after ctx. A Service runs once.
@@ -205,7 +246,7 @@ func (s *Service) Run(ctx context.Context) error {
 	served := make(chan error, 2)
 	go func() { served <- s.grpc.Serve(s.local) }()
 	go func() {
-		served <- s.grpc.Serve(limitClients(s.cfg.Listener, s.cfg.Limits, s.trouble))
+		served <- s.grpc.Serve(s.port)
 	}()
 	err := s.followHealth(ctx, served)
 	s.drain()

@@ -21,6 +21,7 @@ type stream struct {
 	grpc pb.LockService_SessionServer
 	id   replica.StreamID
 	box  *outbox
+	from replica.Origin
 	// ended gets the one reason why the reader stopped; nil when the client closed its direction.
 	ended chan error
 
@@ -37,8 +38,10 @@ func (s *Service) Session(g pb.LockService_SessionServer) error {
 	if status := s.settle(g.Context()); status.Role != node.Leader {
 		return protocol.Err(notLeader(status))
 	}
-	st := &stream{svc: s, grpc: g, box: newOutbox(s.cfg.Limits.QueuedReplies), ended: make(chan error, 1)}
+	st := &stream{svc: s, grpc: g, box: newOutbox(s.cfg.Limits.QueuedReplies), from: s.origin(g.Context()), ended: make(chan error, 1)}
+	st.box.account = s.accountOf(g.Context())
 	st.id = s.cfg.Node.Connect(st.box.deliver)
+	defer st.box.close()
 	defer st.disconnect()
 	s.readers.Go(func() { st.ended <- st.read() })
 	err := st.write()
@@ -176,6 +179,7 @@ func (st *stream) translate(f *pb.ClientFrame, received replica.Time, tooFast bo
 			st.refuse(r.GetTag(), r.GetSession(), e)
 			continue
 		}
+		req.From = st.from
 		reqs = append(reqs, req)
 	}
 	return reqs

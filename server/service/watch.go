@@ -18,7 +18,9 @@ import (
 const (
 	// maxWatches bounds the watches of one node. Each has at most watchBatch events in hand.
 	maxWatches = 1_024
-	watchBatch = 256
+	// reservedWatches of them are for connections that have no watch yet.
+	reservedWatches = 64
+	watchBatch      = 256
 	// watchIdle is how often a watch without events tells how far it has come.
 	watchIdle = 10 * time.Second
 	// newestTimeout bounds the question how far the cluster is, which takes one round of heartbeats.
@@ -34,10 +36,11 @@ func (s *Service) Watch(r *pb.WatchRequest, g pb.LockService_WatchServer) error 
 	if s.cfg.Feed == nil {
 		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_UNSUPPORTED, Message: "this node keeps no events to watch"})
 	}
-	defer s.watches.Add(-1)
-	if s.watches.Add(1) > maxWatches {
-		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_QUOTA_EXCEEDED, Message: "watches of this node: 1024, the limit"})
+	a := s.accountOf(g.Context())
+	if e := s.watch(a); e != nil {
+		return s.refuse(e)
 	}
+	defer s.unwatch(a)
 	w, err := s.begin(r, g)
 	if err != nil {
 		return err

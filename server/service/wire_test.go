@@ -146,7 +146,7 @@ func TestWhatIsNotHTTP2IsDisconnected(t *testing.T) {
 
 func TestConnectionsAboveTheLimitAreClosed(t *testing.T) {
 	t.Parallel()
-	m := startCluster(t, clusterOptions{nodes: 1, limits: service.Limits{Connections: 2}}).leader()
+	m := startCluster(t, clusterOptions{nodes: 1, limits: service.Limits{Connections: 2, ConnectionsPerAddress: 2}}).leader()
 	a, b := connect(t, m), connect(t, m)
 	a.open(60_000)
 	b.open(60_000)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -105,6 +106,7 @@ func (k *conn) send(rs []*pb.ClientRequest) {
 				k.toClient(&pb.ServerEvent{Tag: r.GetTag(), Session: r.GetSession(), Body: &pb.ServerEvent_Error{Error: refusal}})
 				continue
 			}
+			q.From = replica.Origin{Connection: uint64(k.id), Address: fmt.Sprint("machine ", k.client.machine)}
 			k.node.request(k.client.machine, q)
 		}
 	})

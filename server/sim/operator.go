@@ -43,7 +43,7 @@ func (o *operator) call(n *node, r replica.Request, patience time.Duration, answ
 				}
 			})
 		}
-		r.Stream = id
+		r.Stream, r.From = id, replica.Origin{Connection: uint64(id), Address: "operator"}
 		n.request(o.machine, r)
 		w.after(patience, end)
 	})

@@ -3,7 +3,7 @@
 // in files beside it:
 //
 //	DIR/LOCK        held by the process that uses the directory
-//	DIR/IDENTITY    cluster, node and instance that the directory belongs to
+//	DIR/IDENTITY    cluster, node and instance that the directory belongs to, and the oldest program that may use it
 //	DIR/WAL         number of the newest write-ahead log known to exist
 //	DIR/log/        the Pebble instance
 //	DIR/snapshots/  GROUP-INDEX-TERM.snap, the last two of each group
@@ -18,6 +18,7 @@
 //  4. A snapshot file under its final name is complete and synced, and so is its directory.
 //  5. After a failed write nothing is written any more: a sync that failed once may
 //     have dropped data that a second one would not notice.
+//  6. A shortage of file descriptors fails no write: what has to open a file waits until there is one.
 //
 // Recovery fails closed: a directory of another cluster or node, of a newer format, with
 // damage in the middle of a log or with acknowledged entries missing is refused with a

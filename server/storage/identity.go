@@ -10,9 +10,13 @@ import (
 	"strings"
 )
 
-// formatVersion is the version of the directory's layout and records. An older program
-// refuses a newer one.
-const formatVersion = 1
+// formatVersion is the newest version of the directory's layout and records. An older program refuses a newer one. A directory is made
+// in the first one. The second has nothing else in it: it keeps out the programs that know no feature levels, once the log may hold
+// what they cannot apply.
+const (
+	formatVersion = 2
+	firstFormat   = 1
+)
 
 // An InstanceID is drawn once when a directory is made. A node that comes back under
 // its old id with another instance has lost what it promised.
@@ -26,14 +30,21 @@ type identity struct {
 	node     uint64
 	instance InstanceID
 	origin   string // of a directory that was made from a backup; else empty
+	format   int    // of the file; the log has the identity in the first one
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// first is the identity in the first format.
+func (id identity) first() identity {
+	id.format = firstFormat
+	return id
+}
+
 func (id identity) encode() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "lockstep data directory\nformat %d\ncluster %s\nnode %016x\ninstance %s\n",
-		formatVersion, id.cluster, id.node, id.instance)
+		id.format, id.cluster, id.node, id.instance)
 	if id.origin != "" {
 		fmt.Fprintf(&b, "origin %s\n", id.origin)
 	}
@@ -62,6 +73,7 @@ func decodeIdentity(text []byte) (identity, error) {
 	if version > formatVersion { // before all else: the rest may have changed its form
 		return id, errNewerFormat{version}
 	}
+	id.format = version
 	want, err := strconv.ParseUint(strings.TrimSpace(sum), 16, 32)
 	if !ok || err != nil || uint32(want) != crc32.Checksum([]byte(body), castagnoli) {
 		return id, fmt.Errorf("IDENTITY has a wrong checksum")
@@ -86,4 +98,17 @@ func newInstance(random io.Reader) (InstanceID, error) {
 		return id, fmt.Errorf("draw an instance id: %w", err)
 	}
 	return id, nil
+}
+
+// BarBefore keeps out, durably, the programs that know no feature levels: they refuse the directory saying that a newer one wrote it.
+func (s *Store) BarBefore() error {
+	if s.id.format == formatVersion {
+		return nil
+	}
+	next := s.id
+	next.format = formatVersion
+	if err := writeFile(s.fs, s.dir, identityName, next.encode()); err != nil {
+		return fmt.Errorf("storage: write the identity: %w", err)
+	}
+	return nil
 }

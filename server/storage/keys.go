@@ -26,6 +26,7 @@ const (
 	prefixStarts   = 0x04
 	prefixStart    = 0x05
 	prefixOldCopy  = 0x06
+	prefixPurge    = 0x07
 
 	kindState = 's'
 	kindBase  = 'm'

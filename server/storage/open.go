@@ -202,7 +202,7 @@ func (s *Store) openLog(create bool) (err error) {
 		return s.refuse(ErrDamaged, "the log has no identity", remedyDamaged, err)
 	}
 	defer closer.Close()
-	if !bytes.Equal(v, s.id.encode()) {
+	if !bytes.Equal(v, s.id.first().encode()) {
 		return s.refuse(ErrForeign, "the log is another directory's", "put back the log that belongs to IDENTITY", nil)
 	}
 	return nil
@@ -237,13 +237,13 @@ const (
 
 func (s *Store) options(create bool) *pebble.Options {
 	return &pebble.Options{
-		FS:                          s.fs,
+		FS:                          freshLogs{s.fs, &s.wal.fresh},
 		FormatMajorVersion:          pebble.FormatNewest, // at least FormatWALSyncChunks: damage in the middle of a WAL is told from a torn tail
 		ErrorIfExists:               create,
 		ErrorIfNotExists:            !create,
 		CacheSize:                   cacheBytes,
 		MemTableSize:                memTableBytes,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: memTables,
 		MaxOpenFiles:                256,
 		Logger:                      pebbleLogger{s},
 		EventListener:               s.listener(),

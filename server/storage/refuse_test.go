@@ -273,3 +273,39 @@ func TestAnOlderWriteAheadLogUnderTheNewestNameIsRefused(t *testing.T) {
 	check(t, os.WriteFile(newestWAL(t, dir), old, 0o600))
 	refused(t, vfs.Default, dir, ErrDamaged)
 }
+
+// TestADirectoryOfANewerLevelKeepsOldProgramsOut: those that know no feature levels read the format alone.
+func TestADirectoryOfANewerLevelKeepsOldProgramsOut(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *Store {
+		s, err := Open(Config{Dir: dir, ClusterID: "c", NodeID: 1, Origin: "o"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	first := s.id
+	if first.format != firstFormat {
+		t.Fatalf("a new directory has format %d", first.format)
+	}
+	for range 2 {
+		if err := s.BarBefore(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, identityName))
+		if err != nil || !strings.HasPrefix(string(text), "lockstep data directory\nformat 2\n") {
+			t.Fatalf("%s, %v", text, err)
+		}
+		s = open()
+		if s.id.first() != first || s.id.format != formatVersion {
+			t.Errorf("identity %+v, was %+v", s.id, first)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -28,6 +28,8 @@ type Config struct {
 	Replacing bool
 	// Random is where the instance id is drawn from. Default: crypto/rand.
 	Random io.Reader
+	// Waited is told of each opening of a file that has to wait for a file descriptor, from any goroutine. Default: nobody is.
+	Waited func()
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
 }
@@ -45,12 +47,14 @@ type Store struct {
 	db        *pebble.DB
 	lock      io.Closer
 	slow      io.Closer // the watch for slow operations
+	patient   *patient  // fs
 
 	wal struct {
 		sync.Mutex
 		noted  uint64        // number in the file WAL
 		newest atomic.Uint64 // number of the newest log
 		used   uint64        // newest log noted as used; belongs to Append
+		fresh  atomic.Bool   // see freshLogs
 	}
 
 	groups map[uint32]*groupState // as written last
@@ -75,7 +79,7 @@ func Open(cfg Config) (*Store, error) {
 		dir: cfg.Dir,
 		fs:  cfg.FS,
 		log: cfg.Logger,
-		id:  identity{cluster: cfg.ClusterID, node: cfg.NodeID, origin: cfg.Origin},
+		id:  identity{cluster: cfg.ClusterID, node: cfg.NodeID, origin: cfg.Origin, format: firstFormat},
 
 		nodeName:  cfg.NodeName,
 		replacing: cfg.Replacing,
@@ -95,6 +99,11 @@ func Open(cfg Config) (*Store, error) {
 	s.fs, s.slow = vfs.WithDiskHealthChecks(s.fs, slowDisk, nil, func(info vfs.DiskSlowInfo) {
 		s.log.Warn("slow disk", "operation", info.String())
 	})
+	if cfg.Waited == nil {
+		cfg.Waited = func() {}
+	}
+	s.patient = newPatient(s.fs, cfg.Waited, s.log)
+	s.fs = s.patient
 	if cfg.Random == nil {
 		cfg.Random = rand.Reader
 	}
@@ -104,8 +113,16 @@ func Open(cfg Config) (*Store, error) {
 	if err := s.open(cfg.Random); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.patient.open.Store(true)
 	return s, nil
 }
+
+// Starved reports whether a file cannot be opened for want of a file descriptor, or could not some seconds ago. What is written waits
+// meanwhile, and nothing is wrong with the disk.
+func (s *Store) Starved() bool { return s.patient.starved() }
+
+// Hurry makes what waits for a file descriptor fail, from now on.
+func (s *Store) Hurry() { s.patient.giveUp() }
 
 // open goes through the directory from the outside in. Nothing is changed before it is
 // known to be ours.
@@ -169,6 +186,7 @@ func (s *Store) fail(err error) {
 func (s *Store) Close() (err error) {
 	defer rescue(&err)
 	defer func() { err = errors.Join(err, s.slow.Close()) }() // last: any use starts it again
+	defer s.patient.close()
 	if s.Err() != nil {
 		return nil
 	}

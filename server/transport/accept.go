@@ -39,32 +39,55 @@ func (t *Transport) accept(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("transport: accept: %w", err)
 		}
-		select {
-		case t.incoming <- struct{}{}:
-			conns.Go(func() {
-				defer func() { <-t.incoming }()
-				t.serve(ctx, raw)
-			})
-		default: // strangers took all places; peers dial again
+		host := hostOf(raw.RemoteAddr())
+		g := t.lobby.enter(raw, host, t.peersAt(host))
+		if g == nil { // peers dial again
+			t.count(Crowded)
 			raw.Close()
+			continue
 		}
+		conns.Go(func() { t.serve(ctx, raw, g) })
 	}
 }
 
+// hostOf is where a connection comes from, without the port.
+func hostOf(a net.Addr) string {
+	if host, _, err := net.SplitHostPort(a.String()); err == nil {
+		return host
+	}
+	return a.String()
+}
+
+// peersAt counts the peers whose connections come from a host.
+func (t *Transport) peersAt(host string) (n int) {
+	for _, p := range t.table.Load().order {
+		if p.isAt(host) {
+			n++
+		}
+	}
+	return n
+}
+
 // serve shakes hands and does what the connection is for.
-func (t *Transport) serve(ctx context.Context, raw net.Conn) {
+func (t *Transport) serve(ctx context.Context, raw net.Conn, g *guest) {
 	defer raw.Close()
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
 	c := newConn(raw)
-	c.renewals = t.renewed()
-	err := raw.SetDeadline(time.Now().Add(handshakeTimeout))
+	c.renewals, c.guest = t.renewed(), g
+	err := raw.SetDeadline(time.Now().Add(greetingTimeout))
 	if err == nil {
 		err = t.receive(c)
+	}
+	if c.guest == nil { // it has proved the secret
+		defer func() { <-t.incoming }()
+	} else if !t.lobby.leave(g) {
+		err = failure{errors.New("the handshake took too long, and others wait"), Crowded}
 	}
 	if err != nil {
 		t.noise(ctx, raw, err)
 		return
 	}
+	c.grow()
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return
 	}
@@ -73,6 +96,7 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn) {
 		return
 	}
 	p.met(c.peer)
+	p.foundAt(g.host)
 	switch c.purpose {
 	case purposeStream:
 		p.dialledUs()
@@ -85,8 +109,11 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn) {
 	}
 }
 
-// noise logs a failed handshake, once in 10 s: strangers may knock often.
+// noise counts a failed handshake, and logs it once in 10 s: strangers may knock often.
 func (t *Transport) noise(ctx context.Context, c net.Conn, err error) {
+	if f, ok := errors.AsType[failure](err); ok && ctx.Err() == nil {
+		t.count(f.why)
+	}
 	t.mu.Lock()
 	quiet := ctx.Err() != nil || time.Since(t.mu.noise) < 10*time.Second
 	if !quiet {

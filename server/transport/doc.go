@@ -2,8 +2,8 @@
 // over framed TCP, or whatever the given dialer and listener speak.
 //
 // Each node dials each other one, so between two nodes there is one ordered stream in
-// each direction. A stream starts with a handshake in which both sides name
-// themselves and their cluster and prove that they know the cluster's secret; a refusal
+// each direction. A stream starts with a handshake in which the dialer, and then the acceptor,
+// proves that it knows the cluster's secret, and both name themselves and their cluster; a refusal
 // carries its reason. Snapshots, and lines of the audit log that a peer asks for, go
 // over connections of their own, at a bounded rate.
 //
@@ -21,4 +21,7 @@
 //     dropped and dialled again after a jittered wait of 50 ms to 1 s.
 //  4. One snapshot at a time is received, and one sent to each peer.
 //  5. One answer at a time is sent from the audit log, at most 32 MiB a second.
+//  6. At most 64 accepted connections have not proved the secret, 8 from one host (for each peer there), and 48 from
+//     hosts of no peer. One more takes the place of the one that has been silent for longest. A greeting must come
+//     within 1 s, and the handshake end within 5 s. At most 80 have proved it.
 package transport

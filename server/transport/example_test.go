@@ -47,6 +47,7 @@ func Example() {
 			Self:     transport.Identity{ClusterID: "c0ffee", Node: uint64(i + 1)},
 			Peers:    []transport.Peer{{Node: uint64(2 - i), Address: listeners[1-i].Addr().String()}},
 			Listener: listeners[i], Handler: arrived,
+			Secrets: func() [][]byte { return [][]byte{[]byte("an example of no use elsewhere")} },
 		})
 		if err != nil {
 			log.Fatal(err)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"time"
 )
@@ -40,15 +42,27 @@ type hello struct {
 	From    Identity `json:"from"`
 	To      uint64   `json:"to,string"`
 	Nonce   []byte   `json:"nonce"`
+	// Order says who proves the secret first; builds before the field leave it out and mean the acceptor.
+	Order int `json:"order,omitempty"`
 }
+
+// dialerFirst is the order in which the dialer proves the secret before the acceptor tells it anything.
+const dialerFirst = 1
 
 // A welcome answers it.
 type welcome struct {
-	From  Identity `json:"from"`
+	From  Identity `json:"from,omitzero"` // in the older order alone
 	Nonce []byte   `json:"nonce"`
+	Order int      `json:"order,omitempty"` // dialerFirst, if the hello has it
 }
 
-// A conn is a connection behind its handshake.
+// An introduction is what the acceptor tells a dialer that has proved the secret.
+type introduction struct {
+	From    Identity `json:"from"`
+	Refused string   `json:"refused,omitempty"` // why the two cannot talk; nothing follows
+}
+
+// A conn is a connection with its handshake.
 type conn struct {
 	net.Conn
 	frames  *frameReader
@@ -56,21 +70,39 @@ type conn struct {
 	purpose string
 
 	renewals uint64 // calls of Renew when it was accepted
+	guest    *guest // its place while it is accepted and nothing is proved; nil: none
 }
 
+// newConn has a small buffer: whoever is at the other end has proved nothing yet.
 func newConn(c net.Conn) *conn {
-	return &conn{Conn: c, frames: &frameReader{r: bufio.NewReaderSize(c, 64<<10)}}
+	return &conn{Conn: c, frames: &frameReader{r: bufio.NewReaderSize(c, 4<<10)}}
+}
+
+// grow gives a connection the buffer for what follows its handshake, of which a part may be there already.
+func (c *conn) grow() {
+	early, _ := c.frames.r.Peek(c.frames.r.Buffered()) // so much is there
+	c.frames.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), c.Conn), 64<<10)
 }
 
 // mac proves that its sender knows the secret and saw the same handshake. The role keeps one side's
 // proof from being played back as the other's.
-func (t *Transport) mac(role string, hello, welcome []byte) []byte {
-	h := hmac.New(sha256.New, t.cfg.Secret)
-	for _, part := range [][]byte{[]byte(role), hello, welcome} {
+func mac(secret []byte, role string, said ...[]byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	for _, part := range append([][]byte{[]byte(role)}, said...) {
 		fmt.Fprintf(h, "%d:", len(part))
 		h.Write(part)
 	}
 	return h.Sum(nil)
+}
+
+// proved finds the secret that a proof was made with.
+func proved(secrets [][]byte, proof []byte, role string, said ...[]byte) (secret []byte, ok bool) {
+	for _, secret := range secrets {
+		if hmac.Equal(proof, mac(secret, role, said...)) {
+			return secret, true
+		}
+	}
+	return nil, false
 }
 
 func nonce() []byte {
@@ -104,60 +136,126 @@ func (t *Transport) dial(ctx context.Context, p Peer, purpose string) (*conn, Id
 	}
 	defer context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })()
 	c := newConn(raw)
-	if err := t.greet(c, p, purpose, t.cfg.Present(), nil); err != nil {
+	if _, err := t.greet(c, p, purpose, t.cfg.Present()); err != nil {
 		raw.Close()
+		if errors.Is(err, ErrUnproved) {
+			t.count(Imposter)
+		}
 		return nil, c.peer, err
 	}
+	if n := t.find(p.Node); n != nil {
+		n.foundAt(hostOf(raw.RemoteAddr()))
+	}
+	c.grow()
 	return c, c.peer, raw.SetDeadline(time.Time{})
 }
 
-// greet is the dialer's side.
-func (t *Transport) greet(c *conn, p Peer, purpose string, self Identity, ready *[]byte) error {
-	greeting, err := json.Marshal(hello{Version: protocolVersion, Purpose: purpose, From: self, To: p.Node, Nonce: nonce()})
+var errNoSecret = errors.New("this node has no cluster secret: start it with --cluster-secret-file, as the other nodes")
+
+// An unproved error is of a side that has not proved the secret. Nothing may come of what it says but that it is not let in.
+type unproved struct{ error }
+
+func (e unproved) Unwrap() []error { return []error{e.error, ErrUnproved} }
+
+// greet is the dialer's side. told comes from the acceptor.
+func (t *Transport) greet(c *conn, p Peer, purpose string, self Identity) (told []byte, err error) {
+	secrets := t.secrets()
+	if len(secrets) == 0 {
+		return nil, errNoSecret
+	}
+	greeting, err := json.Marshal(hello{Version: protocolVersion, Purpose: purpose, From: self, To: p.Node, Nonce: nonce(), Order: dialerFirst})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := c.Write(appendFrame([]byte(preamble), frameHello, greeting)); err != nil {
-		return err
+		return nil, err
 	}
 	answer, err := c.expect(frameWelcome)
-	if err != nil {
-		return err
+	if errors.Is(err, ErrRefused) {
+		return nil, unproved{err}
 	}
-	proof, err := c.expect(frameMAC)
 	if err != nil {
-		return err
-	}
-	if !hmac.Equal(proof, t.mac("acceptor", greeting, answer)) {
-		return t.refuse(c, refusedOther, "the cluster secret differs")
+		return nil, err
 	}
 	var w welcome
 	if err := json.Unmarshal(answer, &w); err != nil {
-		return fmt.Errorf("handshake: %w", err)
+		return nil, unproved{fmt.Errorf("handshake: %w", err)}
 	}
-	c.peer = w.From
-	if w.From.Node != p.Node && purpose != purposeJoin {
-		return t.refuse(c, refusedOther, fmt.Sprintf("%s is node %s (%016x), not %s (%016x)", p.Address, w.From.Name, w.From.Node, p.Name, p.Node))
-	}
-	if err := t.meet(w.From, purpose); err != nil {
-		return t.refuse(c, codeFor(err, &w.From), err.Error())
-	}
-	if _, err := c.Write(appendFrame(nil, frameMAC, t.mac("dialer", greeting, answer))); err != nil {
-		return err
-	}
-	told, err := c.expect(frameReady)
-	// Only here the refusing side has proved the secret: a stranger must not end a node with this.
-	if e := new(refusedError); errors.As(err, &e) && e.received() != 0 {
-		return &notAdmitted{verdict: e.received(), reason: e.Error(), remote: true}
+	var consent []byte
+	if w.Order == dialerFirst {
+		c.peer, err = t.proveFirst(c, secrets[0], greeting, answer)
+		consent = appendFrame(nil, frameReady, nil)
+	} else {
+		c.peer, consent, err = t.proveToOlder(c, secrets, w.From, greeting, answer)
 	}
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if n := t.find(c.peer.Node); n != nil {
+		n.older.Store(w.Order != dialerFirst)
+	}
+	if c.peer.Node != p.Node && purpose != purposeJoin {
+		return nil, t.refuse(c, refusedOther, fmt.Sprintf("%s is node %s (%016x), not %s (%016x)", p.Address, c.peer.Name, c.peer.Node, p.Name, p.Node))
+	}
+	if err := t.meet(c.peer, purpose); err != nil {
+		return nil, t.refuse(c, codeFor(err, &c.peer), err.Error())
+	}
+	if _, err := c.Write(consent); err != nil {
+		return nil, err
 	}
 	c.purpose = purpose
-	if ready != nil {
-		*ready = told
+	return c.verdict()
+}
+
+// proveFirst proves the secret to the acceptor, and takes its own proof and introduction.
+func (t *Transport) proveFirst(c *conn, secret, greeting, answer []byte) (Identity, error) {
+	if _, err := c.Write(appendFrame(nil, frameMAC, mac(secret, "dialer", greeting, answer))); err != nil {
+		return Identity{}, err
 	}
-	return nil
+	told, err := c.expect(frameWelcome)
+	if errors.Is(err, ErrRefused) {
+		return Identity{}, unproved{err}
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	proof, err := c.expect(frameMAC)
+	if err != nil {
+		return Identity{}, err
+	}
+	if !hmac.Equal(proof, mac(secret, "acceptor", greeting, answer, told)) {
+		return Identity{}, unproved{errSecretDiffers}
+	}
+	var in introduction
+	if err := json.Unmarshal(told, &in); err != nil {
+		return Identity{}, fmt.Errorf("handshake: %w", err)
+	}
+	if in.Refused != "" {
+		return in.From, &refusedError{code: refusedOther, reason: in.Refused}
+	}
+	return in.From, nil
+}
+
+// proveToOlder checks the proof of an acceptor of an older build, which proves the secret first, and gives our own.
+func (t *Transport) proveToOlder(c *conn, secrets [][]byte, from Identity, greeting, answer []byte) (Identity, []byte, error) {
+	proof, err := c.expect(frameMAC)
+	if err != nil {
+		return Identity{}, nil, err
+	}
+	secret, ok := proved(secrets, proof, "acceptor", greeting, answer)
+	if !ok {
+		return Identity{}, nil, unproved{t.refuse(c, refusedOther, errSecretDiffers.Error())}
+	}
+	return from, appendFrame(nil, frameMAC, mac(secret, "dialer", greeting, answer)), nil
+}
+
+// verdict reads whether the acceptor, which has proved the secret, lets us in: only one that has may end a node with this.
+func (c *conn) verdict() (told []byte, err error) {
+	told, err = c.expect(frameReady)
+	if e := new(refusedError); errors.As(err, &e) && e.received() != 0 {
+		return nil, &notAdmitted{verdict: e.received(), reason: e.Error(), remote: true}
+	}
+	return told, err
 }
 
 // meet decides on the peer that was dialled. A node that is to join knows none of them yet.
@@ -220,48 +318,147 @@ func (t *Transport) refuse(c *conn, code byte, reason string) error {
 	return errors.Join(errors.New(reason), err)
 }
 
+// A failure is a handshake that an acceptor gave up, and why, for the metric.
+type failure struct {
+	error
+	why Refusal
+}
+
+func (e failure) Unwrap() error { return e.error }
+
+var errSecretDiffers = errors.New("the cluster secret differs")
+
 // receive is the acceptor's side.
 func (t *Transport) receive(c *conn) error {
-	var pre [len(preamble)]byte
-	if _, err := io.ReadFull(c.frames.r, pre[:]); err != nil {
-		return fmt.Errorf("handshake: %w", noEOF(err))
-	}
-	if string(pre[:]) != preamble {
-		return fmt.Errorf("not a node of this protocol: it starts with %q", pre)
-	}
-	greeting, err := c.expect(frameHello)
+	h, greeting, err := c.hear()
 	if err != nil {
 		return err
 	}
-	var h hello
-	if err := json.Unmarshal(greeting, &h); err != nil {
-		return t.refuse(c, refusedOther, "handshake not understood")
+	if err := c.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return err
 	}
-	if reason := t.objection(&h); reason != "" {
-		return t.refuse(c, refusedOther, reason)
+	t.lobby.heard(c.guest)
+	secrets := t.secrets()
+	switch {
+	case h.Version != protocolVersion:
+		return failure{t.refuse(c, refusedOther, fmt.Sprintf("peer protocol %d is not spoken here, only %d", h.Version, protocolVersion)), Garbage}
+	case len(secrets) == 0:
+		return failure{t.refuse(c, refusedOther, errNoSecret.Error()), Unproved}
+	case h.Order == dialerFirst:
+		err = t.challenge(c, h, secrets, greeting)
+	default:
+		err = t.challengeOlder(c, h, secrets, greeting)
+	}
+	if err != nil {
+		return err
+	}
+	ready, err := t.admit(h)
+	if err != nil {
+		return failure{t.refuse(c, codeFor(err, &h.From), err.Error()), NotLetIn}
+	}
+	c.peer, c.purpose = h.From, h.Purpose
+	_, err = c.Write(appendFrame(nil, frameReady, ready))
+	return err
+}
+
+// hear reads the greeting.
+func (c *conn) hear() (*hello, []byte, error) {
+	var pre [len(preamble)]byte
+	if _, err := io.ReadFull(c.frames.r, pre[:]); err != nil {
+		return nil, nil, failure{fmt.Errorf("handshake: %w", noEOF(err)), Silent}
+	}
+	if string(pre[:]) != preamble {
+		return nil, nil, failure{fmt.Errorf("not a node of this protocol: it starts with %q", pre), Garbage}
+	}
+	greeting, err := c.expect(frameHello)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, nil, failure{err, Silent}
+	}
+	if err != nil {
+		return nil, nil, failure{err, Garbage}
+	}
+	h := new(hello)
+	if err := json.Unmarshal(greeting, h); err != nil {
+		return nil, nil, failure{fmt.Errorf("handshake: %w", err), Garbage}
+	}
+	return h, greeting, nil
+}
+
+// challenge has the dialer prove the secret before it is told anything, and then proves it with the same one.
+func (t *Transport) challenge(c *conn, h *hello, secrets [][]byte, greeting []byte) error {
+	answer, err := json.Marshal(welcome{Order: dialerFirst, Nonce: nonce()})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Write(appendFrame(nil, frameWelcome, answer)); err != nil {
+		return err
+	}
+	secret, err := t.takeProof(c, secrets, greeting, answer)
+	if err != nil {
+		return err
+	}
+	reason := t.objection(h)
+	told, err := json.Marshal(introduction{From: t.cfg.Present(), Refused: reason})
+	if err != nil {
+		return err
+	}
+	out := appendFrame(nil, frameWelcome, told)
+	if _, err := c.Write(appendFrame(out, frameMAC, mac(secret, "acceptor", greeting, answer, told))); err != nil {
+		return err
+	}
+	if reason != "" {
+		return failure{errors.New(reason), Mismatch}
+	}
+	if p := t.find(h.From.Node); p != nil && h.Purpose != purposeJoin {
+		p.older.Store(false)
+	}
+	_, err = c.expect(frameReady) // or why the dialer does not want us
+	return err
+}
+
+// challengeOlder shakes hands with a dialer of a build that wants the acceptor's proof first. A stranger would get by it what
+// a secret can be guessed with. So it is given only to a member that has shown at its own address, by proving the secret as such a
+// build does, that it is of one; see docs/adr/0018.
+func (t *Transport) challengeOlder(c *conn, h *hello, secrets [][]byte, greeting []byte) error {
+	if p := t.find(h.From.Node); p == nil || !p.older.Load() || h.Purpose == purposeJoin {
+		return failure{t.refuse(c, refusedOther, "the dialer must prove the cluster secret first: an older build is let in when it has "+
+			"answered at its own address, and cannot join"), OlderOrder}
+	}
+	if reason := t.objection(h); reason != "" {
+		return failure{t.refuse(c, refusedOther, reason), Mismatch}
 	}
 	answer, err := json.Marshal(welcome{From: t.cfg.Present(), Nonce: nonce()})
 	if err != nil {
 		return err
 	}
 	out := appendFrame(nil, frameWelcome, answer)
-	if _, err := c.Write(appendFrame(out, frameMAC, t.mac("acceptor", greeting, answer))); err != nil {
+	if _, err := c.Write(appendFrame(out, frameMAC, mac(secrets[0], "acceptor", greeting, answer))); err != nil {
 		return err
 	}
+	_, err = t.takeProof(c, secrets, greeting, answer)
+	return err
+}
+
+// takeProof reads the dialer's proof, and gives it a place among those that have proved the secret.
+func (t *Transport) takeProof(c *conn, secrets [][]byte, greeting, answer []byte) ([]byte, error) {
 	proof, err := c.expect(frameMAC)
 	if err != nil {
-		return err
+		return nil, failure{err, Unproved}
 	}
-	if !hmac.Equal(proof, t.mac("dialer", greeting, answer)) {
-		return t.refuse(c, refusedOther, "the cluster secret differs")
+	secret, ok := proved(secrets, proof, "dialer", greeting, answer)
+	if !ok {
+		return nil, failure{t.refuse(c, refusedOther, errSecretDiffers.Error()), WrongSecret}
 	}
-	ready, err := t.admit(&h)
-	if err != nil {
-		return t.refuse(c, codeFor(err, &h.From), err.Error())
+	if !t.lobby.leave(c.guest) {
+		return nil, failure{errors.New("too many handshakes were under way"), Crowded}
 	}
-	c.peer, c.purpose = h.From, h.Purpose
-	_, err = c.Write(appendFrame(nil, frameReady, ready))
-	return err
+	select {
+	case t.incoming <- struct{}{}:
+		c.guest = nil
+		return secret, nil
+	default:
+		return nil, failure{t.refuse(c, refusedOther, "too many connections of peers"), Crowded}
+	}
 }
 
 // admit decides on a peer that has proved the secret, and gives what it is told.
@@ -284,12 +481,10 @@ func (t *Transport) admit(h *hello) (ready []byte, err error) {
 // unknownPurpose is how a node refuses what it does not know. Those of other builds read it: its words stay.
 const unknownPurpose = "purpose %.64q is not known"
 
-// objection says why a greeting is refused before anything is proved, or "".
+// objection says why two nodes cannot talk whatever they think of each other, or "".
 func (t *Transport) objection(h *hello) string {
 	self := &t.cfg.Self
 	switch {
-	case h.Version != protocolVersion:
-		return fmt.Sprintf("peer protocol %d is not spoken here, only %d", h.Version, protocolVersion)
 	case h.Purpose == purposeJoin && h.From.ClusterID != "" && h.From.ClusterID == t.cfg.Present().Birth:
 		return ""
 	case h.From.ClusterID != self.ClusterID:

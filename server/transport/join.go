@@ -54,8 +54,9 @@ func AskToJoin(ctx context.Context, cfg Config, address string) (JoinAnswer, err
 	defer raw.Close()
 	defer context.AfterFunc(ctx, func() { deadline(raw) })()
 	t := &Transport{cfg: cfg}
-	var told []byte
-	if err := t.greet(newConn(raw), Peer{Address: address}, purposeJoin, cfg.Self, &told); err != nil {
+	t.table.Store(&peerTable{})
+	told, err := t.greet(newConn(raw), Peer{Address: address}, purposeJoin, cfg.Self)
+	if err != nil {
 		return answer, err
 	}
 	if err := json.Unmarshal(told, &answer); err != nil {

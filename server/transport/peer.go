@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -39,6 +40,9 @@ type peer struct {
 	seen chan struct{} // the peer has dialled us, so it is up
 	stop func()        // ends its stream; Transport.mu guards it
 
+	// older says that it has proved the secret as a build does that proves it first as an acceptor.
+	older atomic.Bool
+
 	// Transport.mu guards these.
 	asking  bool   // a handshake of Verify or Renew is under way
 	renewed uint64 // calls of Renew before the last one
@@ -53,6 +57,7 @@ type peer struct {
 		touched   bool // queued since the last flush
 
 		clientAddress string
+		host          string // where it was found last
 		problem       string
 		verdict       Verdict   // why the peer does not let us in
 		conn          io.Closer // the stream that is up
@@ -227,6 +232,23 @@ func (p *peer) met(id Identity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.clientAddress = id.ClientAddress
+}
+
+// foundAt notes from where a connection to or of the peer, which has proved itself, has come.
+func (p *peer) foundAt(host string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.host = host
+}
+
+// isAt reports whether the peer's connections are to be expected from a host.
+func (p *peer) isAt(host string) bool {
+	if named, _, err := net.SplitHostPort(p.Address); err == nil && named == host {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.host == host
 }
 
 // disconnected forgets what is queued. Each reason is logged when it is new.

@@ -20,6 +20,8 @@ import (
 var (
 	// ErrRefused is matched by the error of a handshake that the peer refused.
 	ErrRefused = errors.New("refused by the peer")
+	// ErrUnproved is matched by the error of a handshake in which whoever answered did not prove the secret: anybody may have said it.
+	ErrUnproved = errors.New("not proved by the cluster secret")
 	// ErrNotAdmitted is matched by what NotAdmitted makes, here and at the peer.
 	ErrNotAdmitted = errors.New("not admitted")
 )
@@ -37,6 +39,8 @@ type Identity struct {
 
 	// Level is the newest feature level that the node's build knows; 0: it does not tell.
 	Level uint32 `json:"level,omitempty"`
+	// Zone is where the node says that it is; "": it does not.
+	Zone string `json:"zone,omitempty"`
 	// Birth is that of the node's cluster in hexadecimal digits, empty while it knows none.
 	Birth string `json:"birth,omitempty"`
 	// Rootless says that its cluster began without a birth.
@@ -86,8 +90,9 @@ type Config struct {
 	Listener net.Listener // where peers dial us; Run closes it
 	// Dial reaches a peer. Default: plain TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Secret is shared by the nodes of the cluster. Empty: anybody who knows the cluster's id is a node.
-	Secret  []byte
+	// Secrets gives the secrets that the nodes of the cluster share; it is asked for each handshake. The first one is what this node
+	// proves itself with, and each of them is accepted. Default, and without any: no handshake succeeds.
+	Secrets func() [][]byte
 	Handler Handler
 	// SnapshotBytesPerSecond bounds one snapshot that is sent. Default: 64 MiB/s.
 	SnapshotBytesPerSecond int
@@ -95,6 +100,8 @@ type Config struct {
 	// not with, another. It is called from several goroutines, may block, and its answer is closed. Default: peers that
 	// ask are refused.
 	Audit func(from, to uint64) (io.ReadCloser, error)
+	// Refused counts the handshakes that fail. Default: nobody reads them.
+	Refused *RefusalCounter
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
 }
@@ -105,7 +112,8 @@ type Transport struct {
 	log   *slog.Logger
 	table atomic.Pointer[peerTable] // replaced by SetPeers
 
-	incoming  chan struct{} // a place for each accepted connection
+	lobby     lobby         // accepted connections that have not proved the secret
+	incoming  chan struct{} // a place for each one that has
 	answering chan struct{} // the one place for an answer from the audit log
 
 	mu struct {
@@ -125,6 +133,13 @@ type peerTable struct {
 	order []*peer // by node id
 }
 
+func (t *Transport) secrets() [][]byte {
+	if t.cfg.Secrets == nil {
+		return nil
+	}
+	return t.cfg.Secrets()
+}
+
 // find gives a present peer, or nil.
 func (t *Transport) find(node uint64) *peer { return t.table.Load().peers[node] }
 
@@ -142,13 +157,16 @@ func New(cfg Config) (*Transport, error) {
 	if cfg.SnapshotBytesPerSecond <= 0 {
 		cfg.SnapshotBytesPerSecond = 64 << 20
 	}
+	if cfg.Refused == nil {
+		cfg.Refused = new(RefusalCounter)
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	t := &Transport{
 		cfg: cfg,
 		log: cfg.Logger,
-		// Two connections a peer are in use, four more may be on their way out or strangers.
+		// Two connections a peer are in use, four more may be on their way out.
 		incoming:  make(chan struct{}, 16+4*MaxPeers),
 		answering: make(chan struct{}, 1),
 	}

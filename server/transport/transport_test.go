@@ -82,7 +82,7 @@ func pair(t *testing.T, change func(node uint64, s *side)) (a, b *side) {
 		s.cfg = Config{
 			Self:     Identity{ClusterID: "c", Node: uint64(i + 1), Instance: [16]byte{byte(i + 1)}, Name: fmt.Sprintf("n%d", i+1), Level: 2, ClientAddress: fmt.Sprintf("client%d", i+1)},
 			Peers:    []Peer{{Node: uint64(2 - i), Name: fmt.Sprintf("n%d", 2-i), Address: ls[1-i].Addr().String()}},
-			Listener: ls[i], Secret: []byte("s"), Handler: s,
+			Listener: ls[i], Secrets: only("s"), Handler: s, Refused: new(RefusalCounter),
 		}
 		if change != nil {
 			change(uint64(i+1), s)
@@ -105,6 +105,9 @@ func pair(t *testing.T, change func(node uint64, s *side)) (a, b *side) {
 	}
 	return sides[0], sides[1]
 }
+
+// only gives the one secret.
+func only(secret string) func() [][]byte { return func() [][]byte { return [][]byte{[]byte(secret)} } }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -130,12 +133,12 @@ func TestRefusalsCarryTheirReason(t *testing.T) {
 		reason string
 	}{
 		"another cluster": {func(n uint64, s *side) { s.cfg.Self.ClusterID = fmt.Sprint("c", n) }, "cluster c2, not"},
-		"another secret":  {func(n uint64, s *side) { s.cfg.Secret = []byte{byte(n)} }, "secret differs"},
+		"another secret":  {func(n uint64, s *side) { s.cfg.Secrets = only(fmt.Sprint(n)) }, "secret differs"},
 		"no secret there": {func(n uint64, s *side) {
 			if n == 2 {
-				s.cfg.Secret = nil
+				s.cfg.Secrets = nil
 			}
-		}, "secret differs"},
+		}, "has no cluster secret"},
 		"not a member": {func(n uint64, s *side) {
 			if n == 2 {
 				s.cfg.Peers = nil

@@ -17,6 +17,7 @@ const (
 	OtherBirth Verdict = 5 // its directory belongs to another cluster
 	OlderCopy  Verdict = 6 // its directory is an older copy, or is used by another process elsewhere
 	Diverged   Verdict = 7 // its state differs at an entry that both have applied
+	TooOld     Verdict = 8 // its build cannot apply what the cluster's log may hold
 )
 
 // A notAdmitted matches ErrNotAdmitted and, at the node that was refused, ErrRefused.

@@ -37,7 +37,7 @@ const (
 )
 
 // killsVariable is how often TestKilledWriters kills, 12 times unless set.
-const killsVariable = "LOCKSTEP_KILLS"
+const killsVariable = "LOCKSTEP_TEST_KILLS"
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(writerURL); url != "" {

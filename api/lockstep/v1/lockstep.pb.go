@@ -3854,6 +3854,118 @@ func (x *HandOverResponse) GetLeader() string {
 	return ""
 }
 
+type UpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ToLevel       uint32                 `protobuf:"varint,1,opt,name=to_level,json=toLevel,proto3" json:"to_level,omitempty"` // 0 = the newest that any member can
+	Check         bool                   `protobuf:"varint,2,opt,name=check,proto3" json:"check,omitempty"`                    // only say what would come of it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *UpgradeRequest) GetToLevel() uint32 {
+	if x != nil {
+		return x.ToLevel
+	}
+	return 0
+}
+
+func (x *UpgradeRequest) GetCheck() bool {
+	if x != nil {
+		return x.Check
+	}
+	return false
+}
+
+type UpgradeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FromLevel     uint32                 `protobuf:"varint,1,opt,name=from_level,json=fromLevel,proto3" json:"from_level,omitempty"`
+	ToLevel       uint32                 `protobuf:"varint,2,opt,name=to_level,json=toLevel,proto3" json:"to_level,omitempty"` // in force now, or with check what it would be; equal to from_level: nothing to do
+	Members       []*Member              `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeResponse) Reset() {
+	*x = UpgradeResponse{}
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeResponse) ProtoMessage() {}
+
+func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *UpgradeResponse) GetFromLevel() uint32 {
+	if x != nil {
+		return x.FromLevel
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetToLevel() uint32 {
+	if x != nil {
+		return x.ToLevel
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
 type SnapshotSaveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3862,7 +3974,7 @@ type SnapshotSaveRequest struct {
 
 func (x *SnapshotSaveRequest) Reset() {
 	*x = SnapshotSaveRequest{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[53]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +3986,7 @@ func (x *SnapshotSaveRequest) String() string {
 func (*SnapshotSaveRequest) ProtoMessage() {}
 
 func (x *SnapshotSaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[53]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +3999,7 @@ func (x *SnapshotSaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSaveRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotSaveRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{53}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{55}
 }
 
 type SnapshotSaveResponse struct {
@@ -3899,7 +4011,7 @@ type SnapshotSaveResponse struct {
 
 func (x *SnapshotSaveResponse) Reset() {
 	*x = SnapshotSaveResponse{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[54]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +4023,7 @@ func (x *SnapshotSaveResponse) String() string {
 func (*SnapshotSaveResponse) ProtoMessage() {}
 
 func (x *SnapshotSaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[54]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +4036,7 @@ func (x *SnapshotSaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSaveResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotSaveResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{54}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SnapshotSaveResponse) GetChunk() []byte {
@@ -3942,7 +4054,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[55]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3954,7 +4066,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[55]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3967,7 +4079,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{55}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{57}
 }
 
 type StatusResponse struct {
@@ -3987,13 +4099,14 @@ type StatusResponse struct {
 	NextToken      uint64                 `protobuf:"varint,13,opt,name=next_token,json=nextToken,proto3" json:"next_token,omitempty"`
 	GrantsHeld     string                 `protobuf:"bytes,14,opt,name=grants_held,json=grantsHeld,proto3" json:"grants_held,omitempty"`          // why nothing is granted now; empty = grants go on
 	GrantsHeldMs   uint64                 `protobuf:"varint,15,opt,name=grants_held_ms,json=grantsHeldMs,proto3" json:"grants_held_ms,omitempty"` // how long that lasts: on the leader what is left, elsewhere the most it can be; 0 = not known
+	FeatureLevel   uint32                 `protobuf:"varint,16,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`   // of the cluster, as far as the node knows; 0 = it is starting, or does not tell
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[56]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4118,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[56]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4131,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{56}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -4126,6 +4239,13 @@ func (x *StatusResponse) GetGrantsHeldMs() uint64 {
 	return 0
 }
 
+func (x *StatusResponse) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4135,13 +4255,15 @@ type Member struct {
 	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`                                        // leader, follower, candidate, learner
 	Health        string                 `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`                                    // ok, unreachable, starting, no-quorum, behind
 	AppliedIndex  uint64                 `protobuf:"varint,7,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`   // as far as the answering node knows
+	FeatureLevel  uint32                 `protobuf:"varint,8,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`   // the newest that its build can; 0 = the answering node has not met it
+	Zone          string                 `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"`                                        // where it says that it is (server --zone); empty = it does not, or the answering node has not met it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[57]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4153,7 +4275,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[57]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4166,7 +4288,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{57}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Member) GetName() string {
@@ -4218,6 +4340,20 @@ func (x *Member) GetAppliedIndex() uint64 {
 	return 0
 }
 
+func (x *Member) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *Member) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
 type RevokeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Target:
@@ -4238,7 +4374,7 @@ type RevokeRequest struct {
 
 func (x *RevokeRequest) Reset() {
 	*x = RevokeRequest{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[58]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4250,7 +4386,7 @@ func (x *RevokeRequest) String() string {
 func (*RevokeRequest) ProtoMessage() {}
 
 func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[58]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4263,7 +4399,7 @@ func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{58}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RevokeRequest) GetTarget() isRevokeRequest_Target {
@@ -4361,7 +4497,7 @@ type RevokeClaim struct {
 
 func (x *RevokeClaim) Reset() {
 	*x = RevokeClaim{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[59]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +4509,7 @@ func (x *RevokeClaim) String() string {
 func (*RevokeClaim) ProtoMessage() {}
 
 func (x *RevokeClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[59]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +4522,7 @@ func (x *RevokeClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeClaim.ProtoReflect.Descriptor instead.
 func (*RevokeClaim) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{59}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RevokeClaim) GetSession() string {
@@ -4419,7 +4555,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[60]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4431,7 +4567,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_v1_lockstep_proto_msgTypes[60]
+	mi := &file_lockstep_v1_lockstep_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4444,7 +4580,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{60}
+	return file_lockstep_v1_lockstep_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RevokeResponse) GetRevoked() uint32 {
@@ -4727,11 +4863,19 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\x0fHandOverRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\"*\n" +
 	"\x10HandOverResponse\x12\x16\n" +
-	"\x06leader\x18\x01 \x01(\tR\x06leader\"\x15\n" +
+	"\x06leader\x18\x01 \x01(\tR\x06leader\"A\n" +
+	"\x0eUpgradeRequest\x12\x19\n" +
+	"\bto_level\x18\x01 \x01(\rR\atoLevel\x12\x14\n" +
+	"\x05check\x18\x02 \x01(\bR\x05check\"z\n" +
+	"\x0fUpgradeResponse\x12\x1d\n" +
+	"\n" +
+	"from_level\x18\x01 \x01(\rR\tfromLevel\x12\x19\n" +
+	"\bto_level\x18\x02 \x01(\rR\atoLevel\x12-\n" +
+	"\amembers\x18\x03 \x03(\v2\x13.lockstep.v1.MemberR\amembers\"\x15\n" +
 	"\x13SnapshotSaveRequest\",\n" +
 	"\x14SnapshotSaveResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"\x0f\n" +
-	"\rStatusRequest\"\xdf\x03\n" +
+	"\rStatusRequest\"\x84\x04\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x12\n" +
@@ -4751,7 +4895,8 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"next_token\x18\r \x01(\x04R\tnextToken\x12\x1f\n" +
 	"\vgrants_held\x18\x0e \x01(\tR\n" +
 	"grantsHeld\x12$\n" +
-	"\x0egrants_held_ms\x18\x0f \x01(\x04R\fgrantsHeldMs\"\xc7\x01\n" +
+	"\x0egrants_held_ms\x18\x0f \x01(\x04R\fgrantsHeldMs\x12#\n" +
+	"\rfeature_level\x18\x10 \x01(\rR\ffeatureLevel\"\x80\x02\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12!\n" +
@@ -4759,7 +4904,9 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\x0eclient_address\x18\x04 \x01(\tR\rclientAddress\x12\x12\n" +
 	"\x04role\x18\x05 \x01(\tR\x04role\x12\x16\n" +
 	"\x06health\x18\x06 \x01(\tR\x06health\x12#\n" +
-	"\rapplied_index\x18\a \x01(\x04R\fappliedIndex\"\xd6\x01\n" +
+	"\rapplied_index\x18\a \x01(\x04R\fappliedIndex\x12#\n" +
+	"\rfeature_level\x18\b \x01(\rR\ffeatureLevel\x12\x12\n" +
+	"\x04zone\x18\t \x01(\tR\x04zone\"\xd6\x01\n" +
 	"\rRevokeRequest\x120\n" +
 	"\x05claim\x18\x01 \x01(\v2\x18.lockstep.v1.RevokeClaimH\x00R\x05claim\x12\x1a\n" +
 	"\asession\x18\x02 \x01(\tH\x00R\asession\x12\x14\n" +
@@ -4836,14 +4983,15 @@ const file_lockstep_v1_lockstep_proto_rawDesc = "" +
 	"\tListLocks\x12\x1d.lockstep.v1.ListLocksRequest\x1a\x1e.lockstep.v1.ListLocksResponse\x12D\n" +
 	"\aHistory\x12\x1b.lockstep.v1.HistoryRequest\x1a\x1c.lockstep.v1.HistoryResponse\x12S\n" +
 	"\fListSessions\x12 .lockstep.v1.ListSessionsRequest\x1a!.lockstep.v1.ListSessionsResponse\x12@\n" +
-	"\x05Watch\x12\x19.lockstep.v1.WatchRequest\x1a\x1a.lockstep.v1.WatchResponse0\x012\xad\x04\n" +
+	"\x05Watch\x12\x19.lockstep.v1.WatchRequest\x1a\x1a.lockstep.v1.WatchResponse0\x012\xf3\x04\n" +
 	"\fAdminService\x12A\n" +
 	"\x06Status\x12\x1a.lockstep.v1.StatusRequest\x1a\x1b.lockstep.v1.StatusResponse\x12A\n" +
 	"\x06Revoke\x12\x1a.lockstep.v1.RevokeRequest\x1a\x1b.lockstep.v1.RevokeResponse\x12J\n" +
 	"\tMemberAdd\x12\x1d.lockstep.v1.MemberAddRequest\x1a\x1e.lockstep.v1.MemberAddResponse\x12V\n" +
 	"\rMemberPromote\x12!.lockstep.v1.MemberPromoteRequest\x1a\".lockstep.v1.MemberPromoteResponse\x12S\n" +
 	"\fMemberRemove\x12 .lockstep.v1.MemberRemoveRequest\x1a!.lockstep.v1.MemberRemoveResponse\x12G\n" +
-	"\bHandOver\x12\x1c.lockstep.v1.HandOverRequest\x1a\x1d.lockstep.v1.HandOverResponse\x12U\n" +
+	"\bHandOver\x12\x1c.lockstep.v1.HandOverRequest\x1a\x1d.lockstep.v1.HandOverResponse\x12D\n" +
+	"\aUpgrade\x12\x1b.lockstep.v1.UpgradeRequest\x1a\x1c.lockstep.v1.UpgradeResponse\x12U\n" +
 	"\fSnapshotSave\x12 .lockstep.v1.SnapshotSaveRequest\x1a!.lockstep.v1.SnapshotSaveResponse0\x01B=Z;github.com/lockstep-dev/lockstep/api/lockstep/v1;lockstepv1b\x06proto3"
 
 var (
@@ -4859,7 +5007,7 @@ func file_lockstep_v1_lockstep_proto_rawDescGZIP() []byte {
 }
 
 var file_lockstep_v1_lockstep_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_lockstep_v1_lockstep_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_lockstep_v1_lockstep_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_lockstep_v1_lockstep_proto_goTypes = []any{
 	(Reason)(0),                   // 0: lockstep.v1.Reason
 	(Mode)(0),                     // 1: lockstep.v1.Mode
@@ -4918,26 +5066,28 @@ var file_lockstep_v1_lockstep_proto_goTypes = []any{
 	(*MemberRemoveResponse)(nil),  // 54: lockstep.v1.MemberRemoveResponse
 	(*HandOverRequest)(nil),       // 55: lockstep.v1.HandOverRequest
 	(*HandOverResponse)(nil),      // 56: lockstep.v1.HandOverResponse
-	(*SnapshotSaveRequest)(nil),   // 57: lockstep.v1.SnapshotSaveRequest
-	(*SnapshotSaveResponse)(nil),  // 58: lockstep.v1.SnapshotSaveResponse
-	(*StatusRequest)(nil),         // 59: lockstep.v1.StatusRequest
-	(*StatusResponse)(nil),        // 60: lockstep.v1.StatusResponse
-	(*Member)(nil),                // 61: lockstep.v1.Member
-	(*RevokeRequest)(nil),         // 62: lockstep.v1.RevokeRequest
-	(*RevokeClaim)(nil),           // 63: lockstep.v1.RevokeClaim
-	(*RevokeResponse)(nil),        // 64: lockstep.v1.RevokeResponse
-	nil,                           // 65: lockstep.v1.ClaimSpec.MetadataEntry
-	nil,                           // 66: lockstep.v1.StreamOpen.MetadataEntry
-	nil,                           // 67: lockstep.v1.OpenSessionRequest.MetadataEntry
-	nil,                           // 68: lockstep.v1.Holder.MetadataEntry
-	nil,                           // 69: lockstep.v1.Event.MetadataEntry
-	nil,                           // 70: lockstep.v1.Session.MetadataEntry
+	(*UpgradeRequest)(nil),        // 57: lockstep.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),       // 58: lockstep.v1.UpgradeResponse
+	(*SnapshotSaveRequest)(nil),   // 59: lockstep.v1.SnapshotSaveRequest
+	(*SnapshotSaveResponse)(nil),  // 60: lockstep.v1.SnapshotSaveResponse
+	(*StatusRequest)(nil),         // 61: lockstep.v1.StatusRequest
+	(*StatusResponse)(nil),        // 62: lockstep.v1.StatusResponse
+	(*Member)(nil),                // 63: lockstep.v1.Member
+	(*RevokeRequest)(nil),         // 64: lockstep.v1.RevokeRequest
+	(*RevokeClaim)(nil),           // 65: lockstep.v1.RevokeClaim
+	(*RevokeResponse)(nil),        // 66: lockstep.v1.RevokeResponse
+	nil,                           // 67: lockstep.v1.ClaimSpec.MetadataEntry
+	nil,                           // 68: lockstep.v1.StreamOpen.MetadataEntry
+	nil,                           // 69: lockstep.v1.OpenSessionRequest.MetadataEntry
+	nil,                           // 70: lockstep.v1.Holder.MetadataEntry
+	nil,                           // 71: lockstep.v1.Event.MetadataEntry
+	nil,                           // 72: lockstep.v1.Session.MetadataEntry
 }
 var file_lockstep_v1_lockstep_proto_depIdxs = []int32{
 	0,  // 0: lockstep.v1.Error.reason:type_name -> lockstep.v1.Reason
 	35, // 1: lockstep.v1.Error.holders:type_name -> lockstep.v1.Holder
 	1,  // 2: lockstep.v1.ClaimSpec.mode:type_name -> lockstep.v1.Mode
-	65, // 3: lockstep.v1.ClaimSpec.metadata:type_name -> lockstep.v1.ClaimSpec.MetadataEntry
+	67, // 3: lockstep.v1.ClaimSpec.metadata:type_name -> lockstep.v1.ClaimSpec.MetadataEntry
 	2,  // 4: lockstep.v1.ClaimStatus.state:type_name -> lockstep.v1.ClaimState
 	35, // 5: lockstep.v1.ClaimStatus.holders:type_name -> lockstep.v1.Holder
 	8,  // 6: lockstep.v1.ClientFrame.requests:type_name -> lockstep.v1.ClientRequest
@@ -4948,7 +5098,7 @@ var file_lockstep_v1_lockstep_proto_depIdxs = []int32{
 	13, // 11: lockstep.v1.ClientRequest.cancel:type_name -> lockstep.v1.StreamCancel
 	14, // 12: lockstep.v1.ClientRequest.release:type_name -> lockstep.v1.StreamRelease
 	15, // 13: lockstep.v1.ClientRequest.close:type_name -> lockstep.v1.StreamClose
-	66, // 14: lockstep.v1.StreamOpen.metadata:type_name -> lockstep.v1.StreamOpen.MetadataEntry
+	68, // 14: lockstep.v1.StreamOpen.metadata:type_name -> lockstep.v1.StreamOpen.MetadataEntry
 	5,  // 15: lockstep.v1.StreamAcquire.spec:type_name -> lockstep.v1.ClaimSpec
 	17, // 16: lockstep.v1.ServerFrame.events:type_name -> lockstep.v1.ServerEvent
 	18, // 17: lockstep.v1.ServerEvent.opened:type_name -> lockstep.v1.StreamOpened
@@ -4960,14 +5110,14 @@ var file_lockstep_v1_lockstep_proto_depIdxs = []int32{
 	22, // 23: lockstep.v1.ServerEvent.ended:type_name -> lockstep.v1.SessionEnded
 	4,  // 24: lockstep.v1.ServerEvent.error:type_name -> lockstep.v1.Error
 	0,  // 25: lockstep.v1.SessionEnded.reason:type_name -> lockstep.v1.Reason
-	67, // 26: lockstep.v1.OpenSessionRequest.metadata:type_name -> lockstep.v1.OpenSessionRequest.MetadataEntry
+	69, // 26: lockstep.v1.OpenSessionRequest.metadata:type_name -> lockstep.v1.OpenSessionRequest.MetadataEntry
 	6,  // 27: lockstep.v1.KeepAliveResponse.changes:type_name -> lockstep.v1.ClaimStatus
 	5,  // 28: lockstep.v1.AcquireRequest.spec:type_name -> lockstep.v1.ClaimSpec
 	6,  // 29: lockstep.v1.AcquireResponse.claim:type_name -> lockstep.v1.ClaimStatus
 	6,  // 30: lockstep.v1.ReleaseResponse.claim:type_name -> lockstep.v1.ClaimStatus
 	6,  // 31: lockstep.v1.CancelResponse.claim:type_name -> lockstep.v1.ClaimStatus
 	1,  // 32: lockstep.v1.Holder.mode:type_name -> lockstep.v1.Mode
-	68, // 33: lockstep.v1.Holder.metadata:type_name -> lockstep.v1.Holder.MetadataEntry
+	70, // 33: lockstep.v1.Holder.metadata:type_name -> lockstep.v1.Holder.MetadataEntry
 	1,  // 34: lockstep.v1.Lock.mode:type_name -> lockstep.v1.Mode
 	35, // 35: lockstep.v1.Lock.holders:type_name -> lockstep.v1.Holder
 	35, // 36: lockstep.v1.Lock.waiters:type_name -> lockstep.v1.Holder
@@ -4975,58 +5125,61 @@ var file_lockstep_v1_lockstep_proto_depIdxs = []int32{
 	36, // 38: lockstep.v1.ListLocksResponse.locks:type_name -> lockstep.v1.Lock
 	3,  // 39: lockstep.v1.Event.kind:type_name -> lockstep.v1.EventKind
 	1,  // 40: lockstep.v1.Event.mode:type_name -> lockstep.v1.Mode
-	69, // 41: lockstep.v1.Event.metadata:type_name -> lockstep.v1.Event.MetadataEntry
+	71, // 41: lockstep.v1.Event.metadata:type_name -> lockstep.v1.Event.MetadataEntry
 	41, // 42: lockstep.v1.HistoryResponse.events:type_name -> lockstep.v1.Event
 	46, // 43: lockstep.v1.ListSessionsResponse.sessions:type_name -> lockstep.v1.Session
-	70, // 44: lockstep.v1.Session.metadata:type_name -> lockstep.v1.Session.MetadataEntry
+	72, // 44: lockstep.v1.Session.metadata:type_name -> lockstep.v1.Session.MetadataEntry
 	41, // 45: lockstep.v1.WatchResponse.events:type_name -> lockstep.v1.Event
-	61, // 46: lockstep.v1.MemberAddResponse.member:type_name -> lockstep.v1.Member
-	61, // 47: lockstep.v1.MemberPromoteResponse.member:type_name -> lockstep.v1.Member
-	61, // 48: lockstep.v1.StatusResponse.members:type_name -> lockstep.v1.Member
-	63, // 49: lockstep.v1.RevokeRequest.claim:type_name -> lockstep.v1.RevokeClaim
-	7,  // 50: lockstep.v1.LockService.Session:input_type -> lockstep.v1.ClientFrame
-	23, // 51: lockstep.v1.LockService.OpenSession:input_type -> lockstep.v1.OpenSessionRequest
-	25, // 52: lockstep.v1.LockService.KeepAlive:input_type -> lockstep.v1.KeepAliveRequest
-	27, // 53: lockstep.v1.LockService.CloseSession:input_type -> lockstep.v1.CloseSessionRequest
-	29, // 54: lockstep.v1.LockService.Acquire:input_type -> lockstep.v1.AcquireRequest
-	31, // 55: lockstep.v1.LockService.Release:input_type -> lockstep.v1.ReleaseRequest
-	33, // 56: lockstep.v1.LockService.Cancel:input_type -> lockstep.v1.CancelRequest
-	37, // 57: lockstep.v1.LockService.GetLock:input_type -> lockstep.v1.GetLockRequest
-	39, // 58: lockstep.v1.LockService.ListLocks:input_type -> lockstep.v1.ListLocksRequest
-	42, // 59: lockstep.v1.LockService.History:input_type -> lockstep.v1.HistoryRequest
-	44, // 60: lockstep.v1.LockService.ListSessions:input_type -> lockstep.v1.ListSessionsRequest
-	47, // 61: lockstep.v1.LockService.Watch:input_type -> lockstep.v1.WatchRequest
-	59, // 62: lockstep.v1.AdminService.Status:input_type -> lockstep.v1.StatusRequest
-	62, // 63: lockstep.v1.AdminService.Revoke:input_type -> lockstep.v1.RevokeRequest
-	49, // 64: lockstep.v1.AdminService.MemberAdd:input_type -> lockstep.v1.MemberAddRequest
-	51, // 65: lockstep.v1.AdminService.MemberPromote:input_type -> lockstep.v1.MemberPromoteRequest
-	53, // 66: lockstep.v1.AdminService.MemberRemove:input_type -> lockstep.v1.MemberRemoveRequest
-	55, // 67: lockstep.v1.AdminService.HandOver:input_type -> lockstep.v1.HandOverRequest
-	57, // 68: lockstep.v1.AdminService.SnapshotSave:input_type -> lockstep.v1.SnapshotSaveRequest
-	16, // 69: lockstep.v1.LockService.Session:output_type -> lockstep.v1.ServerFrame
-	24, // 70: lockstep.v1.LockService.OpenSession:output_type -> lockstep.v1.OpenSessionResponse
-	26, // 71: lockstep.v1.LockService.KeepAlive:output_type -> lockstep.v1.KeepAliveResponse
-	28, // 72: lockstep.v1.LockService.CloseSession:output_type -> lockstep.v1.CloseSessionResponse
-	30, // 73: lockstep.v1.LockService.Acquire:output_type -> lockstep.v1.AcquireResponse
-	32, // 74: lockstep.v1.LockService.Release:output_type -> lockstep.v1.ReleaseResponse
-	34, // 75: lockstep.v1.LockService.Cancel:output_type -> lockstep.v1.CancelResponse
-	38, // 76: lockstep.v1.LockService.GetLock:output_type -> lockstep.v1.GetLockResponse
-	40, // 77: lockstep.v1.LockService.ListLocks:output_type -> lockstep.v1.ListLocksResponse
-	43, // 78: lockstep.v1.LockService.History:output_type -> lockstep.v1.HistoryResponse
-	45, // 79: lockstep.v1.LockService.ListSessions:output_type -> lockstep.v1.ListSessionsResponse
-	48, // 80: lockstep.v1.LockService.Watch:output_type -> lockstep.v1.WatchResponse
-	60, // 81: lockstep.v1.AdminService.Status:output_type -> lockstep.v1.StatusResponse
-	64, // 82: lockstep.v1.AdminService.Revoke:output_type -> lockstep.v1.RevokeResponse
-	50, // 83: lockstep.v1.AdminService.MemberAdd:output_type -> lockstep.v1.MemberAddResponse
-	52, // 84: lockstep.v1.AdminService.MemberPromote:output_type -> lockstep.v1.MemberPromoteResponse
-	54, // 85: lockstep.v1.AdminService.MemberRemove:output_type -> lockstep.v1.MemberRemoveResponse
-	56, // 86: lockstep.v1.AdminService.HandOver:output_type -> lockstep.v1.HandOverResponse
-	58, // 87: lockstep.v1.AdminService.SnapshotSave:output_type -> lockstep.v1.SnapshotSaveResponse
-	69, // [69:88] is the sub-list for method output_type
-	50, // [50:69] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	63, // 46: lockstep.v1.MemberAddResponse.member:type_name -> lockstep.v1.Member
+	63, // 47: lockstep.v1.MemberPromoteResponse.member:type_name -> lockstep.v1.Member
+	63, // 48: lockstep.v1.UpgradeResponse.members:type_name -> lockstep.v1.Member
+	63, // 49: lockstep.v1.StatusResponse.members:type_name -> lockstep.v1.Member
+	65, // 50: lockstep.v1.RevokeRequest.claim:type_name -> lockstep.v1.RevokeClaim
+	7,  // 51: lockstep.v1.LockService.Session:input_type -> lockstep.v1.ClientFrame
+	23, // 52: lockstep.v1.LockService.OpenSession:input_type -> lockstep.v1.OpenSessionRequest
+	25, // 53: lockstep.v1.LockService.KeepAlive:input_type -> lockstep.v1.KeepAliveRequest
+	27, // 54: lockstep.v1.LockService.CloseSession:input_type -> lockstep.v1.CloseSessionRequest
+	29, // 55: lockstep.v1.LockService.Acquire:input_type -> lockstep.v1.AcquireRequest
+	31, // 56: lockstep.v1.LockService.Release:input_type -> lockstep.v1.ReleaseRequest
+	33, // 57: lockstep.v1.LockService.Cancel:input_type -> lockstep.v1.CancelRequest
+	37, // 58: lockstep.v1.LockService.GetLock:input_type -> lockstep.v1.GetLockRequest
+	39, // 59: lockstep.v1.LockService.ListLocks:input_type -> lockstep.v1.ListLocksRequest
+	42, // 60: lockstep.v1.LockService.History:input_type -> lockstep.v1.HistoryRequest
+	44, // 61: lockstep.v1.LockService.ListSessions:input_type -> lockstep.v1.ListSessionsRequest
+	47, // 62: lockstep.v1.LockService.Watch:input_type -> lockstep.v1.WatchRequest
+	61, // 63: lockstep.v1.AdminService.Status:input_type -> lockstep.v1.StatusRequest
+	64, // 64: lockstep.v1.AdminService.Revoke:input_type -> lockstep.v1.RevokeRequest
+	49, // 65: lockstep.v1.AdminService.MemberAdd:input_type -> lockstep.v1.MemberAddRequest
+	51, // 66: lockstep.v1.AdminService.MemberPromote:input_type -> lockstep.v1.MemberPromoteRequest
+	53, // 67: lockstep.v1.AdminService.MemberRemove:input_type -> lockstep.v1.MemberRemoveRequest
+	55, // 68: lockstep.v1.AdminService.HandOver:input_type -> lockstep.v1.HandOverRequest
+	57, // 69: lockstep.v1.AdminService.Upgrade:input_type -> lockstep.v1.UpgradeRequest
+	59, // 70: lockstep.v1.AdminService.SnapshotSave:input_type -> lockstep.v1.SnapshotSaveRequest
+	16, // 71: lockstep.v1.LockService.Session:output_type -> lockstep.v1.ServerFrame
+	24, // 72: lockstep.v1.LockService.OpenSession:output_type -> lockstep.v1.OpenSessionResponse
+	26, // 73: lockstep.v1.LockService.KeepAlive:output_type -> lockstep.v1.KeepAliveResponse
+	28, // 74: lockstep.v1.LockService.CloseSession:output_type -> lockstep.v1.CloseSessionResponse
+	30, // 75: lockstep.v1.LockService.Acquire:output_type -> lockstep.v1.AcquireResponse
+	32, // 76: lockstep.v1.LockService.Release:output_type -> lockstep.v1.ReleaseResponse
+	34, // 77: lockstep.v1.LockService.Cancel:output_type -> lockstep.v1.CancelResponse
+	38, // 78: lockstep.v1.LockService.GetLock:output_type -> lockstep.v1.GetLockResponse
+	40, // 79: lockstep.v1.LockService.ListLocks:output_type -> lockstep.v1.ListLocksResponse
+	43, // 80: lockstep.v1.LockService.History:output_type -> lockstep.v1.HistoryResponse
+	45, // 81: lockstep.v1.LockService.ListSessions:output_type -> lockstep.v1.ListSessionsResponse
+	48, // 82: lockstep.v1.LockService.Watch:output_type -> lockstep.v1.WatchResponse
+	62, // 83: lockstep.v1.AdminService.Status:output_type -> lockstep.v1.StatusResponse
+	66, // 84: lockstep.v1.AdminService.Revoke:output_type -> lockstep.v1.RevokeResponse
+	50, // 85: lockstep.v1.AdminService.MemberAdd:output_type -> lockstep.v1.MemberAddResponse
+	52, // 86: lockstep.v1.AdminService.MemberPromote:output_type -> lockstep.v1.MemberPromoteResponse
+	54, // 87: lockstep.v1.AdminService.MemberRemove:output_type -> lockstep.v1.MemberRemoveResponse
+	56, // 88: lockstep.v1.AdminService.HandOver:output_type -> lockstep.v1.HandOverResponse
+	58, // 89: lockstep.v1.AdminService.Upgrade:output_type -> lockstep.v1.UpgradeResponse
+	60, // 90: lockstep.v1.AdminService.SnapshotSave:output_type -> lockstep.v1.SnapshotSaveResponse
+	71, // [71:91] is the sub-list for method output_type
+	51, // [51:71] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_v1_lockstep_proto_init() }
@@ -5055,7 +5208,7 @@ func file_lockstep_v1_lockstep_proto_init() {
 		(*ServerEvent_Error)(nil),
 	}
 	file_lockstep_v1_lockstep_proto_msgTypes[34].OneofWrappers = []any{}
-	file_lockstep_v1_lockstep_proto_msgTypes[58].OneofWrappers = []any{
+	file_lockstep_v1_lockstep_proto_msgTypes[60].OneofWrappers = []any{
 		(*RevokeRequest_Claim)(nil),
 		(*RevokeRequest_Session)(nil),
 		(*RevokeRequest_Name)(nil),
@@ -5066,7 +5219,7 @@ func file_lockstep_v1_lockstep_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_v1_lockstep_proto_rawDesc), len(file_lockstep_v1_lockstep_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   67,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

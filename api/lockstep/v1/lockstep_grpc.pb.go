@@ -584,6 +584,7 @@ const (
 	AdminService_MemberPromote_FullMethodName = "/lockstep.v1.AdminService/MemberPromote"
 	AdminService_MemberRemove_FullMethodName  = "/lockstep.v1.AdminService/MemberRemove"
 	AdminService_HandOver_FullMethodName      = "/lockstep.v1.AdminService/HandOver"
+	AdminService_Upgrade_FullMethodName       = "/lockstep.v1.AdminService/Upgrade"
 	AdminService_SnapshotSave_FullMethodName  = "/lockstep.v1.AdminService/SnapshotSave"
 )
 
@@ -604,6 +605,9 @@ type AdminServiceClient interface {
 	MemberRemove(ctx context.Context, in *MemberRemoveRequest, opts ...grpc.CallOption) (*MemberRemoveResponse, error)
 	// HandOver gives the leadership to another member.
 	HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverResponse, error)
+	// Upgrade raises the cluster's feature level, once every member runs a build that can: there is no way back to
+	// older builds from there. It is refused naming the members that cannot, or are down.
+	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
 	// SnapshotSave streams a snapshot of the lock table of the node that answers, a file that
 	// "lockstep snapshot restore" reads. The node goes on serving.
 	SnapshotSave(ctx context.Context, in *SnapshotSaveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotSaveResponse], error)
@@ -677,6 +681,16 @@ func (c *adminServiceClient) HandOver(ctx context.Context, in *HandOverRequest, 
 	return out, nil
 }
 
+func (c *adminServiceClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeResponse)
+	err := c.cc.Invoke(ctx, AdminService_Upgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) SnapshotSave(ctx context.Context, in *SnapshotSaveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotSaveResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[0], AdminService_SnapshotSave_FullMethodName, cOpts...)
@@ -713,6 +727,9 @@ type AdminServiceServer interface {
 	MemberRemove(context.Context, *MemberRemoveRequest) (*MemberRemoveResponse, error)
 	// HandOver gives the leadership to another member.
 	HandOver(context.Context, *HandOverRequest) (*HandOverResponse, error)
+	// Upgrade raises the cluster's feature level, once every member runs a build that can: there is no way back to
+	// older builds from there. It is refused naming the members that cannot, or are down.
+	Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
 	// SnapshotSave streams a snapshot of the lock table of the node that answers, a file that
 	// "lockstep snapshot restore" reads. The node goes on serving.
 	SnapshotSave(*SnapshotSaveRequest, grpc.ServerStreamingServer[SnapshotSaveResponse]) error
@@ -743,6 +760,9 @@ func (UnimplementedAdminServiceServer) MemberRemove(context.Context, *MemberRemo
 }
 func (UnimplementedAdminServiceServer) HandOver(context.Context, *HandOverRequest) (*HandOverResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method HandOver not implemented")
+}
+func (UnimplementedAdminServiceServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
 }
 func (UnimplementedAdminServiceServer) SnapshotSave(*SnapshotSaveRequest, grpc.ServerStreamingServer[SnapshotSaveResponse]) error {
 	return status.Error(codes.Unimplemented, "method SnapshotSave not implemented")
@@ -876,6 +896,24 @@ func _AdminService_HandOver_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Upgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Upgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Upgrade(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_SnapshotSave_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(SnapshotSaveRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -917,6 +955,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "HandOver",
 			Handler:    _AdminService_HandOver_Handler,
+		},
+		{
+			MethodName: "Upgrade",
+			Handler:    _AdminService_Upgrade_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

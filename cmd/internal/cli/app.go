@@ -43,6 +43,8 @@ type App struct {
 	Parent int
 	// Getenv reads the environment for the flags.
 	Getenv func(string) string
+	// Environ lists the whole environment, for a warning of variables that have no effect.
+	Environ func() []string
 	// OpenLocker connects to a backend.
 	OpenLocker func(Target) (lockstep.Locker, error)
 	// Adopt makes the process the parent of orphans, and reaps every child that ends. It is nil, and nothing is adopted, where
@@ -52,7 +54,7 @@ type App struct {
 
 // NewApp returns the App of a real process.
 func NewApp() *App {
-	return &App{Parent: os.Getppid(), Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, OpenLocker: openLocker}
+	return &App{Parent: os.Getppid(), Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, OpenLocker: openLocker}
 }
 
 // Main runs the program with args, its own name first, and returns the exit code.
@@ -93,9 +95,12 @@ func advise(command *cobra.Command, err error) error {
 	return fmt.Errorf(`%w: say with --endpoints or LOCKSTEP_ENDPOINTS where the service is, or start one with "lockstep dev"`, err)
 }
 
+// joined puts the lines of joined errors into one.
+var joined = strings.NewReplacer("\n\t", " ", "\n", "; ")
+
 // complain prints the one line of an error.
 func (a *App) complain(command string, err error) {
-	text := strings.ReplaceAll(err.Error(), "lockstep: ", "")
+	text := joined.Replace(strings.ReplaceAll(err.Error(), "lockstep: ", ""))
 	if command != "lockstep" {
 		text = command + ": " + text
 	}

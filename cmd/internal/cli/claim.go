@@ -21,17 +21,23 @@ type claimFlags struct {
 	busyCode  int
 	ttl       span
 	purpose   string
+	also      []string
+	lockDelay span
 }
 
 func (f *claimFlags) register(flags *pflag.FlagSet, ttl time.Duration) {
 	f.registerLease(flags, ttl)
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait: fail when the lock is busy")
 	flags.VarP(&f.wait, "wait", "w", "wait at most this long (default: until granted)")
+	flags.Var(&f.wait, "timeout", "the same as --wait")
+	flags.StringArrayVar(&f.also, "also", nil, "take the lock `NAME` too, all of them at once or none; may be repeated, and all names have the same first segment")
+	onlyOnCommandLine(flags, "also") // as NAME is
+	flags.Var(&f.lockDelay, "lock-delay", "keep the lock closed for so long after the lease of a dead holder, up to 1h")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the lock together with other shared holders")
 	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (the default)")
 	flags.Var(&f.permits, "permits", "hold k of the n permits of a semaphore")
 	flags.IntVarP(&f.busyCode, "conflict-exit-code", "E", CodeBusy, "exit `code` when the lock is busy")
-	oneOf(flags, "patience", "nonblock", "wait")
+	oneOf(flags, "patience", "nonblock", "wait", "timeout")
 	oneOf(flags, "mode", "shared", "exclusive", "permits")
 }
 
@@ -58,7 +64,9 @@ type claimPlan struct {
 	verb     string // the command, for messages
 	target   Target
 	name     string
+	also     []string // taken together with name
 	options  []lockstep.AcquireOption
+	labels   map[string]string // what others see beside the holder
 	busyCode int
 	endWith  endWith
 	mode     string // see heldLock
@@ -67,10 +75,12 @@ type claimPlan struct {
 
 // plan checks the values of the flags. The labels are what others see beside the holder.
 func (f *claimFlags) plan(a *App, verb, name string, labels map[string]string) (claimPlan, error) {
-	plan := claimPlan{verb: verb, name: name, busyCode: f.busyCode, mode: f.mode(), endless: !f.nonblock && !f.wait.set}
-	err := lockstep.CheckName(name)
-	if err != nil {
-		return claimPlan{}, err
+	plan := claimPlan{verb: verb, name: name, also: f.also, busyCode: f.busyCode, mode: f.mode(), endless: !f.nonblock && !f.wait.set}
+	var err error
+	for _, each := range plan.names() {
+		if err = lockstep.CheckName(each); err != nil {
+			return claimPlan{}, err
+		}
 	}
 	if plan.target, err = f.target.target(); err != nil {
 		return claimPlan{}, err
@@ -82,9 +92,12 @@ func (f *claimFlags) plan(a *App, verb, name string, labels map[string]string) (
 	if plan.target.Logger, err = f.log.logger(a.Err); err != nil {
 		return claimPlan{}, err
 	}
-	plan.options = f.options(labels)
+	plan.labels, plan.options = labels, f.options(labels)
 	return plan, nil
 }
+
+// names are all that the claim is for.
+func (p claimPlan) names() []string { return append([]string{p.name}, p.also...) }
 
 func (f *claimFlags) mode() string {
 	switch {
@@ -107,6 +120,9 @@ func (f *claimFlags) checkValues() error {
 	if f.wait.d > lockstep.MaxWait {
 		return usageError("--wait: %v: must be at most %v", f.wait.d, lockstep.MaxWait)
 	}
+	if f.lockDelay.d > lockstep.MaxLockDelay {
+		return usageError("--lock-delay: %v: must be at most %v", f.lockDelay.d, lockstep.MaxLockDelay)
+	}
 	return lockstep.CheckMetadata(map[string]string{"purpose": f.purpose})
 }
 
@@ -123,6 +139,12 @@ func (f *claimFlags) options(labels map[string]string) []lockstep.AcquireOption 
 		options = append(options, lockstep.WithShared())
 	case f.permits.n > 0:
 		options = append(options, lockstep.WithPermits(f.permits.k, f.permits.n))
+	}
+	if len(f.also) > 0 {
+		options = append(options, lockstep.WithAlso(f.also...))
+	}
+	if f.lockDelay.d > 0 {
+		options = append(options, lockstep.WithLockDelay(f.lockDelay.d))
 	}
 	return options
 }

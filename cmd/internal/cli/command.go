@@ -25,6 +25,7 @@ type commandFlags struct {
 	command   string
 	killAfter span
 	waitAll   bool
+	show      bool
 }
 
 // A commandPlan is what command runs under a lock, checked.
@@ -38,6 +39,7 @@ type commandPlan struct {
 func (f *commandFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.command, "command", "c", "", "run this `line` with $SHELL or /bin/sh")
 	flags.Var(&f.killAfter, "kill-after", "time between TERM and KILL, up to a third of --ttl (default: 2, or a fifth of --ttl)")
+	flags.BoolVar(&f.show, "show-command", false, "show all words of the command to others, not its name alone: never with a password among them")
 	flags.BoolVar(&f.waitAll, "wait-all", false, "keep the lock until everything that the command left running has ended too")
 }
 
@@ -111,6 +113,15 @@ func (f *commandFlags) resolve(cmd *cobra.Command, words []string) ([]string, er
 		code = CodeNotRunnable
 	}
 	return nil, exitError{code, fmt.Errorf("cannot execute %s: %w", lockstep.Excerpt(words[0]), cause(err))}
+}
+
+// shown are the words of the command that others see. They go to everybody who may look at locks, to the history and to the audit
+// logs, and often have a password among them.
+func (f *commandFlags) shown(plan commandPlan) []string {
+	if f.show {
+		return plan.command[1:]
+	}
+	return plan.command[1:2]
 }
 
 // cause is the reason in an error of LookPath, without the name that stands there.

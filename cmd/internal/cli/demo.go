@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -132,12 +134,32 @@ leaves nothing behind.`,
 	}
 }
 
+// An interruption is the signal that ended a demonstration.
+type interruption struct{ syscall.Signal }
+
+func (i interruption) Error() string { return "interrupted by " + i.String() }
+
 func (a *App) demo(ctx context.Context, show func(context.Context, demo.Config) error) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case sig := <-signals:
+			number, _ := sig.(syscall.Signal)
+			cancel(interruption{number})
+		case <-ctx.Done():
+		}
+	}()
 	binary, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	return show(ctx, demo.Config{Binary: binary, Out: a.Out})
+	err = show(ctx, demo.Config{Binary: binary, Out: a.Out})
+	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok && err != nil {
+		return exitError{128 + int(i.Signal), i}
+	}
+	return err
 }

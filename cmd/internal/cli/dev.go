@@ -35,7 +35,8 @@ func (a *App) devCommand() *cobra.Command {
 		Use:   "dev [flags]",
 		Short: "Run a whole cluster in one process, for trying it out",
 		Long: `Runs a whole cluster on this machine in one process, until INT or TERM. Node i listens for
-clients on --port + 10 (i-1), for its peers on the next port and for HTTP on the one behind that.
+clients on --port + 10 (i-1) and on the next three ports for its peers, for the JSON API, and for health checks
+and metrics: 7400 to 7403, 7410 to 7413 and so on.
 When it serves, one line "ready LOCKSTEP_ENDPOINTS=..." is printed. Without --data-dir
 everything is forgotten at the end.`,
 		Example: "  lockstep dev &\n  lockstep run hello -- echo it works\n  lockstep dev --nodes 5 --port 9000 --data-dir ./lockstep-data",
@@ -55,7 +56,7 @@ everything is forgotten at the end.`,
 }
 
 func (f *devFlags) check() error {
-	highest := 65535 - devStride*(f.nodes-1) - 2
+	highest := 65535 - devStride*(f.nodes-1) - 3
 	switch {
 	case f.nodes < 1 || f.nodes > server.MaxNodes:
 		return usageError("--nodes: %d: must be 1 to %d", f.nodes, server.MaxNodes)
@@ -99,6 +100,6 @@ func (a *App) dev(ctx context.Context, f devFlags) error {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("%w: choose other ports with --port", err)
 		}
-		return err
-	})
+		return configError(err)
+	}, nil)
 }

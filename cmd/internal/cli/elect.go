@@ -116,7 +116,8 @@ func (f *electFlags) plan(a *App, cmd *cobra.Command, args []string) (plan elect
 	if err != nil {
 		return electPlan{}, err
 	}
-	plan.options = f.options(describe(labels, plan.command[1:]))
+	plan.labels = describe(labels, f.shown(plan.commandPlan))
+	plan.options = f.options(plan.labels)
 	return plan, nil
 }
 
@@ -136,10 +137,10 @@ func (f *electFlags) candidate() (map[string]string, error) {
 
 // A leaderReport is one line of "elect --observe" as JSON.
 type leaderReport struct {
-	Lock   string     `json:"lock"`
-	Leader string     `json:"leader"` // empty: nobody
-	Token  uint64     `json:"token"`  // 0 with nobody
-	Since  *time.Time `json:"since"`  // when it was elected; null with nobody
+	Lock   string   `json:"lock"`
+	Leader string   `json:"leader"` // empty: nobody
+	Token  uint64   `json:"token"`  // 0 with nobody
+	Since  *instant `json:"since"`  // when it was elected; null with nobody
 }
 
 func (a *App) observe(ctx context.Context, f *electFlags, name string) error {
@@ -169,12 +170,12 @@ func (a *App) printLeader(name string, l election.Leader, out output) error {
 	}
 	if out != jsonOutput {
 		_, err := fmt.Fprintf(a.Out, "%s: %s leads with token %d since %s\n",
-			printable(name), printable(l.Identity), l.Token, l.Since.Local().Format(time.DateTime))
+			printable(name), printable(l.Identity), l.Token, instant{l.Since})
 		return err
 	}
 	report := leaderReport{Lock: name, Leader: l.Identity, Token: uint64(l.Token)}
 	if !l.Nobody() {
-		report.Since = &l.Since
+		report.Since = &instant{l.Since}
 	}
 	return a.writeJSONLine(report)
 }

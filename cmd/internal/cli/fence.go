@@ -60,8 +60,8 @@ func (a *App) fenceCommand() *cobra.Command {
 		Long: `A guard keeps a mark with each resource: to which lock of which backend it belongs, and the highest
 token seen. These commands are for operators. Writers never need them.`,
 		Example: "  lockstep fence show report --guard file:///var/lib/billing",
-		Args:    exactly(),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return missing(cmd, "COMMAND") },
+		Args:    cobra.ArbitraryArgs,
+		RunE:    subcommands,
 	}
 	cmd.AddCommand(a.fenceShowCommand(), a.fenceResetCommand())
 	return cmd
@@ -186,7 +186,7 @@ For files run it as the user of the writers, who must be able to read the mark. 
 Exit codes: 0 when it is done, 1 when the mark is not the one that was seen or there is none, 64 for a wrong command line
 or a missing --seen, 69 when the store cannot be reached.`,
 		Example: `  lockstep fence show report --guard file:///var/lib/billing
-  lockstep fence reset report --guard file:///var/lib/billing --to-backend etcd:prod --seen 900`,
+  lockstep fence reset report --guard file:///var/lib/billing --to-backend etcd:prod --seen 253611874320397`,
 		Args: exactly("RESOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to.looked = cmd.Flags().Changed("seen")

@@ -17,12 +17,17 @@ var given = map[string]bool{"lock": true, "token": true, "session": true}
 
 // twin is the variable that gives a flag its value when the command line does not.
 func twin(flag string) string {
-	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // fill gives the flags that the command line left alone their values from the
 // environment and the configuration file.
 func (a *App) fill(cmd *cobra.Command) error {
+	a.warnOfVariables(cmd.Root())
+	return a.fillIn(cmd)
+}
+
+func (a *App) fillIn(cmd *cobra.Command) error {
 	if err := a.fillFromEnvironment(cmd.Flags(), decided(cmd.Flags())); err != nil {
 		return err
 	}
@@ -43,6 +48,13 @@ func oneOf(flags *pflag.FlagSet, what string, names ...string) {
 	for _, name := range names {
 		flags.SetAnnotation(name, choice, []string{what})
 	}
+}
+
+// explicit is the annotation of flags that neither the environment nor a file gives a value.
+const explicit = "explicit"
+
+func onlyOnCommandLine(flags *pflag.FlagSet, name string) {
+	flags.SetAnnotation(name, explicit, []string{"yes"})
 }
 
 func choiceOf(f *pflag.Flag) string {
@@ -80,7 +92,7 @@ func (a *App) fillFromEnvironment(flags *pflag.FlagSet, made map[string]bool) er
 	var failed error
 	flags.VisitAll(func(f *pflag.Flag) {
 		value := a.Getenv(twin(f.Name))
-		if made[choiceOf(f)] || value == "" || f.Name == "help" || given[f.Name] || failed != nil {
+		if made[choiceOf(f)] || value == "" || !fromOutside(f) || failed != nil || linked(twin(f.Name), value) {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
@@ -88,6 +100,11 @@ func (a *App) fillFromEnvironment(flags *pflag.FlagSet, made map[string]bool) er
 		}
 	})
 	return failed
+}
+
+// fromOutside reports whether a flag may get its value from the environment or a file.
+func fromOutside(f *pflag.Flag) bool {
+	return f.Name != "help" && f.Name != "version" && !given[f.Name] && f.Annotations[explicit] == nil
 }
 
 // innermost takes the words of pflag away, which name a flag that nobody gave.
@@ -142,7 +159,7 @@ func setFromNode(flags *pflag.FlagSet, made map[string]bool, name string, node *
 	if err != nil {
 		return err
 	}
-	if f := flags.Lookup(name); f == nil || made[choiceOf(f)] {
+	if f := flags.Lookup(name); f == nil || made[choiceOf(f)] || f.Annotations[explicit] != nil {
 		return nil
 	}
 	if err := flags.Set(name, text); err != nil {

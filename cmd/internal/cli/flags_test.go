@@ -5,12 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lockstep-dev/lockstep"
 )
@@ -19,6 +23,12 @@ import (
 func invoke(env map[string]string, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	app := &App{Out: &out, Err: &errs, Getenv: func(key string) string { return env[key] }, OpenLocker: openLocker}
+	app.Environ = func() (list []string) {
+		for _, key := range slices.Sorted(maps.Keys(env)) {
+			list = append(list, key+"="+env[key])
+		}
+		return list
+	}
 	code = app.Main(context.Background(), args)
 	return code, out.String(), errs.String()
 }
@@ -144,7 +154,7 @@ func TestEveryBadInputIsOneLineAndCode64(t *testing.T) {
 		"revoke x", "revoke --reason", "history a//b", "history --limit 0 x",
 		"server", "server --name a/b --data-dir d", "server --name n1 --data-dir d --listen 0.0.0.0:1", "server --name n1 --data-dir d --initial-cluster n1", "server --name n1 --data-dir d",
 		"server --name n1 --data-dir d --initial-cluster n1=a:1,n1=a:2", "server --name n1 --data-dir d --initial-cluster n2=127.0.0.1:1",
-		"server --name n1 --data-dir d --log-level loud", "server --name n1 --data-dir d --log-format xml", "server --name n1 --data-dir d --cluster-secret-file /no/such/file", "server extra",
+		"keygen", "keygen x", "keygen secret", "keygen secret /", "keygen secret /no/such/folder/f", "server --name n1 --data-dir d --log-level loud", "server --name n1 --data-dir d --log-format xml", "server --name n1 --data-dir d --cluster-secret-file /no/such/file", "server extra",
 		"dev --nodes 0", "dev --port 65535", "dev --port 0 --data-dir d", "dev extra", "sim --seeds 0", "sim --nodes 4", "sim --clients 51", "sim --without nonsense", "bench --workload cold", "bench --workers 0", "bench --workers 1 --clients 2", "bench --duration 10ms", "bench --ttl 10ms", "status extra", "version extra", "version -o xml",
 	} {
 		code, out, errs := invoke(nil, strings.Fields(line)...)
@@ -191,17 +201,43 @@ func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 	}
 }
 
-func TestASecretThatOthersMayReadIsRefused(t *testing.T) {
-	path := file(t, "secret\n")
-	if got, err := readSecret(path); got != "secret" || err != nil {
-		t.Errorf("got %q, %v", got, err)
+func TestASecretIsMadeOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if code, out, errs := invoke(nil, "keygen", "secret", path); code != 0 || out != "" || errs != "" {
+		t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, errs)
 	}
-	os.Chmod(path, 0o644)
-	if _, err := readSecret(path); err == nil {
-		t.Error("a secret of mode 0644 was read")
+	made, err := os.ReadFile(path)
+	if err != nil || len(made) != 65 {
+		t.Errorf("%d bytes, want 64 and a line end: %v", len(made), err)
 	}
-	if _, err := readSecret(file(t, " \n")); err == nil {
-		t.Error("an empty secret was read")
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	code, _, errs := invoke(nil, "keygen", "secret", path)
+	if again, err := os.ReadFile(path); code != CodeUsage || !strings.Contains(errs, "never written over") || !bytes.Equal(made, again) {
+		t.Errorf("a second time: exit code %d, %q, %v", code, errs, err)
+	}
+	other := filepath.Join(t.TempDir(), "secret")
+	if code, _, _ := invoke(nil, "keygen", "secret", other); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	if second, err := os.ReadFile(other); err != nil || bytes.Equal(made, second) {
+		t.Errorf("two secrets are the same: %v", err)
+	}
+}
+
+func TestACommandThatNeedsASecretSaysHow(t *testing.T) {
+	three := "server --name n1 --data-dir d --insecure --initial-cluster n1=127.0.0.1:7401,n2=127.0.0.1:7411,n3=127.0.0.1:7421"
+	short := file(t, strings.Repeat("x", 31))
+	for line, says := range map[string]string{
+		three: "--cluster-secret-file: is needed for a cluster of 3 nodes",
+		three + " --cluster-secret-file " + short:                             "keygen secret",
+		"server --name n1 --data-dir d --insecure --peer-listen 0.0.0.0:7401": `--peer-listen "0.0.0.0:7401"`,
+		three + " --join " + strings.Repeat("a", 32):                          "--cluster-secret-file",
+	} {
+		if code, _, errs := invoke(nil, strings.Fields(line)...); code != CodeUsage || !strings.Contains(errs, says) {
+			t.Errorf("%s: exit code %d, %q, want %q in it", line, code, errs, says)
+		}
 	}
 }
 
@@ -227,6 +263,21 @@ func TestNothingUnprintableReachesTheTerminal(t *testing.T) {
 	}
 }
 
+func TestEveryFlagWithATimeTakesSeconds(t *testing.T) {
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() == "duration" && !c.Hidden {
+				t.Errorf("%s --%s takes no plain seconds", c.CommandPath(), f.Name)
+			}
+		})
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(NewApp().root())
+}
+
 func TestSpans(t *testing.T) {
 	for text, want := range map[string]string{"2.5": "2.5s", "0": "0s", "1m30s": "1m30s", "250ms": "250ms", "1e1": "10s"} {
 		if got, err := parseSpan(text); err != nil || got.String() != want {
@@ -245,5 +296,136 @@ func oneLineOf(t *testing.T, text string) {
 	t.Helper()
 	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
 		t.Errorf("want one line, got %q", text)
+	}
+}
+
+func TestASaveTakesItsDirectoryFromTheCommandLineAlone(t *testing.T) {
+	dir := t.TempDir()
+	config := file(t, "data_dir: "+dir+"\n")
+	backup := filepath.Join(t.TempDir(), "b")
+	for what, args := range map[string][]string{"the environment": nil, "a file": {"--config", config}} {
+		args = append(args, "snapshot", "save", backup, "--connect-timeout", "0.05", "--endpoints", "127.0.0.1:1")
+		code, _, errs := invoke(map[string]string{"LOCKSTEP_DATA_DIR": dir}, args...)
+		if code != CodeUnavailable || !strings.Contains(errs, "127.0.0.1:1 refuses connections") {
+			t.Errorf("%s: exit code %d: %s", what, code, errs)
+		}
+	}
+	if code, _, errs := invoke(nil, "snapshot", "save", backup, "--data-dir", dir, "--endpoints", "127.0.0.1:1"); code != CodeUsage || !strings.Contains(errs, "exclude each other") {
+		t.Errorf("both: exit code %d: %s", code, errs)
+	}
+}
+
+func TestMistypedAndOtherWordsAreAnsweredWithTheCommandThatIsMeant(t *testing.T) {
+	for line, want := range map[string]string{
+		"runn x":          `did you mean "lockstep run"?`,
+		"hsitory x":       `did you mean "lockstep history"?`,
+		"list":            `did you mean "lockstep ls"?`,
+		"ps":              `did you mean "lockstep sessions"?`,
+		"unlock":          `did you mean "lockstep release"?`,
+		"restore":         `did you mean "lockstep snapshot restore"?`,
+		"member remov n1": `did you mean "lockstep member remove"?`,
+		"member rm n1":    `did you mean "lockstep member remove"?`,
+		"snapshot sav":    `did you mean "lockstep snapshot save"?`,
+		"fence rest":      `did you mean "lockstep fence reset"?`,
+		"frobnicate":      `unknown command "frobnicate": "lockstep --help" lists them`,
+		"member":          `"lockstep member --help" lists them`,
+	} {
+		code, _, errs := invoke(nil, strings.Fields(line)...)
+		if code != CodeUsage || !strings.Contains(errs, want) {
+			t.Errorf("lockstep %s: exit code %d, %q, want %q", line, code, errs, want)
+		}
+	}
+}
+
+func TestVariablesWithoutEffectAreWarnedOf(t *testing.T) {
+	for entry, want := range map[string]string{
+		"LOCKSTEP_ENDPOINT=10.0.0.1:7400":             "lockstep: the variable LOCKSTEP_ENDPOINT has no effect: did you mean LOCKSTEP_ENDPOINTS?\n",
+		"LOCKSTEP_CONECT_TIMEOUT=3":                   "lockstep: the variable LOCKSTEP_CONECT_TIMEOUT has no effect: did you mean LOCKSTEP_CONNECT_TIMEOUT?\n",
+		"LOCKSTEP_ALSO=b":                             "lockstep: the variable LOCKSTEP_ALSO has no effect: no flag has this name\n",
+		"LOCKSTEP_COLOUR_OF_THE_SKY=blue":             "lockstep: the variable LOCKSTEP_COLOUR_OF_THE_SKY has no effect: no flag has this name\n",
+		"LOCKSTEP_ENDPOINTS=10.0.0.1:7400":            "",
+		"LOCKSTEP_NAME=n1":                            "", // of another command
+		"LOCKSTEP_HANDLE=x":                           "",
+		"LOCKSTEP_ETCD=/usr/bin/etcd":                 "",
+		"LOCKSTEP_TOKEN=1":                            "",
+		"LOCKSTEP_VERSION=1.2":                        "",
+		"LOCKSTEP_PORT=tcp://10.96.0.1:7400":          "", // from here on of a Service of Kubernetes
+		"LOCKSTEP_SERVICE_HOST=10.96.0.1":             "",
+		"LOCKSTEP_SERVICE_PORT=7400":                  "",
+		"LOCKSTEP_SERVICE_PORT_CLIENTS=7400":          "",
+		"LOCKSTEP_PORT_7400_TCP=tcp://10.96.0.1:7400": "",
+		"LOCKSTEP_PORT_7400_TCP_ADDR=10.96.0.1":       "",
+		"LOCKSTEP_PEERS_PORT_7401_TCP_PROTO=tcp":      "",
+		"LOCKSTEP_PEERS_PORT=tcp://10.96.0.1:7401":    "",
+		"LOCKSTEP_PEERS_SERVICE_PORT_PEER_PORT=7401":  "",
+	} {
+		name, value, _ := strings.Cut(entry, "=")
+		code, _, errs := invoke(map[string]string{name: value}, "version")
+		if code != 0 || errs != want {
+			t.Errorf("%s: exit code %d, %q, want %q", entry, code, errs, want)
+		}
+	}
+	code, _, errs := invoke(map[string]string{"LOCKSTEP_PORT": "tcp://10.96.0.1:7400"}, "dev", "--nodes", "0")
+	if code != CodeUsage || !strings.Contains(errs, "--nodes") {
+		t.Errorf("dev beside a Service named lockstep: exit code %d: %s", code, errs)
+	}
+	if code, _, errs := invoke(map[string]string{"LOCKSTEP_PORT": "x"}, "dev", "--nodes", "0"); code != CodeUsage || !strings.Contains(errs, "LOCKSTEP_PORT") {
+		t.Errorf("LOCKSTEP_PORT is still the twin of --port: exit code %d: %s", code, errs)
+	}
+}
+
+func TestTheVersionCanBeAskedForAsAFlag(t *testing.T) {
+	_, want, _ := invoke(nil, "version")
+	for _, flag := range []string{"--version", "-V"} {
+		if code, out, errs := invoke(nil, flag); code != 0 || out != want || errs != "" {
+			t.Errorf("%s: exit code %d, %q, %q, want %q", flag, code, out, errs, want)
+		}
+	}
+}
+
+func TestAnErrorOfSeveralLinesIsToldInOne(t *testing.T) {
+	var errs bytes.Buffer
+	(&App{Err: &errs}).complain("x", errors.Join(errors.New("one\n\ttwo"), errors.New("three")))
+	if got, want := errs.String(), "lockstep: x: one two; three\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// imageEnvironment are the variables that the image sets.
+func imageEnvironment(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../../deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{}
+	for _, pair := range regexp.MustCompile(`\b(LOCKSTEP_[A-Z_]+)=(\S+)`).FindAllStringSubmatch(string(text), -1) {
+		env[pair[1]] = pair[2]
+	}
+	if len(env) == 0 {
+		t.Fatal("the image sets no variables")
+	}
+	return env
+}
+
+func TestTheImagesEnvironmentIsForTheServerAlone(t *testing.T) {
+	env := imageEnvironment(t)
+	backup := filepath.Join(t.TempDir(), "b")
+	for _, line := range []string{
+		"run -n x -- true", "elect x -- true", "elect --observe x", "hold -n x", "acquire -n x", "show x", "ls", "sessions", "history x", "watch", "status", "top -o json",
+		"revoke x --reason test", "member list", "member add n9 127.0.0.1:9", "member promote n9", "member remove n9", "member replace n9 127.0.0.1:9", "member lead",
+		"snapshot save " + backup,
+	} {
+		args := strings.Fields(line)
+		at := []string{"--connect-timeout", "0.05", "--endpoints", "127.0.0.1:1"}
+		if dash := slices.Index(args, "--"); dash >= 0 {
+			args = slices.Insert(args, dash, at...)
+		} else {
+			args = append(args, at...)
+		}
+		wantCode, _, want := invoke(nil, args...)
+		if code, _, errs := invoke(env, args...); code != wantCode || errs != want || code != CodeUnavailable {
+			t.Errorf("%s: in the image %d, %q; elsewhere %d, %q", line, code, errs, wantCode, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/client"
 )
 
 // handleVariable is where a handle is looked for without --handle-file. No flag takes one: everybody on a machine
@@ -55,6 +57,7 @@ type handleFlags struct {
 	target targetFlags
 	out    output
 	file   string
+	advice string // what to do when the lock was lost; empty: goneAdvice
 }
 
 func (f *handleFlags) register(flags *pflag.FlagSet) {
@@ -79,6 +82,9 @@ func (f *handleFlags) withAttached(ctx context.Context, a *App, use func(context
 		return err
 	}
 	defer locker.Close(ctx)
+	if l, ok := locker.(interface{ Outage() *client.OutageError }); ok && a.narrates(target.Verbose) {
+		defer a.sayOutages(f.target.verb, l.Outage)()
+	}
 	d, err := detacher(locker)
 	if err != nil {
 		return err
@@ -87,7 +93,7 @@ func (f *handleFlags) withAttached(ctx context.Context, a *App, use func(context
 		func() (lockstep.Lock, error) { return d.Attach(ctx, handle) },
 		func(lock lockstep.Lock) error { return use(ctx, d, lock) })
 	if errors.Is(err, lockstep.ErrLost) {
-		return fmt.Errorf("%w: %s", err, goneAdvice)
+		return fmt.Errorf("%w: %s", err, cmp.Or(f.advice, goneAdvice))
 	}
 	return err
 }
@@ -95,23 +101,34 @@ func (f *handleFlags) withAttached(ctx context.Context, a *App, use func(context
 // maxTurns bounds how often a command begins again because another one with the same handle came between.
 const maxTurns = 8
 
+// A goneMeanwhile is the error of a use that lost the lock to another command with the same handle, when the lock itself was
+// gone afterwards: it was given back, by that command or by the use, whose answer then got lost.
+type goneMeanwhile struct{ error }
+
+// Unwrap returns what the use said.
+func (e goneMeanwhile) Unwrap() error { return e.error }
+
 // takeTurns attaches a lock and uses it, again when use lost it to another command with the same handle. Only when
-// attach says so, the lock itself is lost; use has said why, if it was the first to know.
+// attach says so, the lock itself is lost; use has said more of it, unless the service knows why.
 func takeTurns(attach func() (lockstep.Lock, error), use func(lockstep.Lock) error) (err error) {
 	for range maxTurns {
 		lock, failed := attach()
-		if failed != nil {
-			if err == nil || !errors.Is(failed, lockstep.ErrLost) {
-				err = failed
-			}
-			return err
+		switch {
+		case failed != nil && err != nil && recordMissing(failed):
+			return goneMeanwhile{err}
+		case failed != nil:
+			return failed
 		}
-		err = use(lock)
-		if loss, ok := errors.AsType[*lockstep.LossError](err); !ok || loss.Reason != lockstep.RecordMissing {
+		if err = use(lock); !recordMissing(err) {
 			return err
 		}
 	}
 	return err
+}
+
+func recordMissing(err error) bool {
+	loss, ok := errors.AsType[*lockstep.LossError](err)
+	return ok && loss.Reason == lockstep.RecordMissing
 }
 
 func detacher(locker lockstep.Locker) (lockstep.Detacher, error) {

@@ -22,7 +22,7 @@ type eventReport struct {
 	Session  string            `json:"session"`
 	Seq      uint64            `json:"seq"`
 	Token    uint64            `json:"token,omitempty"`
-	Time     time.Time         `json:"time"` // the leader's wall clock
+	Time     instant           `json:"time"` // the leader's wall clock
 	By       string            `json:"by,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
@@ -52,7 +52,7 @@ func (a *App) historyCommand() *cobra.Command {
 			if limit < 1 || limit > maxEvents {
 				return usageError("--limit: %d: must be 1 to %d", limit, maxEvents)
 			}
-			return target.withAdmin(func(admin *client.Admin) error {
+			return target.withAdmin(a, func(admin *client.Admin) error {
 				events, complete, err := admin.History(cmd.Context(), args[0], limit)
 				if err != nil {
 					return err
@@ -78,7 +78,7 @@ func eventReports(events []*pb.Event) []eventReport {
 func reportEvent(e *pb.Event) eventReport {
 	return eventReport{
 		Number: e.GetNumber(), Kind: eventKind(e.GetKind()), Session: e.GetSession(), Seq: e.GetSeq(), Token: e.GetToken(),
-		Time: time.UnixMilli(int64(e.GetUnixMs())).UTC(), By: e.GetBy(), Reason: e.GetReason(), Metadata: e.GetMetadata(),
+		Time: instant{time.UnixMilli(int64(e.GetUnixMs())).UTC()}, By: e.GetBy(), Reason: e.GetReason(), Metadata: e.GetMetadata(),
 	}
 }
 
@@ -107,11 +107,11 @@ func (a *App) showHistory(h historyReport, out output) error {
 		}
 		claim := claimOf{e.Session, e.Seq}
 		if e.Kind == "granted" {
-			granted[claim] = e.Time
+			granted[claim] = e.Time.Time
 		} else if since, ok := granted[claim]; ok {
-			heldFor = age(e.Time, since)
+			heldFor = age(e.Time.Time, since)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.16s\t%s\t%s\n", e.Time.Format("2006-01-02 15:04:05.000Z"), e.Kind, token, heldFor, e.Session,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.16s\t%s\t%s\n", e.Time, e.Kind, token, heldFor, e.Session,
 			claimReport{Metadata: e.Metadata}.who(), printable(why(e)))
 	}
 	return t.Flush()

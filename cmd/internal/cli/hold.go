@@ -25,15 +25,16 @@ func (a *App) hold(ctx context.Context, plan holdPlan) error {
 		r.release(nil)
 		return err
 	}
-	if loss := r.keep(); loss != nil {
+	if loss := r.keep(plan.maxHold); loss != nil {
 		r.release(loss)
 		return lostWhileHeld(plan.name, loss)
 	}
 	return r.release(nil)
 }
 
-// keep waits until somebody wants the end, or returns how the lock was lost.
-func (r *runner) keep() error {
+// keep waits until somebody wants the end, for most if that is not zero, or returns how the lock was lost.
+func (r *runner) keep(most time.Duration) error {
+	began := term.Now()
 	look := time.NewTicker(holdLook)
 	defer look.Stop()
 	for {
@@ -48,7 +49,7 @@ func (r *runner) keep() error {
 		if err := r.lock.Check(); err != nil {
 			return err
 		}
-		if r.plan.endWith.due() != "" {
+		if r.plan.endWith.due() != "" || most > 0 && term.Now() >= began+most {
 			return nil
 		}
 	}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -129,6 +130,9 @@ func (h *holding) look() orders {
 	out := h.overseer.look(term.Now(), validUntil, h.lock.Check())
 	if why := h.runner.plan.endWith.due(); why != "" {
 		out.add(h.overseer.hurry(term.Now(), why+": the command is stopped"))
+	}
+	if most := h.plan.maxHold; most > 0 && term.Now() >= h.started+most {
+		out.add(h.overseer.hurry(term.Now(), fmt.Sprintf("it runs for %v, the most that --max-hold allows: the command is stopped", most)))
 	}
 	return out
 }

@@ -30,7 +30,7 @@ type claimReport struct {
 	Session  string            `json:"session"`
 	Seq      uint64            `json:"seq,omitempty"`   // the session's number of the claim, of the service only
 	Token    uint64            `json:"token,omitempty"` // waiters have none
-	Since    time.Time         `json:"since"`           // on the leader's wall clock
+	Since    instant           `json:"since"`           // on the leader's wall clock
 	Mode     string            `json:"mode"`
 	Weight   uint32            `json:"weight,omitempty"` // of permits
 	Metadata map[string]string `json:"metadata"`
@@ -65,7 +65,7 @@ func reportClaims(claims []*pb.Holder) []claimReport {
 			Session:  c.GetSession(),
 			Seq:      c.GetSeq(),
 			Token:    c.GetToken(),
-			Since:    time.UnixMilli(int64(c.GetSinceUnixMs())).UTC(),
+			Since:    instant{time.UnixMilli(int64(c.GetSinceUnixMs())).UTC()},
 			Mode:     modeNames[c.GetMode()],
 			Weight:   c.GetWeight(),
 			Metadata: c.GetMetadata(),
@@ -99,7 +99,7 @@ func reportState(s lockstep.State) lockReport {
 func reportStateClaims(claims []lockstep.Claim) []claimReport {
 	reports := make([]claimReport, len(claims)) // never nil: [] in JSON
 	for i, c := range claims {
-		reports[i] = claimReport{Session: c.Owner, Token: uint64(c.Token), Since: c.Since.UTC(), Mode: c.Mode.String(), Metadata: c.Metadata}
+		reports[i] = claimReport{Session: c.Owner, Token: uint64(c.Token), Since: instant{c.Since.UTC()}, Mode: c.Mode.String(), Metadata: c.Metadata}
 		if c.Metadata == nil {
 			reports[i].Metadata = map[string]string{}
 		}
@@ -126,6 +126,8 @@ func (c claimReport) who() string {
 func age(now, t time.Time) string {
 	d := max(0, now.Sub(t))
 	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	case d < 48*time.Hour:
@@ -150,14 +152,18 @@ func (l lockReport) write(w io.Writer, now time.Time) {
 	}
 	fmt.Fprintf(w, ", %d waiting, next token %d\n", l.WaiterCount, l.NextToken)
 	for _, h := range l.Holders {
-		fmt.Fprintf(w, "  holder    token %d, for %s, %s\n", h.Token, age(now, h.Since), h.who())
+		number := "token"
+		if h.Mode == "permits" { // they have no order: it is good for "revoke --token" alone
+			number = "grant"
+		}
+		fmt.Fprintf(w, "  holder    %s %d, for %s, %s\n", number, h.Token, age(now, h.Since.Time), h.who())
 		h.writeDetails(w)
 	}
 	if more := l.HolderCount - uint64(len(l.Holders)); more > 0 {
 		fmt.Fprintf(w, "  and %d more holders\n", more)
 	}
 	for i, c := range l.Waiters {
-		fmt.Fprintf(w, "  waiter %2d for %s, %s\n", i+1, age(now, c.Since), c.who())
+		fmt.Fprintf(w, "  waiter %2d for %s, %s\n", i+1, age(now, c.Since.Time), c.who())
 	}
 	if more := l.WaiterCount - uint64(len(l.Waiters)); more > 0 && more < l.WaiterCount {
 		fmt.Fprintf(w, "  and %d more: --waiters shows them\n", more)

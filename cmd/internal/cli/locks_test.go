@@ -69,3 +69,25 @@ func TestAnotherBackendsLockHasTheModeOfItsClaims(t *testing.T) {
 		}
 	}
 }
+
+func TestAgesAndNumbersReadAsPeopleSayThem(t *testing.T) {
+	at := time.Unix(1000, 0)
+	for d, want := range map[time.Duration]string{
+		3 * time.Millisecond: "3ms", 1260 * time.Millisecond: "1.3s", 62*time.Second + 400*time.Millisecond: "1m2s", 50 * time.Hour: "2d", -time.Second: "0s",
+	} {
+		if got := age(at.Add(d), at); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[uint64]string{0: "0 locks", 1: "1 lock", 2: "2 locks"} {
+		if got := count(n, "lock"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	var shown bytes.Buffer
+	permit := &pb.Holder{Session: "s1", Token: 7, Mode: pb.Mode_MODE_PERMITS, Weight: 1}
+	reportLock(&pb.Lock{Name: "gpu", Mode: pb.Mode_MODE_PERMITS, Capacity: 3, Holders: []*pb.Holder{permit}}).write(&shown, at)
+	if got := shown.String(); !strings.Contains(got, "holder    grant 7,") { // its holder is told that it has no token
+		t.Errorf("a permit is shown as %q", got)
+	}
+}

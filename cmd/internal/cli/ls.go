@@ -44,7 +44,7 @@ func (a *App) lsCommand() *cobra.Command {
 				return usageError("--page-size must be 1 to %d, and --limit not below 0", maxPageSize)
 			}
 			l.json = out == jsonOutput
-			return target.withAdmin(func(admin *client.Admin) error { return l.list(cmd.Context(), admin) })
+			return target.withAdmin(a, func(admin *client.Admin) error { return l.list(cmd.Context(), admin) })
 		},
 	}
 	target.register(cmd.Flags())
@@ -99,7 +99,7 @@ func (l *lister) print(page []lockReport, first bool) error {
 		if more := lock.HolderCount - 1; more > 0 {
 			who += fmt.Sprintf(" and %d more", more)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%s\n", printable(lock.Name), lock.Mode, h.Token, age(now, h.Since), lock.WaiterCount, who)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%s\n", printable(lock.Name), lock.Mode, h.Token, age(now, h.Since.Time), lock.WaiterCount, who)
 	}
 	return t.Flush()
 }

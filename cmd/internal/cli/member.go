@@ -31,8 +31,8 @@ func (a *App) memberCommand() *cobra.Command {
 		Long: `Changes which nodes belong to the cluster, one at a time, while it serves. A new node has no vote until it
 is promoted.`,
 		Example: "  lockstep member list\n  lockstep member add n6 10.0.0.6:7401",
-		Args:    exactly(),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return missing(cmd, "COMMAND") },
+		Args:    cobra.ArbitraryArgs,
+		RunE:    subcommands,
 	}
 	cmd.AddCommand(a.memberListCommand(), a.memberAddCommand(), a.memberPromoteCommand(), a.memberRemoveCommand(),
 		a.memberReplaceCommand(), a.memberLeadCommand())
@@ -49,8 +49,8 @@ func (a *App) memberListCommand() *cobra.Command {
 		Example: "  lockstep member list\n  lockstep member list -o json | jq -r '.[].name'",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return target.withAdmin(func(admin *client.Admin) error {
-				report, err := reportStatus(admin.Status(cmd.Context()))
+			return target.withAdmin(a, func(admin *client.Admin) error {
+				report, err := askStatus(cmd.Context(), admin)
 				if err != nil {
 					return err
 				}
@@ -80,7 +80,7 @@ Then promote it. Repeated before the node has started, it gives the same answer.
 			if err := checkEndpoint("HOST:PORT", args[1]); err != nil {
 				return err
 			}
-			return target.withAdmin(func(admin *client.Admin) error {
+			return target.withAdmin(a, func(admin *client.Admin) error {
 				r, err := admin.AddMember(cmd.Context(), args[0], args[1])
 				if err != nil {
 					return err
@@ -102,7 +102,7 @@ func (a *App) printAdded(r *pb.MemberAddResponse, out output) error {
 	if out == jsonOutput {
 		return a.writeJSON(report)
 	}
-	_, err := fmt.Fprintf(a.Out, `added %[1]s. Start it with an empty data directory, beside its addresses, with
+	_, err := fmt.Fprintf(a.Out, `added %[1]s. Start it with an empty data directory, beside its addresses and the cluster's secret, with
   --name %[1]s --join %[2]s --initial-cluster %[3]s
 and then: lockstep member promote %[1]s
 `, printable(report.Name), printable(report.ClusterID), printable(report.InitialCluster))
@@ -111,7 +111,7 @@ and then: lockstep member promote %[1]s
 
 func (a *App) memberPromoteCommand() *cobra.Command {
 	var target targetFlags
-	var wait time.Duration
+	wait := span{time.Minute, true}
 	cmd := &cobra.Command{
 		Use:     "promote NAME [flags]",
 		Short:   "Give an added node its vote",
@@ -119,8 +119,8 @@ func (a *App) memberPromoteCommand() *cobra.Command {
 		Example: "  lockstep member promote n6 --wait 5m",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return target.withAdmin(func(admin *client.Admin) error {
-				if err := promote(cmd.Context(), admin, args[0], wait); err != nil {
+			return target.withAdmin(a, func(admin *client.Admin) error {
+				if err := promote(cmd.Context(), admin, args[0], wait.d); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintf(a.Out, "%s has a vote\n", printable(args[0]))
@@ -129,7 +129,7 @@ func (a *App) memberPromoteCommand() *cobra.Command {
 		},
 	}
 	target.register(cmd.Flags())
-	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for the node to catch up")
+	cmd.Flags().Var(&wait, "wait", "how long to wait for the node to catch up")
 	return cmd
 }
 
@@ -159,7 +159,7 @@ leadership over first. What would leave less than a majority of healthy nodes is
 		Example: "  lockstep member remove n2",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return target.withAdmin(func(admin *client.Admin) error {
+			return target.withAdmin(a, func(admin *client.Admin) error {
 				if err := admin.RemoveMember(cmd.Context(), args[0], force); err != nil {
 					return err
 				}
@@ -187,7 +187,7 @@ may be the old one. Start that with an empty data directory and the flags shown,
 			if err := checkEndpoint("HOST:PORT", args[1]); err != nil {
 				return err
 			}
-			return target.withAdmin(func(admin *client.Admin) error {
+			return target.withAdmin(a, func(admin *client.Admin) error {
 				if err := admin.RemoveMember(cmd.Context(), args[0], false); err != nil {
 					return err
 				}
@@ -217,7 +217,7 @@ func (a *App) memberLeadCommand() *cobra.Command {
 			if len(args) == 1 {
 				to = args[0]
 			}
-			return target.withAdmin(func(admin *client.Admin) error {
+			return target.withAdmin(a, func(admin *client.Admin) error {
 				leader, err := admin.HandOver(cmd.Context(), to)
 				if err != nil {
 					return err

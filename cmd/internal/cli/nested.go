@@ -25,8 +25,12 @@ type heldLock struct {
 	name    string
 }
 
-func held(pid int, plan claimPlan) heldLock {
-	return heldLock{pid, plan.mode, serviceKey(plan.target), plan.name}
+// held are the locks of a plan.
+func held(pid int, plan claimPlan) (all []heldLock) {
+	for _, name := range plan.names() {
+		all = append(all, heldLock{pid, plan.mode, serviceKey(plan.target), name})
+	}
+	return all
 }
 
 // serviceKey is the same for the same service, however its endpoints are ordered, and tells no password.

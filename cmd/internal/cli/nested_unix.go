@@ -15,15 +15,17 @@ import (
 // waitsForItself refuses a claim that waits without end for a lock that a run around this process holds: that one waits for
 // this process. The variable outlives the run in what the command left running, so only ancestors count.
 func (a *App) waitsForItself(plan claimPlan) error {
-	mine := held(0, plan)
-	around := slices.DeleteFunc(parseHeld(a.Getenv(heldVariable)), func(h heldLock) bool {
-		return h.name != mine.name || h.service != mine.service || !term.Descends(h.pid)
-	})
-	if !plan.endless || !excludes(around, plan.mode) {
-		return nil
+	outer := parseHeld(a.Getenv(heldVariable))
+	for _, mine := range held(0, plan) {
+		around := slices.DeleteFunc(slices.Clone(outer), func(h heldLock) bool {
+			return h.name != mine.name || h.service != mine.service || !term.Descends(h.pid)
+		})
+		if plan.endless && excludes(around, plan.mode) {
+			return usageError("%s is held by the lockstep around this one (process %d), which waits for it to end: use another name, leave out the inner %s, or try with -n",
+				printable(mine.name), around[0].pid, plan.verb)
+		}
 	}
-	return usageError("%s is held by the lockstep around this one (process %d), which waits for it to end: use another name, leave out the inner %s, or try with -n",
-		printable(plan.name), around[0].pid, plan.verb)
+	return nil
 }
 
 // environment is ours with the lock's variables. Those of a run around this one
@@ -33,7 +35,7 @@ func environment(lock lockstep.Lock, plan claimPlan) []string {
 		{"LOCKSTEP_LOCK", lock.Name()},
 		{"LOCKSTEP_TOKEN", fmt.Sprint(uint64(lock.Token()))},
 		{"LOCKSTEP_SESSION", owner(lock)},
-		{heldVariable, strings.TrimSpace(os.Getenv(heldVariable) + " " + held(os.Getpid(), plan).String())},
+		{heldVariable, strings.TrimSpace(os.Getenv(heldVariable) + " " + heldWords(held(os.Getpid(), plan)))},
 	}
 	var env []string
 	for _, entry := range os.Environ() {
@@ -46,4 +48,12 @@ func environment(lock lockstep.Lock, plan claimPlan) []string {
 		env = append(env, v[0]+"="+v[1])
 	}
 	return env
+}
+
+func heldWords(all []heldLock) string {
+	var words []string
+	for _, h := range all {
+		words = append(words, h.String())
+	}
+	return strings.Join(words, " ")
 }

@@ -16,7 +16,7 @@ func (t Target) config() client.Config {
 }
 
 // withAdmin calls f with a connection for reading and for operators.
-func (t *targetFlags) withAdmin(f func(*client.Admin) error) error {
+func (t *targetFlags) withAdmin(a *App, f func(*client.Admin) error) error {
 	target, err := t.target()
 	if err != nil {
 		return err
@@ -29,5 +29,8 @@ func (t *targetFlags) withAdmin(f func(*client.Admin) error) error {
 		return err
 	}
 	defer admin.Close()
+	if a.narrates(t.verbose) {
+		defer a.sayOutages(t.verb, admin.Outage)()
+	}
 	return f(admin)
 }

@@ -18,7 +18,7 @@ const (
 
 func (o *output) register(flags *pflag.FlagSet) {
 	*o = textOutput
-	flags.VarP(o, "output", "o", "`text` for people or json for programs")
+	flags.VarP(o, "output", "o", "output `format`: text for people or json for programs")
 }
 
 // String, Set and Type make it the value of a flag.

@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait of these tests; nothing of it is used on a good day.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // A world is a working directory and a control directory for programs.
 type world struct {
@@ -90,7 +90,7 @@ func (w *world) startWith(stdin *os.File, args ...string) *process {
 		p.Stdin = stdin
 	}
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.WaitDelay = patience
+	p.WaitDelay = 20 * time.Second // a descendant may keep the output open
 	if err := p.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -99,6 +99,9 @@ func (w *world) startWith(stdin *os.File, args ...string) *process {
 		p.Process.Signal(syscall.SIGCONT)
 		p.Process.Kill()
 		<-p.done
+		if w.t.Failed() {
+			w.t.Logf("lockstep %q printed: %s%s", args, p.out.String(), p.err.String())
+		}
 	})
 	return p
 }

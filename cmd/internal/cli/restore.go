@@ -88,7 +88,7 @@ func (f *restoreFlags) resolve() (r node.Restore, err error) {
 	if len(config.InitialCluster) == 0 {
 		return r, usageError("--initial-cluster: say which nodes the new cluster has, as name=host:port with commas")
 	}
-	if _, err := server.New(config); err != nil { // checks and starts nothing
+	if err := config.CheckCluster(); err != nil {
 		return r, configError(err)
 	}
 	if f.longest.d < time.Second || f.longest.d > lockstep.MaxTTL {
@@ -109,7 +109,7 @@ func (f *restoreFlags) resolve() (r node.Restore, err error) {
 func checkClock(b *backup.File, now time.Time) error {
 	if built := BuildTime(); now.Before(b.Time()) || now.Before(built) {
 		return usageError("the clock says %s, but the backup was taken at %s and this program was built at %s: set the clock",
-			now.UTC().Format(time.RFC3339), b.Time().Format(time.RFC3339), built.UTC().Format(time.RFC3339))
+			instant{now}, instant{b.Time()}, instant{built})
 	}
 	return nil
 }

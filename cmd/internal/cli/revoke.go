@@ -32,14 +32,14 @@ With --now it goes there at once: two may then work under it at the same time, a
 the token tells them apart.
 
 The exit code is 1 when nobody holds the lock.`,
-		Example: "  lockstep revoke billing/nightly --reason 'stuck since Monday'\n  lockstep revoke billing/nightly --token 4711 --reason 'host is gone' --now",
+		Example: "  lockstep revoke billing/nightly --reason 'stuck since Monday'\n  lockstep revoke billing/nightly --token 253611874320397 --reason 'host is gone' --now",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkRevocation(args[0], how); err != nil {
 				return err
 			}
 			how.Token = lockstep.Token(token)
-			return target.withAdmin(func(admin *client.Admin) error {
+			return target.withAdmin(a, func(admin *client.Admin) error {
 				ended, err := admin.RevokeLock(cmd.Context(), args[0], how)
 				if err != nil {
 					return err

@@ -8,6 +8,7 @@ import (
 
 // root is the program's command with all the others below it, one file for each.
 func (a *App) root() *cobra.Command {
+	var asked bool // for the version
 	root := &cobra.Command{
 		Use:   "lockstep",
 		Short: "Locks with leases and fencing tokens, for programs on many machines",
@@ -22,11 +23,11 @@ first, then the environment, then the file.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError(`no command given: "lockstep --help" lists them`)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asked {
+				return a.printVersion(textOutput)
 			}
-			return usageError(`unknown command %q: "lockstep --help" lists them`, args[0])
+			return subcommands(cmd, args)
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.fill(cmd) },
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // ours has examples
@@ -36,10 +37,12 @@ first, then the environment, then the file.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(`%w: "%s --help" lists the flags`, err, cmd.CommandPath())
 	})
+	root.Flags().BoolVarP(&asked, "version", "V", false, "show the version of this program")
 	root.PersistentFlags().String("config", "", "YAML `file` with values of flags, as \"flag: value\" lines")
 	cobra.EnableCommandSorting = false
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.commands()...)
+	a.offer(root)
 	return root
 }
 
@@ -78,9 +81,11 @@ func (a *App) commands() []*cobra.Command {
 		a.backendsCommand(),
 		a.statusCommand(),
 		a.memberCommand(),
+		a.upgradeCommand(),
 		a.topCommand(),
 		a.devCommand(),
 		a.serverCommand(),
+		a.keygenCommand(),
 		a.snapshotCommand(),
 		a.benchCommand(),
 		a.demoCommand(),

@@ -18,6 +18,7 @@ type runFlags struct {
 	commandFlags
 	end     endWithFlag
 	atLeast span
+	maxHold span
 }
 
 // A runPlan is what run was asked to do, checked.
@@ -25,6 +26,7 @@ type runPlan struct {
 	claimPlan
 	commandPlan
 	atLeast time.Duration // from the start of the command
+	maxHold time.Duration // from the start of the command to its TERM; 0: no bound
 }
 
 const runLong = `Waits for the lock NAME, runs the command, and gives the lock back when the command
@@ -39,7 +41,7 @@ running when it ends by itself keep running without the lock; --wait-all waits f
 
 The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment.
 Write the token with whatever you write, and let the place where you write it refuse older
-ones. Others see host, pid, --purpose and the words of the command in "lockstep show".
+ones. Others see host, pid, --purpose and the name of the command in "lockstep show", and with --show-command all its words.
 
 Signals are passed on to the command. A second INT to this program sends TERM to everything that descends from
 the command, and KILL after --kill-after. Send it with kill: ctrl-C at a terminal reaches only the command. Before the lock is granted INT,
@@ -80,7 +82,16 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.claimFlags.register(flags, lockstep.DefaultTTL)
 	f.commandFlags.register(flags)
 	f.end.register(flags)
+	flags.Var(&f.maxHold, "max-hold", "stop a command that runs longer than this: TERM, and KILL after --kill-after (default: no bound)")
 	flags.Var(&f.atLeast, "at-least", "keep the lock at least this long after the start of the command, even if the command ends earlier: for a job that several hosts start at the same time by clocks that differ")
+}
+
+// checkMaxHold checks --max-hold.
+func checkMaxHold(s span) error {
+	if s.set && s.d < lockstep.MinMaxHold {
+		return usageError("--max-hold: %v: must be at least %v", s.d, lockstep.MinMaxHold)
+	}
+	return nil
 }
 
 // plan checks the values of the flags and what they mean together.
@@ -97,7 +108,11 @@ func (f *runFlags) plan(a *App, cmd *cobra.Command, args []string) (plan runPlan
 	if f.atLeast.d > maxAtLeast {
 		return runPlan{}, usageError("--at-least: %v: must be at most %v", f.atLeast.d, maxAtLeast)
 	}
-	plan.atLeast = f.atLeast.d
-	plan.options = f.options(describe(f.labels(), plan.command[1:]))
+	if err := checkMaxHold(f.maxHold); err != nil {
+		return runPlan{}, err
+	}
+	plan.atLeast, plan.maxHold = f.atLeast.d, f.maxHold.d
+	plan.labels = describe(f.labels(), f.shown(plan.commandPlan))
+	plan.options = f.options(plan.labels)
 	return plan, nil
 }

@@ -97,7 +97,7 @@ func TestStdinAndOtherFilesArePassedOn(t *testing.T) {
 
 func TestOthersSeeWhoHoldsTheLock(t *testing.T) {
 	w := newWorld(t)
-	w.run(0, "run", "--purpose", "month end", "x", "--", "sh", "-c", "true", "a\nb\x1b", strings.Repeat("é", 2000))
+	w.run(0, "run", "--show-command", "--purpose", "month end", "x", "--", "sh", "-c", "true", "a\nb\x1b", strings.Repeat("é", 2000))
 	text, err := os.ReadFile(filepath.Join(w.control, "metadata"))
 	if err != nil {
 		t.Fatal(err)
@@ -191,4 +191,39 @@ func TestNohupIsHonoured(t *testing.T) {
 	if got := w.read("end"); got[0] != "survived" {
 		t.Error("SIGHUP got through to the command")
 	}
+}
+
+func TestTheArgumentsOfACommandAreShownToNobodyUnlessAskedFor(t *testing.T) {
+	w := newWorld(t)
+	for _, line := range [][]string{
+		{"run", "x", "--", "sh", "-c", "true", "-phunter2"}, {"run", "x", "-c", "true -phunter2"}, {"elect", "x", "--", "sh", "-c", "true", "-phunter2"},
+	} {
+		w.run(0, line...)
+		text, err := os.ReadFile(filepath.Join(w.control, "metadata"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "hunter2") || !strings.Contains(string(text), "command=") {
+			t.Errorf("%q: others see %q, want the name of the command alone", line, text)
+		}
+	}
+}
+
+func TestACommandIsStoppedWhenItHasRunForTheLongestTimeAllowed(t *testing.T) {
+	w := newWorld(t)
+	_, stderr := w.run(128+15, "run", "--max-hold", "1", "x", "--", "sleep", "1000")
+	if oneLineOf(t, stderr); !strings.Contains(stderr, "--max-hold") || !w.has("released") {
+		t.Errorf("stderr %q, released %v", stderr, w.has("released"))
+	}
+	w.run(7, "run", "--max-hold", "20", "x", "--", "sh", "-c", "exit 7")
+	w.run(0, "hold", "--max-hold", "1", "x")
+	w.run(CodeUsage, "run", "--max-hold", "0.5", "x", "--", "true")
+	w.run(CodeUsage, "hold", "--max-hold", "0", "x")
+}
+
+func TestTheTimeoutOfFlockIsTheWait(t *testing.T) {
+	w := newWorld(t)
+	w.set("busy")
+	w.run(CodeBusy, "run", "--timeout", "0.05", "x", "--", "true")
+	w.run(CodeUsage, "run", "--timeout", "1", "-w", "1", "x", "--", "true")
 }

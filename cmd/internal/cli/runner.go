@@ -141,6 +141,7 @@ func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
 	}()
 	look := time.NewTicker(endWithLook)
 	defer look.Stop()
+	defer r.narrate(ctx)()
 	for end := error(nil); ; {
 		select {
 		case got := <-result:

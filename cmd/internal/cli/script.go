@@ -101,7 +101,7 @@ func (a *App) printRenewed(report grantReport, out output) error {
 }
 
 func (a *App) releaseCommand() *cobra.Command {
-	var f handleFlags
+	f := handleFlags{advice: "nothing is left to give back: it was released before, or it was lost, and others may have worked under it meanwhile"}
 	cmd := &cobra.Command{
 		Use:   "release [flags]",
 		Short: "Give a lock back that acquire left held",
@@ -110,13 +110,17 @@ when the lock was lost before: others may have worked under it meanwhile. The fi
 		Example: "  lockstep release\n  lockstep release --handle-file job.handle",
 		Args:    noHandle,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var report releaseReport
 			err := f.withAttached(cmd.Context(), a, func(ctx context.Context, _ lockstep.Detacher, lock lockstep.Lock) error {
-				report := releaseReport{lock.Name(), uint64(lock.Token())}
-				if err := lock.Release(ctx); err != nil {
-					return err
-				}
-				return a.printReleased(report, f.out)
+				report = releaseReport{lock.Name(), uint64(lock.Token())}
+				return lock.Release(ctx)
 			})
+			if _, gone := errors.AsType[goneMeanwhile](err); gone {
+				err = nil
+			}
+			if err == nil {
+				err = a.printReleased(report, f.out)
+			}
 			if f.file != "" && f.file != "-" && (err == nil || errors.Is(err, lockstep.ErrLost)) {
 				os.Remove(f.file)
 			}
@@ -152,11 +156,12 @@ func noHandle(cmd *cobra.Command, args []string) error {
 // A holdPlan is what hold was asked to do, checked.
 type holdPlan struct {
 	claimPlan
-	out output
+	maxHold time.Duration // 0: no bound
+	out     output
 }
 
-const holdLong = `Waits for the lock NAME, prints one line when it is held, and holds and renews it until INT, TERM or HUP, or until
-what --end-with names has ended; then gives it back. When the lock is lost before, the exit code is 121: stop any work
+const holdLong = `Waits for the lock NAME, prints one line when it is held, and holds and renews it until INT, TERM or HUP, until
+what --end-with names has ended, or for --max-hold; then gives it back. When the lock is lost before, the exit code is 121: stop any work
 under it. "lockstep run" does that by itself.
 
 Exit codes: 0 when the lock was held and given back, 128 + n if signal n ended the waiting, 143 when --end-with ended
@@ -165,6 +170,7 @@ the waiting, 1 (or -E) when the lock is busy, 64, 69, 121.`
 func (a *App) holdCommand() *cobra.Command {
 	var f claimFlags
 	var end endWithFlag
+	var maxHold span
 	var plan holdPlan
 	cmd := &cobra.Command{
 		Use:   "hold NAME [flags]",
@@ -181,12 +187,17 @@ func (a *App) holdCommand() *cobra.Command {
 			if plan.endWith, err = end.plan(a.Parent); err != nil {
 				return err
 			}
+			plan.maxHold = maxHold.d
+			if err := checkMaxHold(maxHold); err != nil {
+				return err
+			}
 			return a.hold(cmd.Context(), plan)
 		},
 	}
 	f.register(cmd.Flags(), lockstep.DefaultTTL)
 	plan.out.register(cmd.Flags())
 	end.register(cmd.Flags())
+	cmd.Flags().Var(&maxHold, "max-hold", "give the lock back after this long (default: no bound)")
 	return cmd
 }
 

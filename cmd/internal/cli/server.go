@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -21,14 +19,10 @@ import (
 	"github.com/lockstep-dev/lockstep/server/audit"
 )
 
-// maxSecretBytes bounds the file of --cluster-secret-file.
-const maxSecretBytes = 4096
-
 // serverFlags are the flags of server.
 type serverFlags struct {
 	config         server.Config
 	initialCluster []string
-	secretFile     string
 	force          forceFlags
 	log            logFlags
 	print          bool
@@ -40,18 +34,26 @@ func (a *App) serverCommand() *cobra.Command {
 		Use:   "server --name NAME --data-dir DIR [flags]",
 		Short: "Run one node of a cluster",
 		Long: `Runs one node of a cluster until INT or TERM. It hands leadership over before it ends. A second
-signal ends it at once, which loses nothing.
+signal ends it at once, which loses nothing. HUP makes it look at once whether the audit log was moved away.
 
 Start all nodes of a new cluster with the same --initial-cluster; each waits until all the
 others are there. --initial-missing names nodes that do not exist yet. A node that existed and was
 lost is not missing: replace it with "member replace".
 
+A node has four ports. Clients use --listen, the other nodes --peer-listen. --http-listen has the JSON
+API, which may do what clients may: it is no port for a monitoring system. That is
+--health-listen, with /livez, /readyz and /metrics: nothing can be changed there, and it answers while the others are full.
+
+The nodes of a cluster know each other by a secret: "lockstep keygen secret FILE" makes one, which
+every node gets as --cluster-secret-file. One node that listens for peers on loopback needs none.
+
 For a cluster of one node: --initial-cluster n1=HOST:7401. Addresses other than loopback
-ones need --insecure, because anyone who reaches them may do everything.
+ones need --insecure, because anyone who reaches the client port may do everything.
 
 Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node cannot go on.`,
-		Example: `  lockstep server --name n1 --data-dir /var/lib/lockstep \
-    --listen 127.0.0.1:7400 --peer-listen 127.0.0.1:7401 --http-listen 127.0.0.1:7402 \
+		Example: `  lockstep keygen secret cluster.secret
+  lockstep server --name n1 --data-dir /var/lib/lockstep --cluster-secret-file cluster.secret \
+    --listen 127.0.0.1:7400 --peer-listen 127.0.0.1:7401 --http-listen 127.0.0.1:7402 --health-listen 127.0.0.1:7403 \
     --initial-cluster n1=127.0.0.1:7401,n2=127.0.0.1:7411,n3=127.0.0.1:7421
   lockstep server --config /etc/lockstep.yaml --print-config`,
 		Args: exactly(),
@@ -73,7 +75,9 @@ Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node 
 			if err := f.force.run(config); err != nil {
 				return err
 			}
-			return serve(cmd.Context(), node.Run)
+			// A log tool that goes away must not take the node with it: a write to it fails, and that is all.
+			signal.Ignore(syscall.SIGPIPE)
+			return serve(cmd.Context(), node.Run, node.ReopenLogs)
 		},
 	}
 	f.register(cmd.Flags())
@@ -85,20 +89,27 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config.DataDir, "data-dir", "", "`directory` of the log and the snapshots")
 	flags.StringVar(&f.config.Listen, "listen", server.DefaultListen, "`host:port` for clients")
 	flags.StringVar(&f.config.PeerListen, "peer-listen", server.DefaultPeerListen, "`host:port` for the other nodes")
-	flags.StringVar(&f.config.HTTPListen, "http-listen", server.DefaultHTTPListen, "`host:port` for health checks and metrics")
+	flags.StringVar(&f.config.HTTPListen, "http-listen", server.DefaultHTTPListen, "`host:port` for the JSON API, which may take and revoke locks")
+	flags.StringVar(&f.config.HealthListen, "health-listen", "", "`host:port` for health checks and metrics, read-only (default: the port after --http-listen)")
 	flags.StringVar(&f.config.AdvertiseClient, "advertise-client", "", "`host:port` at which clients reach this node (default: --listen)")
 	flags.StringVar(&f.config.AdvertisePeer, "advertise-peer", "", "`host:port` at which the other nodes reach this one (default: as in --initial-cluster)")
 	flags.StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes that the cluster starts with, as `name=host:port`, separated by commas")
 	flags.StringSliceVar(&f.config.InitialMissing, "initial-missing", nil, "`names` of --initial-cluster that never existed: a new cluster does not wait for them")
 	flags.StringVar(&f.config.Join, "join", "", "`id` of the running cluster that this node was added to (see \"member add\")")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "allow addresses that other machines reach, without any protection")
-	flags.StringVar(&f.secretFile, "cluster-secret-file", "", "`file` with a secret that all nodes share, readable by its owner alone")
+	flags.StringVar(&f.config.ClusterSecretFile, "cluster-secret-file", "", "`file` with the secret that all nodes share (see \"keygen secret\"); needed for more than one node")
 	flags.Uint64Var(&f.config.TokenFloor, "token-floor", 0, "first `token` of a new or restored cluster, above all ever given; only where the clock cannot be set right")
 	flags.StringSliceVar(&f.config.HTTPHosts, "http-hosts", nil, "further host `names` that HTTP requests may be meant for")
+	flags.StringVar(&f.config.Zone, "zone", "", "`zone` that this node is in, shown by status and member list")
+	flags.StringVar(&f.config.LeaderZone, "leader-zone", "", "`zone` in which the leader should be; the same on all nodes")
+	flags.IntVar(&f.config.SessionsPerAddress, "sessions-per-address", server.DefaultSessionsPerAddress, "sessions that clients at one IP address may have")
 	flags.BoolVar(&f.print, "print-config", false, "print the flags as a configuration file would have them, and end")
 	flags.StringVar(&f.config.AuditLog, "audit-log", "", "`file` for every event of the history, one JSON line each; older files are next to it as file.1 and so on")
 	flags.Int64Var(&f.config.AuditLogBytes, "audit-log-bytes", audit.DefaultFileBytes, "begin a new file of the audit log at this many `bytes`")
 	flags.IntVar(&f.config.AuditLogFiles, "audit-log-files", audit.DefaultFiles, "keep this many files of the audit log")
+	flags.IntVar(&f.config.Connections, "connections", 0, "most connections of clients (default: what the limit of open files leaves room for, at most 65536)")
+	flags.IntVar(&f.config.WatchesPerConnection, "watches-per-connection", 0, "most watches of one connection (default: 16)")
+	flags.IntVar(&f.config.ConnectionsPerAddress, "connections-per-address", 0, "most of them from one IPv4 address or IPv6 /64 network, on the HTTP port too (default: half)")
 	f.force.register(flags)
 	f.log.register(flags, slog.LevelInfo)
 }
@@ -122,11 +133,6 @@ func (f *serverFlags) resolve(a *App) (server.Config, error) {
 	var err error
 	if config.InitialCluster, err = parseCluster(f.initialCluster); err != nil {
 		return server.Config{}, err
-	}
-	if f.secretFile != "" {
-		if config.ClusterSecret, err = readSecret(f.secretFile); err != nil {
-			return server.Config{}, usageError("--cluster-secret-file: %w", err)
-		}
 	}
 	if config.Logger, err = f.log.logger(a.Err); err != nil {
 		return server.Config{}, err
@@ -156,34 +162,14 @@ func parseCluster(entries []string) (map[string]string, error) {
 	return nodes, nil
 }
 
-// readSecret refuses a file that others may read.
-func readSecret(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 {
-		return "", &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("mode is %v: want a file that its owner alone may read (chmod 600)", mode)}
-	}
-	if info.Size() > maxSecretBytes {
-		return "", &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("is larger than %d bytes", maxSecretBytes)}
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	secret := strings.TrimSpace(string(text))
-	if secret == "" {
-		return "", &fs.PathError{Op: "read", Path: path, Err: errors.New("is empty")}
-	}
-	return secret, nil
-}
-
 // configError names the flag in place of the field of server.Config.
 func configError(err error) error {
 	var wrong *server.ConfigError
 	if !errors.As(err, &wrong) {
 		return err
+	}
+	if wrong.Field == server.FieldDescriptors {
+		return usageError("%s", wrong.Rule) // no flag changes it
 	}
 	return usageError("--%s: %s", flagName(wrong.Field), fieldsToFlags.Replace(wrong.Rule))
 }
@@ -191,7 +177,7 @@ func configError(err error) error {
 // fieldsToFlags puts flags in the place of the fields that a rule speaks of.
 var fieldsToFlags = strings.NewReplacer(
 	"InitialCluster", "--initial-cluster", "InitialMissing", "--initial-missing", "PeerListen", "--peer-listen", "HTTPListen", "--http-listen",
-	"Listen", "--listen", "Insecure", "--insecure")
+	"HealthListen", "--health-listen", "Listen", "--listen", "Insecure", "--insecure")
 
 // flagName turns PeerListen into peer-listen.
 func flagName(field string) string {
@@ -205,15 +191,12 @@ func flagName(field string) string {
 		}
 		b.WriteRune(unicode.ToLower(r))
 	}
-	if b.String() == "cluster-secret" {
-		return "cluster-secret-file"
-	}
 	return b.String()
 }
 
-// serve runs run until INT, TERM or HUP, and ends the process at a second one. A HUP that nohup has
-// turned off stays off.
-func serve(ctx context.Context, run func(context.Context) error) error {
+// serve runs run until INT or TERM, and ends the process at a second one. HUP calls hangUp, or is like TERM when that
+// is nil. A HUP that nohup has turned off stays off.
+func serve(ctx context.Context, run func(context.Context) error, hangUp func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	signals := make(chan os.Signal, 2)
@@ -224,14 +207,19 @@ func serve(ctx context.Context, run func(context.Context) error) error {
 	defer signal.Stop(signals)
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
-	for asked := false; ; asked = true {
+	for asked := false; ; {
 		select {
 		case err := <-done:
 			return err
 		case sig := <-signals:
+			if sig == syscall.SIGHUP && hangUp != nil {
+				hangUp()
+				continue
+			}
 			if number, ok := sig.(syscall.Signal); asked && ok {
 				return exitError{code: 128 + int(number)}
 			}
+			asked = true
 			stop()
 		}
 	}

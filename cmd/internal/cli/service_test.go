@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -96,7 +97,7 @@ func TestShowTellsHoldersAndWaitersInOrder(t *testing.T) {
 		t.Fatalf("got %+v", report)
 	}
 	h := report.Holders[0]
-	if fmt.Sprint(h.Token) != own[0] || h.Session != own[1] || report.NextToken <= h.Token || time.Since(h.Since) > time.Hour {
+	if fmt.Sprint(h.Token) != own[0] || h.Session != own[1] || report.NextToken <= h.Token || time.Since(h.Since.Time) > time.Hour {
 		t.Errorf("holder %+v, next token %d, the command has %v", h, report.NextToken, own)
 	}
 	for key, want := range map[string]string{"purpose": "month end", "pid": fmt.Sprint(holder.Process.Pid)} {
@@ -158,7 +159,7 @@ func TestListStatusAndHistory(t *testing.T) {
 	if s.Leader != "n1" || s.Node != "n1" || s.Term == 0 || s.AppliedIndex == 0 || s.Locks != 3 || len(s.Members) != 1 {
 		t.Errorf("status %+v", s)
 	}
-	if m := s.Members[0]; m.Name != "n1" || m.Role != "leader" || m.Health != "ok" || m.AppliedIndex == 0 {
+	if m := s.Members[0]; m.Name != "n1" || m.Role != "leader" || m.Health != "ok" || m.AppliedIndex == nil || *m.AppliedIndex == 0 {
 		t.Errorf("member %+v", m)
 	}
 	w.run(0, "status")
@@ -223,10 +224,16 @@ func TestAKilledHolderIsFollowedAfterItsTTL(t *testing.T) {
 func TestAServerServesUntilTerm(t *testing.T) {
 	w := newWorld(t)
 	ports := freePorts(t, 3)
-	p := w.start("server", "--name", "n1", "--data-dir", "data", "--listen", ports[0], "--peer-listen", ports[1], "--http-listen", ports[2],
+	p := w.start("server", "--name", "n1", "--data-dir", "data", "--listen", ports[0], "--peer-listen", ports[1], "--http-listen", ports[2], "--health-listen", "127.0.0.1:0",
 		"--initial-cluster", "n1="+ports[1], "--log-format", "json")
 	w.env = slices.DeleteFunc(append(w.env, "LOCKSTEP_ENDPOINTS="+ports[0]), func(e string) bool { return strings.HasPrefix(e, controlDir) })
 	w.run(0, "run", "x", "--", "true")
+	for _, args := range []string{"status", "ls", "run x -- true"} {
+		_, errs := w.run(CodeUnavailable, append(strings.Fields("--endpoints "+ports[2]+" --connect-timeout 1"), strings.Fields(args)...)...)
+		if !strings.Contains(errs, ports[2]+" is the HTTP port of a node: clients use its client port") {
+			t.Errorf("%s on the wrong port: %s", args, errs)
+		}
+	}
 	second := w.start("server", "--name", "n1", "--data-dir", "data", "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--log-level", "error")
 	if got := second.code(); got != CodeInternal {
 		t.Errorf("a second server on the directory: exit code %d, want %d", got, CodeInternal)
@@ -247,6 +254,22 @@ func TestAServerServesUntilTerm(t *testing.T) {
 	w.run(CodeUnavailable, "run", "--connect-timeout", "0.2", "x", "--", "true")
 }
 
+func TestAServerWithFewFilesSaysWhatToDo(t *testing.T) {
+	w := newWorld(t)
+	for _, args := range []string{"server --name n1 --data-dir data --initial-cluster n1=127.0.0.1:7401", "dev --port 0"} {
+		shell := exec.Command("sh", "-c", "ulimit -n 1000; exec "+testBinary(t)+" "+args)
+		shell.Dir, shell.Env = w.dir, w.env
+		out, _ := shell.CombinedOutput()
+		if got := shell.ProcessState.ExitCode(); got != CodeUsage || !strings.Contains(string(out), "may open 1000 files, and needs at least 1024") ||
+			!strings.Contains(string(out), "ulimit -n") || strings.Contains(string(out), "--descriptors") {
+			t.Errorf("%s: exit code %d: %s", args, got, out)
+		}
+	}
+	if _, errs := w.run(CodeUsage, "server", "--name", "n1", "--data-dir", "data", "--initial-cluster", "n1=127.0.0.1:7401", "--connections", "60000000"); !strings.Contains(errs, "--connections: is 60000000") {
+		t.Errorf("%s", errs)
+	}
+}
+
 // freePorts are addresses on which nobody listens.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
@@ -255,4 +278,47 @@ func freePorts(t *testing.T, n int) []string {
 		t.Fatal(err)
 	}
 	return addresses
+}
+
+func TestSeveralLocksAreTakenAllAtOnceOrNotAtAll(t *testing.T) {
+	w := newService(t)
+	both := w.start("hold", "--also", "a/2", "--also", "a/3", "a/1")
+	w.eventually("held", func() bool { return strings.Contains(both.out.String(), "held") })
+	for _, name := range []string{"a/1", "a/2", "a/3"} {
+		if l := readJSON[lockReport](w, "show", name); len(l.Holders) != 1 || len(l.Holders[0].Names) != 3 {
+			t.Errorf("%s: %+v", name, l.Holders)
+		}
+	}
+	w.run(CodeBusy, "run", "-n", "--also", "a/0", "a/3", "--", "true")
+	w.run(0, "run", "-n", "a/0", "--", "true")
+	both.Process.Signal(syscall.SIGTERM)
+	both.code()
+	w.run(0, "run", "-n", "--also", "a/0", "a/3", "--", "true")
+	for _, args := range [][]string{{"--also", "b/1", "a/1"}, {"--also", "a/1", "a/1"}, {"--also", "a//", "a/1"}, {"-s", "--also", "a/2", "a/1"}, {"--lock-delay", "2h", "a/1"}} {
+		w.run(CodeUsage, append(append([]string{"run"}, args...), "--", "true")...)
+	}
+	if _, stderr := w.run(CodeUsage, "run", "--also", "a/2", "a/1", "--", testBinary(t), "run", "a/2", "--", "true"); !strings.Contains(stderr, "a/2 is held by the lockstep around this one") {
+		t.Errorf("stderr %q", stderr)
+	}
+}
+
+func TestALockStaysClosedForItsDelayAfterTheLeaseOfADeadHolder(t *testing.T) {
+	w := newService(t)
+	w.run(0, "acquire", "--ttl", "1", "--lock-delay", "1h", "x")
+	w.run(0, "acquire", "--ttl", "1", "y")
+	w.run(0, "run", "-w", "20", "y", "--", "true") // its lease has ended, and that of x about as long ago
+	w.run(CodeBusy, "run", "-w", "1", "x", "--", "true")
+}
+
+func TestAnInterruptedDemonstrationBreaksNoPromise(t *testing.T) {
+	w := makeWorld(t)
+	p := w.start("demo")
+	w.eventually("it has begun", func() bool { return strings.Contains(p.out.String(), "1. ") })
+	p.Process.Signal(syscall.SIGINT)
+	if got := p.code(); got != 128+2 {
+		t.Errorf("exit code %d: %s", got, p.err.String())
+	}
+	if out := p.out.String(); strings.Contains(out, "DID NOT HOLD") || !strings.Contains(out, "Interrupted.") || !strings.Contains(p.err.String(), "interrupted") {
+		t.Errorf("says %q and %q", out, p.err.String())
+	}
 }

@@ -62,7 +62,7 @@ stand there although they are over.`,
 				return usageError("--page-size must be 1 to %d, and --limit not below 0", maxPageSize)
 			}
 			l.json = out == jsonOutput
-			return target.withAdmin(func(admin *client.Admin) error { return l.list(cmd.Context(), admin) })
+			return target.withAdmin(a, func(admin *client.Admin) error { return l.list(cmd.Context(), admin) })
 		},
 	}
 	target.register(cmd.Flags())

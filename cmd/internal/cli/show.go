@@ -57,7 +57,7 @@ func (a *App) lockReport(ctx context.Context, flags *targetFlags, name string, w
 	if !target.Backend.Native() {
 		return a.inspect(ctx, target, name)
 	}
-	err = flags.withAdmin(func(admin *client.Admin) error {
+	err = flags.withAdmin(a, func(admin *client.Admin) error {
 		l, err := admin.Lock(ctx, name, waiters)
 		report = reportLock(l)
 		return err

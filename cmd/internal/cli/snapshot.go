@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,12 +41,7 @@ func (a *App) snapshotCommand() *cobra.Command {
 		Long:    "Backs up the lock table, checks a backup, and starts a new cluster from one.",
 		Example: "  lockstep snapshot save lockstep.backup\n  lockstep snapshot verify lockstep.backup",
 		Args:    cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError(`no command given: "lockstep snapshot --help" lists them`)
-			}
-			return usageError(`unknown command %q: "lockstep snapshot --help" lists them`, args[0])
-		},
+		RunE:    subcommands,
 	}
 	cmd.AddCommand(a.saveCommand(), a.verifyCommand(), a.restoreCommand())
 	return cmd
@@ -71,7 +65,7 @@ themselves, and the secrets of their sessions: its mode is 0600.`,
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fill := func(w io.Writer) error {
-				return target.withAdmin(func(admin *client.Admin) error { return admin.SaveSnapshot(cmd.Context(), w) })
+				return target.withAdmin(a, func(admin *client.Admin) error { return admin.SaveSnapshot(cmd.Context(), w) })
 			}
 			if dataDir != "" {
 				fill = func(w io.Writer) error { return node.Extract(dataDir, w, filepath.Base(dataDir), Version(), nil) }
@@ -86,6 +80,8 @@ themselves, and the secrets of their sessions: its mode is 0600.`,
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "`directory` of a node that does not run (instead of --endpoints)")
+	oneOf(cmd.Flags(), "target", "data-dir")
+	onlyOnCommandLine(cmd.Flags(), "data-dir") // elsewhere it is that of the server, which runs
 	cmd.Flags().BoolVar(&force, "force", false, "replace FILE if it is there")
 	return cmd
 }
@@ -171,7 +167,7 @@ func reportSnapshot(path string, b *backup.File) snapshotReport {
 	counts := b.Machine.Counts()
 	return snapshotReport{
 		File: path, Bytes: b.Size, SHA256: b.Sum, Format: b.Format, ClusterID: b.ClusterID, Node: b.Node,
-		TakenAt: b.Time().Format(time.RFC3339), Index: b.Index, Term: b.Term, Members: len(b.Voters) + len(b.Learners),
+		TakenAt: instant{b.Time()}.String(), Index: b.Index, Term: b.Term, Members: len(b.Voters) + len(b.Learners),
 		Sessions: counts.Sessions, Locks: counts.Names, Holders: counts.Holders,
 		NextToken: uint64(counts.NextToken), Version: b.Version,
 	}
@@ -181,7 +177,7 @@ func (a *App) printSnapshot(r snapshotReport, out output) error {
 	if out == jsonOutput {
 		return a.writeJSON(r)
 	}
-	_, err := fmt.Fprintf(a.Out, "%s: good: cluster %s, node %s, taken at %s, entry %d, next token %d, %d locks, %d sessions, %d bytes\n",
-		printable(r.File), printable(r.ClusterID), printable(r.Node), r.TakenAt, r.Index, r.NextToken, r.Locks, r.Sessions, r.Bytes)
+	_, err := fmt.Fprintf(a.Out, "%s: good: cluster %s, node %s, taken at %s, entry %d, next token %d, %s, %s, %d bytes\n",
+		printable(r.File), printable(r.ClusterID), printable(r.Node), r.TakenAt, r.Index, r.NextToken, count(uint64(r.Locks), "lock"), count(uint64(r.Sessions), "session"), r.Bytes)
 	return err
 }

@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/client"
+	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // A statusReport is what "status" tells.
@@ -28,20 +33,23 @@ type statusReport struct {
 	GrantsHeld     string           `json:"grants_held"`    // why nothing is granted; empty: grants go on
 	GrantsHeldMS   uint64           `json:"grants_held_ms"` // how long that lasts at most; 0: not known
 	Version        string           `json:"version"`
+	FeatureLevel   uint32           `json:"feature_level"` // of the cluster; 0: not known
 	Endpoints      []endpointReport `json:"endpoints"`
 }
 
 type memberReport struct {
-	Name          string `json:"name"`
-	ID            string `json:"id"`
-	Role          string `json:"role"`
-	Health        string `json:"health"`
-	AppliedIndex  uint64 `json:"applied_index"`
-	ClientAddress string `json:"client_address"`
-	PeerAddress   string `json:"peer_address"`
+	Name          string  `json:"name"`
+	ID            string  `json:"id"`
+	Role          string  `json:"role"`
+	Health        string  `json:"health"`
+	AppliedIndex  *uint64 `json:"applied_index"` // as the node itself says; null: it does not
+	ClientAddress string  `json:"client_address"`
+	PeerAddress   string  `json:"peer_address"`
+	FeatureLevel  uint32  `json:"feature_level"` // the newest that its build can; 0: not known
+	Zone          string  `json:"zone"`          // empty: it tells none
 }
 
-// An endpointReport is how one of --endpoints answered.
+// An endpointReport is how one of --endpoints answered, or a member that is not among them.
 type endpointReport struct {
 	Endpoint string `json:"endpoint"`
 	Node     string `json:"node,omitempty"`
@@ -54,13 +62,14 @@ func (a *App) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [flags]",
 		Short: "Show the nodes of the cluster and which one leads",
-		Long: `Asks all --endpoints and shows the answer of the leader, or else of the node that has seen
-most. Needs no majority of nodes. The exit code is 69 when nobody answers or no leader is known.`,
+		Long: `Asks all --endpoints, then the members that are not among them, and shows the answer of the leader, or else of
+the node that has seen most. How far a node has applied the log it says itself: - means that it did not answer, and a
+line below names it. Needs no majority of nodes. The exit code is 69 when nobody answers or no leader is known.`,
 		Example: "  lockstep status\n  lockstep status --endpoints 127.0.0.1:7400 -o json | jq -r .leader",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return target.withAdmin(func(admin *client.Admin) error {
-				report, err := reportStatus(admin.Status(cmd.Context()))
+			return target.withAdmin(a, func(admin *client.Admin) error {
+				report, err := askStatus(cmd.Context(), admin)
 				if err != nil {
 					return err
 				}
@@ -86,36 +95,80 @@ func (a *App) printStatus(report statusReport, out output) error {
 	return a.writeStatus(report)
 }
 
-// reportStatus takes the best of the answers.
-func reportStatus(answers []client.NodeStatus) (statusReport, error) {
-	var best *pb.StatusResponse
-	var endpoints []endpointReport
-	var refused error
+// askStatus asks the endpoints, and then the members that none of them is, at their addresses for clients.
+func askStatus(ctx context.Context, admin *client.Admin) (statusReport, error) {
+	answers := admin.Status(ctx)
+	best, err := bestStatus(answers)
+	if err != nil {
+		return statusReport{}, err
+	}
+	others := admin.StatusAt(ctx, unasked(best, answers))
+	return reportStatus(best, answers, others), nil
+}
+
+// bestStatus is the answer that says most, or the error when there is none.
+func bestStatus(answers []client.NodeStatus) (best *pb.StatusResponse, err error) {
 	for _, n := range answers {
-		if errors.Is(n.Err, client.ErrTwoClusters) {
-			return statusReport{}, n.Err
-		}
-		e := endpointReport{Endpoint: n.Endpoint, Node: n.Status.GetNode()}
-		if n.Err != nil {
-			e.Error, refused = n.Err.Error(), n.Err
-		}
-		endpoints = append(endpoints, e)
-		if n.Status == nil {
-			continue
-		}
-		if best != nil && best.GetClusterId() != n.Status.GetClusterId() { // nodes of a build that tells it only here
-			return statusReport{}, usageError("--endpoints: %s belongs to another cluster than the endpoints before it", n.Endpoint)
-		}
-		if best == nil || better(n.Status, best) {
+		switch {
+		case errors.Is(n.Err, client.ErrTwoClusters):
+			return nil, n.Err
+		case n.Status == nil:
+		case best != nil && best.GetClusterId() != n.Status.GetClusterId(): // nodes of a build that tells it only here
+			return nil, usageError("--endpoints: %s belongs to another cluster than the endpoints before it", n.Endpoint)
+		case best == nil || better(n.Status, best):
 			best = n.Status
 		}
 	}
 	if best == nil {
-		return statusReport{}, exitError{CodeUnavailable, fmt.Errorf("no endpoint answers: %w", refused)}
+		return nil, exitError{CodeUnavailable, fmt.Errorf("no endpoint answers: %w", client.OutageOf(answers))}
+	}
+	return best, nil
+}
+
+// unasked are the addresses of the members of which no answer is.
+func unasked(s *pb.StatusResponse, answers []client.NodeStatus) []string {
+	var addresses []string
+	for _, m := range s.GetMembers() {
+		heard := slices.ContainsFunc(answers, func(n client.NodeStatus) bool {
+			return n.Status.GetNode() == m.GetName() || n.Endpoint == m.GetClientAddress()
+		})
+		if !heard && checkEndpoint("", m.GetClientAddress()) == nil {
+			addresses = append(addresses, m.GetClientAddress())
+		}
+	}
+	return addresses
+}
+
+// reportStatus is the best of all answers, with what each node says of itself.
+func reportStatus(best *pb.StatusResponse, answers, others []client.NodeStatus) statusReport {
+	applied := map[string]uint64{}
+	var endpoints []endpointReport
+	for i, n := range slices.Concat(answers, others) {
+		e := endpointReport{Endpoint: n.Endpoint, Node: n.Status.GetNode()}
+		if n.Err != nil {
+			e.Error = n.Err.Error()
+		}
+		if outage, ok := errors.AsType[*client.OutageError](n.Err); ok {
+			e.Error = strings.TrimPrefix(outage.Summary(), n.Endpoint+" ")
+		}
+		endpoints = append(endpoints, e)
+		if n.Status == nil || n.Status.GetClusterId() != best.GetClusterId() {
+			continue
+		}
+		applied[n.Status.GetNode()] = n.Status.GetAppliedIndex()
+		if i >= len(answers) && better(n.Status, best) {
+			best = n.Status
+		}
 	}
 	report := reportAnswer(best)
 	report.Endpoints = endpoints
-	return report, nil
+	for i := range report.Members {
+		m := &report.Members[i]
+		if index, ok := applied[m.Name]; ok {
+			m.AppliedIndex = &index
+		}
+	}
+	return report
 }
 
 // better prefers what a leader says of itself, and then the higher term.
@@ -140,7 +193,7 @@ func reportAnswer(s *pb.StatusResponse) statusReport {
 		Term:           s.GetTerm(),
 		AppliedIndex:   s.GetAppliedIndex(),
 		CommittedIndex: s.GetCommittedIndex(),
-		Members:        []memberReport{},
+		Members:        reportMembers(s.GetMembers()),
 		Sessions:       s.GetSessions(),
 		Locks:          s.GetLocks(),
 		Waiters:        s.GetWaiters(),
@@ -148,19 +201,26 @@ func reportAnswer(s *pb.StatusResponse) statusReport {
 		GrantsHeld:     s.GetGrantsHeld(),
 		GrantsHeldMS:   s.GetGrantsHeldMs(),
 		Version:        s.GetVersion(),
+		FeatureLevel:   s.GetFeatureLevel(),
 	}
-	for _, m := range s.GetMembers() {
-		report.Members = append(report.Members, memberReport{
+	return report
+}
+
+func reportMembers(members []*pb.Member) []memberReport {
+	all := []memberReport{}
+	for _, m := range members {
+		all = append(all, memberReport{
 			Name:          m.GetName(),
 			ID:            strconv.FormatUint(m.GetId(), 10), // above 2^53: no number for every JSON reader
 			Role:          m.GetRole(),
 			Health:        m.GetHealth(),
-			AppliedIndex:  m.GetAppliedIndex(),
 			ClientAddress: m.GetClientAddress(),
 			PeerAddress:   m.GetPeerAddress(),
+			FeatureLevel:  m.GetFeatureLevel(),
+			Zone:          m.GetZone(),
 		})
 	}
-	return report
+	return all
 }
 
 func (a *App) writeStatus(s statusReport) error {
@@ -168,18 +228,61 @@ func (a *App) writeStatus(s statusReport) error {
 	if leader == "" {
 		leader = "none"
 	}
-	fmt.Fprintf(a.Out, "cluster %s: leader %s, term %d, %d locks, %d waiters, %d sessions (as %s says)\n",
-		printable(s.ClusterID), printable(leader), s.Term, s.Locks, s.Waiters, s.Sessions, printable(s.Node))
+	fmt.Fprintf(a.Out, "cluster %s: leader %s, term %d, feature level %s, %s, %s, %s (as %s says)\n", printable(s.ClusterID), printable(leader), s.Term,
+		orDash(s.FeatureLevel), count(s.Locks, "lock"), count(s.Waiters, "waiter"), count(s.Sessions, "session"), printable(s.Node))
 	if s.GrantsHeld != "" {
 		fmt.Fprintf(a.Out, "nothing is granted: %s%s\n", printable(s.GrantsHeld), atMost(s.GrantsHeldMS))
 	}
 	t := a.table()
-	fmt.Fprintln(t, "NODE\tROLE\tHEALTH\tAPPLIED\tCLIENTS\tPEERS")
+	fmt.Fprintln(t, "NODE\tROLE\tHEALTH\tAPPLIED\tCLIENTS\tPEERS\tLEVEL\tZONE")
 	for _, m := range s.Members {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", printable(m.Name), printable(m.Role), printable(m.Health),
-			m.AppliedIndex, printable(m.ClientAddress), printable(m.PeerAddress))
+		applied := "-"
+		if m.AppliedIndex != nil {
+			applied = fmt.Sprint(*m.AppliedIndex)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(m.Name), printable(m.Role), printable(m.Health),
+			applied, printable(m.ClientAddress), printable(m.PeerAddress), orDash(m.FeatureLevel), cmp.Or(printable(m.Zone), "-"))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if zone, voters, of := crowdedZone(s.Members); zone != "" {
+		fmt.Fprintf(a.Out, "%d of %d voters are in zone %s: the cluster stops when that zone is lost\n", voters, of, printable(zone))
+	}
+	for _, e := range s.Endpoints {
+		if e.Error != "" {
+			fmt.Fprintf(a.Out, "no status of %s: %s\n", printable(e.Endpoint), printable(e.Error))
+		}
+	}
+	return nil
+}
+
+// crowdedZone finds the zone that has a majority of the voters.
+func crowdedZone(members []memberReport) (zone string, voters, of int) {
+	var zones []string
+	for _, m := range members {
+		if m.Role != "learner" {
+			zones = append(zones, m.Zone)
+		}
+	}
+	zone, voters = replica.CrowdedZone(zones)
+	return zone, voters, len(zones)
+}
+
+// count is a number of things: "1 lock", "2 locks".
+func count(n uint64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// orDash shows a level that may not be known.
+func orDash(level uint32) string {
+	if level == 0 {
+		return "-"
+	}
+	return strconv.FormatUint(uint64(level), 10)
 }
 
 // atMost says how long a state lasts, if that is known.

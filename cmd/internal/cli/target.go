@@ -30,6 +30,7 @@ type Target struct {
 	Metadata  map[string]string
 	// Connect bounds the time in which the service must be reached at first.
 	Connect time.Duration
+	Verbose bool         // say on the standard error what is waited for, also without a terminal
 	Logger  *slog.Logger // nil: nothing is logged
 }
 
@@ -39,6 +40,8 @@ type targetFlags struct {
 	cluster   string
 	backend   string
 	connect   span
+	verbose   bool
+	verb      string // the command, for messages
 }
 
 func (t *targetFlags) register(flags *pflag.FlagSet) {
@@ -48,6 +51,8 @@ func (t *targetFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&t.cluster, "cluster", "", "fail when the nodes are not of the cluster with this `ID`, which \"lockstep status\" shows")
 	t.connect = span{10 * time.Second, true}
 	flags.Var(&t.connect, "connect-timeout", "give up when the service cannot be reached for this long")
+	flags.BoolVarP(&t.verbose, "verbose", "v", false, "say on the standard error what is waited for, as at a terminal")
+	t.verb = flags.Name()
 }
 
 // target checks the flags.
@@ -72,7 +77,7 @@ func (t *targetFlags) target() (Target, error) {
 	if t.cluster != "" && !u.Native() {
 		return Target{}, usageError("--cluster: %s:// has no cluster id: it is for the lock service itself", u.Scheme())
 	}
-	return Target{Backend: u, Endpoints: u.Hosts, Cluster: t.cluster, Connect: t.connect.d}, nil
+	return Target{Backend: u, Endpoints: u.Hosts, Cluster: t.cluster, Connect: t.connect.d, Verbose: t.verbose}, nil
 }
 
 // url is where the locks are, and the flag that says so.

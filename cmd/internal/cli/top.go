@@ -29,7 +29,7 @@ const (
 
 // A topSample is what "top" tells at one moment.
 type topSample struct {
-	Time      time.Time      `json:"time"`
+	Time      instant        `json:"time"`
 	Leader    string         `json:"leader"` // empty: none known
 	Term      uint64         `json:"term"`
 	Nodes     int            `json:"nodes"`
@@ -86,7 +86,7 @@ prints one and ends. Beyond 10,000 locks only the first, in byte order of their 
 				return usageError("--limit: %d: must be 1 to %d", t.rows, maxTopRows)
 			}
 			t.every = every.d
-			return target.withAdmin(func(admin *client.Admin) error {
+			return target.withAdmin(a, func(admin *client.Admin) error {
 				t.admin = admin
 				ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 				defer stop()
@@ -138,12 +138,12 @@ func (t *top) run(ctx context.Context, out output) error {
 
 // sample asks the cluster.
 func (t *top) sample(ctx context.Context) (topSample, error) {
-	status, err := reportStatus(t.admin.Status(ctx))
+	status, err := askStatus(ctx, t.admin)
 	if err != nil {
 		return topSample{}, err
 	}
 	s := topSample{
-		Time: time.Now().UTC(), Leader: status.Leader, Term: status.Term, Nodes: len(status.Members), Members: status.Members,
+		Time: instant{time.Now()}, Leader: status.Leader, Term: status.Term, Nodes: len(status.Members), Members: status.Members,
 		Sessions: status.Sessions, Locks: status.Locks, Waiters: status.Waiters, nextToken: status.NextToken,
 		Oldest: []topHolder{}, Hottest: []topQueue{},
 	}
@@ -196,7 +196,7 @@ func (s *topSample) add(l lockReport) {
 
 // cut sorts the rows and keeps the first ones.
 func (s *topSample) cut(rows int) {
-	slices.SortStableFunc(s.Oldest, func(a, b topHolder) int { return a.Holder.Since.Compare(b.Holder.Since) })
+	slices.SortStableFunc(s.Oldest, func(a, b topHolder) int { return a.Holder.Since.Compare(b.Holder.Since.Time) })
 	slices.SortStableFunc(s.Hottest, func(a, b topQueue) int { return cmp.Compare(b.Waiting, a.Waiting) })
 	s.Oldest = s.Oldest[:min(rows, len(s.Oldest))]
 	s.Hottest = s.Hottest[:min(rows, len(s.Hottest))]
@@ -204,7 +204,7 @@ func (s *topSample) cut(rows int) {
 
 // rate is that since the sample before: each grant takes a token. A count that fell is another node's, which is behind.
 func (s *topSample) rate(before *topSample) {
-	if took := s.Time.Sub(before.Time).Seconds(); took > 0 && s.nextToken > before.nextToken && before.nextToken > 0 {
+	if took := s.Time.Sub(before.Time.Time).Seconds(); took > 0 && s.nextToken > before.nextToken && before.nextToken > 0 {
 		s.Grants = float64(s.nextToken-before.nextToken) / took
 	}
 }
@@ -223,8 +223,8 @@ func (t *top) show(s *topSample) error {
 	if leader == "" {
 		leader = "none"
 	}
-	fmt.Fprintf(t.app.Out, "%s  leader %s, term %d, %d of %d nodes healthy\n%.0f grants/s, %d locks, %d waiters, %d sessions\n",
-		s.Time.Format(time.TimeOnly), printable(leader), s.Term, s.Healthy, s.Nodes, s.Grants, s.Locks, s.Waiters, s.Sessions)
+	fmt.Fprintf(t.app.Out, "%s  leader %s, term %d, %d of %d nodes healthy\n%.0f grants/s, %s, %s, %s\n",
+		s.Time, printable(leader), s.Term, s.Healthy, s.Nodes, s.Grants, count(s.Locks, "lock"), count(s.Waiters, "waiter"), count(s.Sessions, "session"))
 	return s.writeRows(t.app.Out, t.app, rows)
 }
 
@@ -232,7 +232,7 @@ func (s *topSample) writeRows(w io.Writer, a *App, rows int) error {
 	t := a.table()
 	fmt.Fprintln(t, "HELD FOR\tLOCK\tTOKEN\tWAITING\tHOLDER")
 	for _, h := range s.Oldest[:min(rows, len(s.Oldest))] {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", age(s.Time, h.Holder.Since), printable(h.Name), h.Holder.Token, h.Waiting, h.Holder.who())
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", age(s.Time.Time, h.Holder.Since.Time), printable(h.Name), h.Holder.Token, h.Waiting, h.Holder.who())
 	}
 	if err := t.Flush(); err != nil {
 		return err

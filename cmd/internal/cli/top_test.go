@@ -9,9 +9,9 @@ import (
 
 func TestTopKeepsTheOldestHoldersAndTheLongestQueues(t *testing.T) {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := topSample{Time: begin.Add(time.Hour), Leader: "n1", Complete: true}
+	s := topSample{Time: instant{begin.Add(time.Hour)}, Leader: "n1", Complete: true}
 	for i, name := range []string{"a", "b", "c", "d"} {
-		held := claimReport{Since: begin.Add(time.Duration(i*7%4) * time.Minute), Token: uint64(i + 1)}
+		held := claimReport{Since: instant{begin.Add(time.Duration(i*7%4) * time.Minute)}, Token: uint64(i + 1)}
 		s.add(lockReport{Name: name, Holders: []claimReport{held}, WaiterCount: uint64(i)})
 	}
 	s.cut(2)
@@ -38,9 +38,9 @@ func TestTopKeepsTheOldestHoldersAndTheLongestQueues(t *testing.T) {
 
 func TestTopCountsGrantsByTokens(t *testing.T) {
 	begin := time.Unix(0, 0)
-	before := topSample{Time: begin, nextToken: 100}
+	before := topSample{Time: instant{begin}, nextToken: 100}
 	for next, want := range map[uint64]float64{150: 25, 100: 0, 90: 0} {
-		s := topSample{Time: begin.Add(2 * time.Second), nextToken: next}
+		s := topSample{Time: instant{begin.Add(2 * time.Second)}, nextToken: next}
 		if s.rate(&before); s.Grants != want {
 			t.Errorf("token %d: %v grants/s, want %v", next, s.Grants, want)
 		}

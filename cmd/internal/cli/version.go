@@ -24,19 +24,23 @@ func (a *App) versionCommand() *cobra.Command {
 		Example: "  lockstep version -o json",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			report := versionReport{Version: Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-			if t := BuildTime(); !t.IsZero() {
-				report.Built = t.Format(time.RFC3339)
-			}
-			if out == jsonOutput {
-				return a.writeJSON(report)
-			}
-			_, err := fmt.Fprintf(a.Out, "lockstep %s %s %s\n", report.Version, report.Platform, report.Go)
-			return err
+			return a.printVersion(out)
 		},
 	}
 	out.register(cmd.Flags())
 	return cmd
+}
+
+func (a *App) printVersion(out output) error {
+	report := versionReport{Version: Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if t := BuildTime(); !t.IsZero() {
+		report.Built = instant{t}.String()
+	}
+	if out == jsonOutput {
+		return a.writeJSON(report)
+	}
+	_, err := fmt.Fprintf(a.Out, "lockstep %s %s %s\n", report.Version, report.Platform, report.Go)
+	return err
 }
 
 // BuildTime is the time of the last change in the source of this build, and zero

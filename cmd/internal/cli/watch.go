@@ -55,7 +55,7 @@ the watch; it ends with 69 when no node serves for --connect-timeout.`,
 			if len(args) == 1 {
 				f.prefix = args[0]
 			}
-			return target.withAdmin(func(admin *client.Admin) error { return a.watch(cmd.Context(), admin, f) })
+			return target.withAdmin(a, func(admin *client.Admin) error { return a.watch(cmd.Context(), admin, f) })
 		},
 	}
 	target.register(cmd.Flags())
@@ -70,6 +70,7 @@ func (a *App) watch(ctx context.Context, admin *client.Admin, f watchFlags) erro
 	if err != nil {
 		return usageError("--after: %w", err)
 	}
+	defer a.sayMajority(ctx, admin.Status)()
 	printed, cluster := uint64(0), "" // of the history that is followed
 	for event, err := range admin.WatchFrom(ctx, f.prefix, from) {
 		if changed, ok := errors.AsType[*client.HistoryChangedError](err); ok && changed.Live {
@@ -94,6 +95,30 @@ func (a *App) watch(ctx context.Context, admin *client.Admin, f watchFlags) erro
 	return errors.New("the watch ended")
 }
 
+// majorityEvery is after how many looks a watch asks whether there is a leader: a node that is cut off from the others still
+// answers, and hears of nothing.
+const majorityEvery = 5
+
+// sayMajority reports when none of the endpoints knows a leader, and when one does again, until stop is called.
+func (a *App) sayMajority(ctx context.Context, ask func(context.Context) []client.NodeStatus) (stop func()) {
+	var said bool
+	return every(ctx, func(ctx context.Context, round int) {
+		if round%majorityEvery != majorityEvery-1 {
+			return
+		}
+		out := client.OutageOf(ask(ctx))
+		switch {
+		case ctx.Err() != nil || said == (out != nil):
+			return
+		case out != nil:
+			a.complain("watch", fmt.Errorf("nothing can happen to locks now: %s; the watch goes on when that is over", out.Summary()))
+		default:
+			a.complain("watch", errors.New("a leader is known again"))
+		}
+		said = out != nil
+	})
+}
+
 func (a *App) printChange(c *client.HistoryChangedError, out output) error {
 	if out == jsonOutput {
 		return a.writeJSONLine(historyChange{"history_changed", c.Cluster, c.Oldest, c.Was.String()})
@@ -115,6 +140,6 @@ func (a *App) printWatched(e watchedEvent, out output) error {
 	if reason := why(e.eventReport); reason != "" {
 		who += " (" + printable(reason) + ")"
 	}
-	_, err := fmt.Fprintf(a.Out, "%d %s %-9s %s%s session %.16s %s\n", e.Number, e.Time.Local().Format("15:04:05.000"), e.Kind, printable(e.Name), token, e.Session, who)
+	_, err := fmt.Fprintf(a.Out, "%d %s %-9s %s%s session %.16s %s\n", e.Number, e.Time, e.Kind, printable(e.Name), token, e.Session, who)
 	return err
 }

@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,10 +25,10 @@ type cluster struct {
 
 // A node is one server process; process is nil while it is down.
 type node struct {
-	name               string
-	client, peer, http string
-	process            *exec.Cmd
-	exited             chan struct{}
+	name                       string
+	client, peer, http, health string
+	process                    *exec.Cmd
+	exited                     chan struct{}
 }
 
 func (c *cluster) endpoints() string {
@@ -48,16 +49,23 @@ func (c *cluster) peers() string {
 
 // claimAddresses finds ports that stay free while a node is down.
 func (c *cluster) claimAddresses() error {
-	free, err := testbed.Addresses(3 * nodeCount)
+	free, err := testbed.Addresses(4 * nodeCount)
 	if err != nil {
 		return err
 	}
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		n.name = fmt.Sprintf("n%d", i+1)
-		n.client, n.peer, n.http = free[3*i], free[3*i+1], free[3*i+2]
+		n.client, n.peer, n.http, n.health = free[4*i], free[4*i+1], free[4*i+2], free[4*i+3]
 	}
 	return nil
+}
+
+// secretFile is the file of the stage with the secret by which the nodes know each other.
+const secretFile = "cluster.secret"
+
+func (s *stage) writeSecret() error {
+	return os.WriteFile(s.path(secretFile), []byte(rand.Text()+rand.Text()), 0o600)
 }
 
 func (s *stage) startNode(i int) error {
@@ -68,7 +76,8 @@ func (s *stage) startNode(i int) error {
 	}
 	defer log.Close() // the child has its own copy
 	cmd := exec.Command(s.binary, "server", "--name", n.name, "--data-dir", s.path(n.name),
-		"--listen", n.client, "--peer-listen", n.peer, "--http-listen", n.http, "--initial-cluster", s.cluster.peers())
+		"--listen", n.client, "--peer-listen", n.peer, "--http-listen", n.http, "--health-listen", n.health, "--initial-cluster", s.cluster.peers(),
+		"--cluster-secret-file", s.path(secretFile))
 	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)

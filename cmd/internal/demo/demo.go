@@ -44,6 +44,7 @@ func run(ctx context.Context, cfg Config, environment []string, steps []step) er
 		return fmt.Errorf("demo: make a folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
+	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 
@@ -52,6 +53,10 @@ func run(ctx context.Context, cfg Config, environment []string, steps []step) er
 	for i, step := range steps {
 		s.title(i+1, step.title)
 		if err := step.show(ctx, s); err != nil {
+			if asked.Err() != nil {
+				s.say("Interrupted.")
+				return context.Cause(asked)
+			}
 			s.say("DID NOT HOLD: %v", err)
 			return fmt.Errorf("demo: step %d, %s: %w", i+1, step.title, err)
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 func startCluster(ctx context.Context, s *stage) error {
-	if err := s.cluster.claimAddresses(); err != nil {
+	if err := errors.Join(s.cluster.claimAddresses(), s.writeSecret()); err != nil {
 		return err
 	}
 	for i := range s.cluster.nodes {

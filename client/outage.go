@@ -1,0 +1,339 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/lockstep-dev/lockstep"
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+)
+
+// An OutageError is [lockstep.ErrUnavailable] with what each endpoint answered last.
+type OutageError struct {
+	// Answers are in the order of [Config.Endpoints].
+	Answers []EndpointAnswer
+}
+
+// An EndpointAnswer is why an endpoint does not serve.
+type EndpointAnswer struct {
+	Endpoint string
+	State    EndpointState
+	Detail   string // more of it; the address of the leader with [Follows]
+}
+
+// An EndpointState is the kind of an EndpointAnswer.
+type EndpointState int
+
+// The states of an endpoint that does not serve.
+const (
+	NotAsked   EndpointState = iota
+	Refuses                  // nothing listens there
+	Unresolved               // its host has no address
+	Silent                   // it does not answer in time, or cannot be reached
+	NoLeader                 // a node that knows no leader
+	Follows                  // a node that names another one as the leader
+	NotReady                 // a node that does not serve for now
+	WrongPort                // something answers that is no client port of a node
+	Failed                   // anything else
+)
+
+// phrases are a state in words, of one endpoint and of several.
+var phrases = map[EndpointState][2]string{
+	NotAsked:   {"was not asked yet", "were not asked yet"},
+	Refuses:    {"refuses connections", "refuse connections"},
+	Unresolved: {"has a host name that cannot be resolved", "have host names that cannot be resolved"},
+	Silent:     {"does not answer", "do not answer"},
+	NoLeader:   {"knows no leader", "know no leader"},
+	Follows:    {"names %s as the leader", "name %s as the leader"},
+}
+
+// Error implements error: one summary of all endpoints.
+func (e *OutageError) Error() string { return lockstep.ErrUnavailable.Error() + ": " + e.Summary() }
+
+// Is reports whether target is [lockstep.ErrUnavailable].
+func (e *OutageError) Is(target error) bool { return target == lockstep.ErrUnavailable }
+
+// Summary counts the endpoints by what they answered: "no majority: 3 of 5 refuse connections, 2 know no leader".
+func (e *OutageError) Summary() string {
+	if len(e.Answers) == 1 {
+		return e.Answers[0].String()
+	}
+	groups := e.groups()
+	total := len(e.Answers)
+	if len(groups) == 1 {
+		return fmt.Sprintf("all %d endpoints %s", total, groups[0].phrase())
+	}
+	var parts []string
+	for i, g := range groups {
+		switch {
+		case len(g) == 1 && phrases[g[0].State][0] == "": // its detail is its own
+			parts = append(parts, g[0].String())
+		case i == 0:
+			parts = append(parts, fmt.Sprintf("%d of %d %s", len(g), total, g.phrase()))
+		default:
+			parts = append(parts, fmt.Sprintf("%d %s", len(g), g.phrase()))
+		}
+	}
+	return e.title(groups) + ": " + strings.Join(parts, ", ")
+}
+
+// title is "no majority" only where a node says so.
+func (e *OutageError) title(groups []answerGroup) string {
+	down, lost := 0, false
+	for _, g := range groups {
+		switch g[0].State {
+		case Refuses, Unresolved, Silent:
+			down += len(g)
+		case NoLeader:
+			lost = true
+		}
+	}
+	if lost && 2*down >= len(e.Answers) {
+		return "no majority"
+	}
+	return "no node serves"
+}
+
+// List names every endpoint with its answer: "n1:7400 refuses connections, n4:7400 knows no leader".
+func (e *OutageError) List() string {
+	var parts []string
+	for _, a := range e.Answers {
+		parts = append(parts, a.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// String is the endpoint and its answer.
+func (a EndpointAnswer) String() string { return a.Endpoint + " " + answerGroup{a}.phrase() + a.hint() }
+
+// hint says what listens by default on the port that does not answer as a client port.
+func (a EndpointAnswer) hint() string {
+	_, port, _ := net.SplitHostPort(a.Endpoint)
+	use, known := map[string]string{"7401": "peers", "7402": "HTTP", "7403": "health checks"}[port]
+	if a.State != Silent || !known {
+		return ""
+	}
+	return fmt.Sprintf(" (%s is the default port for %s; clients use 7400)", port, use)
+}
+
+// An answerGroup holds answers that are reported as one.
+type answerGroup []EndpointAnswer
+
+func (g answerGroup) phrase() string {
+	words, ok := phrases[g[0].State]
+	if !ok {
+		return g[0].Detail
+	}
+	text := words[min(len(g), 2)-1]
+	if g[0].State == Follows {
+		return fmt.Sprintf(text, g[0].Detail)
+	}
+	return text
+}
+
+// groups puts answers with the same words together, the order being that of the states.
+func (e *OutageError) groups() []answerGroup {
+	byWords := map[string]answerGroup{}
+	for _, a := range e.Answers {
+		key := answerGroup{a}.phrase()
+		byWords[key] = append(byWords[key], a)
+	}
+	groups := slices.Collect(maps.Values(byWords))
+	slices.SortFunc(groups, func(a, b answerGroup) int {
+		if d := int(a[0].State) - int(b[0].State); d != 0 {
+			return d
+		}
+		return strings.Compare(a[0].Endpoint, b[0].Endpoint)
+	})
+	return groups
+}
+
+func isOutage(err error) bool {
+	_, ok := errors.AsType[*OutageError](err)
+	return ok
+}
+
+// OutageOf is the outage of which the answers to [Admin.Status] tell; nil when a node answers and knows a leader.
+func OutageOf(nodes []NodeStatus) *OutageError {
+	var out OutageError
+	for _, n := range nodes {
+		e, ok := errors.AsType[*OutageError](n.Err)
+		switch {
+		case n.Err == nil && n.Status.GetLeader() != "":
+			return nil
+		case n.Err == nil:
+			out.Answers = append(out.Answers, EndpointAnswer{n.Endpoint, NoLeader, ""})
+		case ok:
+			out.Answers = append(out.Answers, e.Answers...)
+		default:
+			out.Answers = append(out.Answers, EndpointAnswer{n.Endpoint, Failed, "fails: " + n.Err.Error()})
+		}
+	}
+	return &out
+}
+
+// answerOf reads an answer from the error of a call or a stream.
+func answerOf(endpoint string, err error) EndpointAnswer {
+	if e := wireError(err); e != nil {
+		return answerOfWire(endpoint, e)
+	}
+	if e, ok := errors.AsType[*ClusterError](err); ok {
+		return EndpointAnswer{endpoint, Failed, "is of another cluster: " + e.Error()}
+	}
+	text := err.Error()
+	if s, ok := status.FromError(err); ok {
+		text = s.Message()
+	}
+	switch {
+	case strings.Contains(text, "connection refused"):
+		return EndpointAnswer{endpoint, Refuses, ""}
+	case strings.Contains(text, "produced zero addresses"), strings.Contains(text, "no such host"):
+		return EndpointAnswer{endpoint, Unresolved, ""}
+	case isHTTP(text):
+		return EndpointAnswer{endpoint, WrongPort, "is " + httpPort(endpoint) + ": clients use the gRPC port of a node, 7400 by default"}
+	case strings.HasPrefix(text, "this is the ") && strings.Contains(text, " port of a node: "): // a node says so itself
+		return EndpointAnswer{endpoint, WrongPort, strings.TrimPrefix(text, "this ")}
+	case strings.Contains(text, "error reading server preface"):
+		return EndpointAnswer{endpoint, WrongPort, "is no client port of a node, perhaps its peer port (7401 by default): clients use 7400 by default"}
+	case isSilence(err, text):
+		return EndpointAnswer{endpoint, Silent, ""}
+	}
+	return EndpointAnswer{endpoint, Failed, "fails: " + plain(text)}
+}
+
+// isHTTP reports whether gRPC complains of an HTTP server.
+func isHTTP(text string) bool {
+	for _, words := range []string{"looked like an HTTP/1.1 header", "http2: frame too large", "unexpected HTTP status code received", "malformed header: missing HTTP content-type"} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}
+
+func httpPort(endpoint string) string {
+	if _, port, _ := net.SplitHostPort(endpoint); port == "7403" {
+		return "the port for health checks"
+	}
+	return "an HTTP port"
+}
+
+// isSilence reports whether nothing came back.
+func isSilence(err error, text string) bool {
+	code := status.Code(err)
+	return code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNoConnection) ||
+		strings.Contains(text, "i/o timeout") || strings.Contains(text, "no route to host") || strings.Contains(text, "context deadline exceeded")
+}
+
+func answerOfWire(endpoint string, e *pb.Error) EndpointAnswer {
+	text := e.GetMessage()
+	if text == "" {
+		text = e.GetReason().String()
+	}
+	switch leader := e.GetLeaderAddress(); {
+	case e.GetReason() == pb.Reason_REASON_NOT_LEADER && leader == "":
+		return EndpointAnswer{endpoint, NoLeader, ""}
+	case e.GetReason() == pb.Reason_REASON_NOT_LEADER:
+		return EndpointAnswer{endpoint, Follows, leader}
+	case e.GetReason() == pb.Reason_REASON_UNAVAILABLE, e.GetReason() == pb.Reason_REASON_OVERLOADED:
+		return EndpointAnswer{endpoint, NotReady, "does not serve for now: " + text}
+	}
+	return EndpointAnswer{endpoint, Failed, "fails: " + text}
+}
+
+// answerOfStatus is that of a node that tells how it is; the zero answer when it serves.
+func answerOfStatus(endpoint string, s *pb.StatusResponse) EndpointAnswer {
+	switch leader := cmp.Or(s.GetLeaderAddress(), s.GetLeader()); {
+	case leader == "":
+		return EndpointAnswer{endpoint, NoLeader, ""}
+	case s.GetLeader() == s.GetNode() || leader == endpoint:
+		return EndpointAnswer{}
+	default:
+		return EndpointAnswer{endpoint, Follows, leader}
+	}
+}
+
+// A tally has what the endpoints of a client answered last. It is safe for concurrent use.
+type tally struct {
+	endpoints []string
+
+	mu struct {
+		sync.Mutex
+		answers map[string]EndpointAnswer // of endpoints, since a node last served
+		out     bool                      // the last node that was tried did not serve
+	}
+}
+
+func newTally(endpoints []string) *tally {
+	t := &tally{endpoints: endpoints}
+	t.mu.answers = map[string]EndpointAnswer{}
+	return t
+}
+
+// failed notes why a node that was needed did not serve.
+func (t *tally) failed(a EndpointAnswer) {
+	t.heard(a)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.out = true
+}
+
+// heard notes what a node answered that was only asked how it is.
+func (t *tally) heard(a EndpointAnswer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if slices.Contains(t.endpoints, a.Endpoint) {
+		t.mu.answers[a.Endpoint] = a
+	}
+}
+
+// served notes that a node serves.
+func (t *tally) served() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.out = false
+	clear(t.mu.answers)
+}
+
+// outage is what the endpoints answered; nil while a node serves, or none was tried.
+func (t *tally) outage() *OutageError {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.mu.out {
+		return nil
+	}
+	var e OutageError
+	for _, endpoint := range t.endpoints {
+		a := t.mu.answers[endpoint]
+		a.Endpoint = endpoint
+		e.Answers = append(e.Answers, a)
+	}
+	return &e
+}
+
+// summary is err, or in its place what all endpoints answered when the service is unavailable.
+func (t *tally) summary(err error) error {
+	if !errors.Is(err, lockstep.ErrUnavailable) {
+		return err
+	}
+	if e := t.outage(); e != nil {
+		return e
+	}
+	return err
+}
+
+// Outage is what each endpoint answered last while no node serves this client; nil while one does, and before one was tried.
+func (c *Client) Outage() *OutageError { return c.guard.tally.outage() }
+
+// Outage is what each endpoint answered last while none serves; nil while one does, and before one was tried.
+func (a *Admin) Outage() *OutageError { return a.guard.tally.outage() }

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-dev/lockstep/client"
+	"github.com/lockstep-dev/lockstep/cmd/internal/bench"
+	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
+)
+
+const (
+	// completeLimit bounds what a TAB asks of the service: the user waits.
+	completeLimit = 2 * time.Second
+	// maxCompletions bounds the names that are offered.
+	maxCompletions = 100
+)
+
+// flagValues are the words that a flag can have, by the flag's name.
+var flagValues = map[string][]string{
+	"output":     {string(textOutput), string(jsonOutput)},
+	"log-level":  {"debug", "info", "warn", "error"},
+	"log-format": {"text", "json"},
+	"end-with":   {"parent", "stdin", "parent,stdin"},
+	"workload":   {string(bench.Free), string(bench.Hot)},
+	"store":      account.Kinds(),
+}
+
+// A completer finds what to offer for an argument that begins with word.
+type completer func(a *App, cmd *cobra.Command, word string) []string
+
+// argumentNames say what the first argument of a command is, by the path of the command. Of the others FILE is a file, and nothing
+// is offered for the rest.
+var argumentNames = map[string]completer{
+	"run": lockNames, "elect": lockNames, "hold": lockNames, "acquire": lockNames, "show": lockNames, "history": lockNames, "revoke": lockNames,
+	"ls": lockNames, "watch": lockNames,
+	"member promote": nodeNames, "member remove": nodeNames, "member replace": nodeNames, "member lead": nodeNames,
+}
+
+// offer gives every command below root what a shell completes its values and arguments with.
+func (a *App) offer(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		a.offer(cmd)
+		a.offerFlags(cmd)
+		path := strings.TrimPrefix(cmd.CommandPath(), "lockstep ")
+		find := argumentNames[path]
+		if strings.Contains(cmd.Use, " FILE") || len(cmd.ValidArgs) > 0 {
+			continue
+		}
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			switch {
+			case find != nil && len(args) == 0:
+				return find(a, cmd, word), cobra.ShellCompDirectiveNoFileComp
+			case len(args) > 0 && strings.Contains(cmd.Use, "COMMAND [ARGUMENT"): // the words of the command
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+}
+
+func (a *App) offerFlags(cmd *cobra.Command) {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		directive := cobra.ShellCompDirectiveNoFileComp
+		switch kindOf(f) {
+		case "file":
+			directive = cobra.ShellCompDirectiveDefault
+		case "directory":
+			directive = cobra.ShellCompDirectiveFilterDirs
+		}
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(flagValues[f.Name], directive)) // it is there
+	})
+}
+
+// kindOf is what the help calls the value of a flag: files and directories are those.
+func kindOf(f *pflag.Flag) string {
+	kind, _ := pflag.UnquoteUsage(f)
+	return kind
+}
+
+// lockNames are those of locks in use.
+func lockNames(a *App, cmd *cobra.Command, word string) (names []string) {
+	a.askQuickly(cmd, func(ctx context.Context, admin *client.Admin) {
+		locks, _, _ := admin.Locks(ctx, word, "", maxCompletions)
+		for _, l := range locks {
+			names = append(names, l.GetName())
+		}
+	})
+	return names
+}
+
+// nodeNames are those of the members.
+func nodeNames(a *App, cmd *cobra.Command, word string) (names []string) {
+	a.askQuickly(cmd, func(ctx context.Context, admin *client.Admin) {
+		best, err := bestStatus(admin.Status(ctx))
+		if err != nil {
+			return
+		}
+		for _, m := range best.GetMembers() {
+			if strings.HasPrefix(m.GetName(), word) {
+				names = append(names, m.GetName())
+			}
+		}
+	})
+	return names
+}
+
+// askQuickly calls ask with a connection to the service that the command line names so far. Without one nothing is offered, and
+// nothing said: the user is typing.
+func (a *App) askQuickly(cmd *cobra.Command, ask func(context.Context, *client.Admin)) {
+	flags := cmd.Flags()
+	if a.fillIn(cmd) != nil {
+		return
+	}
+	endpoints, _ := flags.GetStringSlice("endpoints")
+	backend, _ := flags.GetString("backend")
+	cluster, _ := flags.GetString("cluster")
+	t := targetFlags{endpoints: endpoints, backend: backend, cluster: cluster, connect: span{completeLimit, true}}
+	target, err := t.target()
+	if err != nil || !target.Backend.Native() {
+		return
+	}
+	admin, err := client.NewAdmin(target.config())
+	if err != nil {
+		return
+	}
+	defer admin.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), completeLimit)
+	defer cancel()
+	ask(ctx, admin)
+}

@@ -1,0 +1,102 @@
+// Command exhaust does to a cluster what its bounds are for, and measures how others fare meanwhile. accept/exhaustion.sh runs
+// it; it is no part of the program.
+//
+//	exhaust grants --endpoints LIST --rate 50 --for 10s        takes and frees locks at that rate; prints the latencies as JSON
+//	exhaust connections --number N [--from IP] [--busy] ADDR   opens connections and keeps them until TERM; busy ones have a call
+//	exhaust watches --number N [--from IP] URL                 opens GET URL as often and reads nothing
+//	exhaust headers --number N --bytes B ADDR                  opens calls with so many bytes of headers; prints how many were refused
+//	exhaust calls --number N [--deaf] [--from IP] ADDR         keeps N calls of History under way on one connection; deaf: begins N of
+//	                                                           ListLocks and lets nothing of the answers come
+//
+// What opens things prints "ready OPENED" once it has tried them all.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// options are the flags of all commands.
+type options struct {
+	number    int
+	bytes     int
+	from      string
+	busy      bool
+	deaf      bool
+	endpoints string
+	rate      int
+	duration  time.Duration
+
+	mu struct {
+		sync.Mutex
+		kept []net.Conn
+	}
+}
+
+// commands run until they are done or ctx is.
+var commands = map[string]func(ctx context.Context, o *options, target string) error{
+	"grants":      grants,
+	"connections": connections,
+	"watches":     watches,
+	"headers":     headers,
+	"calls":       calls,
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "exhaust:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 || commands[args[0]] == nil {
+		return fmt.Errorf("which of %d commands?", len(commands))
+	}
+	var o options
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.IntVar(&o.number, "number", 1, "how many")
+	flags.IntVar(&o.bytes, "bytes", 15<<20, "of headers")
+	flags.StringVar(&o.from, "from", "", "own IP address")
+	flags.BoolVar(&o.busy, "busy", false, "with a call under way on each connection")
+	flags.BoolVar(&o.deaf, "deaf", false, "with a window of 0")
+	flags.StringVar(&o.endpoints, "endpoints", "", "nodes, separated by commas")
+	flags.IntVar(&o.rate, "rate", 50, "grants per second")
+	flags.DurationVar(&o.duration, "for", 10*time.Second, "how long")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	return commands[args[0]](ctx, &o, flags.Arg(0))
+}
+
+// dial makes a connection from the wanted address, and keeps it: what nobody refers to is closed by the runtime.
+func (o *options) dial(ctx context.Context, address string) (net.Conn, error) {
+	d := &net.Dialer{Timeout: 2 * time.Second}
+	if o.from != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(o.from)}
+	}
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.kept = append(o.mu.kept, c)
+	return c, nil
+}
+
+// ready says that all was tried, and waits until ctx is done.
+func ready(ctx context.Context, opened int) error {
+	fmt.Println("ready", opened)
+	<-ctx.Done()
+	return nil
+}

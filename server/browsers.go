@@ -1,0 +1,58 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// probes are the paths that answer whoever asks, under any name: they tell nothing but whether the node is well.
+var probes = []string{"/livez", "/readyz"}
+
+// guarded keeps web pages out, which a browser lets reach every port that it can reach, and says so to browsers.
+func guarded(hosts []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Security-Policy", "frame-ancestors 'none'")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		switch {
+		case slices.Contains(probes, r.URL.Path):
+		case !ownHost(hosts, r.Host):
+			http.Error(w, "this port does not answer to that host name: start the server with --http-hosts to allow it", http.StatusMisdirectedRequest)
+			return
+		case fromElsewhere(r):
+			http.Error(w, "this port does not answer to the pages of other sites", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ownHost reports whether a request is meant for this node. A web page whose name resolves to this machine could otherwise
+// read the port from its visitor's browser; it cannot do so with an IP address in its place.
+func ownHost(hosts []string, host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || slices.ContainsFunc(hosts, func(own string) bool { return strings.EqualFold(own, host) })
+}
+
+// fromElsewhere reports whether a browser sent the request for a page of another site. A GET needs no permission of ours: an image
+// or a link is enough.
+func fromElsewhere(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		return true
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
+			return true
+		}
+	}
+	return false
+}

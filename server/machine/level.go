@@ -1,0 +1,35 @@
+package machine
+
+import "fmt"
+
+// LevelOf is the feature level from which the log may hold the command. A leader proposes none of a level that its cluster
+// has not reached: older nodes would end at the entry.
+func LevelOf(c Command) uint32 {
+	switch c := c.(type) {
+	case OpenSession:
+		if c.Hashed {
+			return SecretLevel
+		}
+		return firstLevel
+	case SetBirth:
+		return BirthLevel
+	case CheckpointLeases, RenewLeases:
+		return LeaseLevel
+	default:
+		return firstLevel
+	}
+}
+
+// CheckLevels tells which of the commands, which are to follow each other in the log of a cluster at a feature level, the
+// nodes of that level could not apply. A SetLimits counts for those after it.
+func CheckLevels(level uint32, commands []Command) error {
+	for _, c := range commands {
+		if need := LevelOf(c); need > level {
+			return fmt.Errorf("machine: a %T needs feature level %d, the cluster has %d", c, need, level)
+		}
+		if limits, ok := c.(SetLimits); ok {
+			level = max(level, limits.Limits.FeatureLevel)
+		}
+	}
+	return nil
+}

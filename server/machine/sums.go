@@ -1,0 +1,67 @@
+package machine
+
+// What the state holds in all is counted in bytes: the text of sessions, claims and remembered claims as a snapshot has it, and about
+// what a snapshot needs at most for the numbers beside it. In memory it takes some four times as much.
+const (
+	sessionBytes = 64
+	claimBytes   = 96
+	outcomeBytes = 48
+)
+
+func (s *session) size() int { return sessionBytes + labelBytes(s.metadata) }
+
+func (c *claim) size() int { return claimSize(&c.spec, c.nonce) }
+
+func claimSize(s *Spec, nonce string) int {
+	n := claimBytes + len(nonce) + labelBytes(s.Metadata)
+	for _, name := range s.Names {
+		n += 2 + len(name)
+	}
+	return n
+}
+
+func (o *outcome) size() int { return outcomeBytes + len(o.nonce) + len(o.by) + len(o.reason) }
+
+func labelBytes(labels []Label) (n int) {
+	for _, l := range labels {
+		n += 4 + len(l.Key) + len(l.Value)
+	}
+	return n
+}
+
+// weigh counts n bytes more.
+func (s *session) weigh(n int) {
+	s.bytes += n
+	s.counts.Bytes += n
+}
+
+// weighed is what s.bytes has to be while the session is in a table.
+func (s *session) weighed() int {
+	n := s.size()
+	for _, list := range [...][]*claim{s.claims, s.closing} {
+		for _, c := range list {
+			n += c.size()
+		}
+	}
+	for i := range s.outcomes {
+		n += s.outcomes[i].size()
+	}
+	return n
+}
+
+// sums reports whether what all clients have together is bounded.
+func (l *Limits) sums() bool { return l.FeatureLevel >= 3 }
+
+// checkSums refuses what would be one more claim, or bytes more, than all may have together.
+func (m *Machine) checkSums(claims, bytes int) Result {
+	if !m.limits.sums() {
+		return Result{}
+	}
+	if m.counts.Holders+m.counts.Waiters+m.counts.Closing+claims > int(m.limits.ClaimsTotal) {
+		return m.refused(QuotaExceeded, "claims of the whole cluster", m.limits.ClaimsTotal)
+	}
+	if m.counts.Bytes+bytes > int(m.limits.StateBytes) {
+		return m.refused(QuotaExceeded, "bytes of sessions and claims of the whole cluster", m.limits.StateBytes)
+	}
+	return Result{}
+}

@@ -1,0 +1,81 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// bounded is a machine at a feature level whose state may have 64 KiB, and a session of each kind.
+func bounded(level uint32) (*Machine, []SessionID) {
+	m := New()
+	l := DefaultLimits()
+	l.StateBytes = 64 << 10
+	out := apply(m, SetLimits{l.At(level, l)}, SetTokenFloor{1}, OpenSession{TTL: 1, ClientNumbered: true}, OpenSession{TTL: 1})
+	return m, []SessionID{out.Results[2].Session, out.Results[3].Session}
+}
+
+// takeLong takes long names until it is refused, and returns how many it got.
+func takeLong(t *testing.T, m *Machine, numbered bool, id SessionID) (n int, refused Result) {
+	t.Helper()
+	for ; n < 1_000; n++ {
+		a := Acquire{Session: id, Spec: Spec{Names: []string{fmt.Sprintf("%03d/%s", n, strings.Repeat("n", 400))}}}
+		if numbered {
+			a.Seq = uint64(n + 1)
+		}
+		if r := apply(m, a).Results[0]; r.Code != OK {
+			if got, ok := m.Check(a); !numbered && (ok || got.Limit != r.Limit) {
+				t.Errorf("applied it is refused with %v, before with %v", r, got)
+			}
+			return n, r
+		}
+	}
+	return n, Result{}
+}
+
+func TestTheStateIsBoundedInBytes(t *testing.T) {
+	for i, numbered := range []bool{true, false} {
+		m, ids := bounded(3)
+		n, refused := takeLong(t, m, numbered, ids[i])
+		want := "bytes of sessions and claims of the whole cluster: at most 65536"
+		if n < 100 || n > 160 || refused.Code != QuotaExceeded || refused.Limit != want {
+			t.Errorf("%d claims of some 500 bytes, then %v", n, refused)
+		}
+		if got := m.Counts().Bytes; got > 66<<10 || got < 64<<10-600 {
+			t.Errorf("%d bytes are counted", got)
+		}
+		big := OpenSession{TTL: 1, Metadata: []Label{{"k", strings.Repeat("v", 1000)}}}
+		if r := apply(m, big).Results[0]; r.Code != QuotaExceeded || r.Limit != want {
+			t.Errorf("a session more: %v", r)
+		}
+		if r, ok := m.Check(big); ok || r.Limit != want {
+			t.Errorf("a session more, before it is proposed: %v", r)
+		}
+		if got := restored(t, m).Counts().Bytes; got != m.Counts().Bytes {
+			t.Errorf("%d bytes, restored %d", m.Counts().Bytes, got)
+		}
+		apply(m, CloseSession{ids[i]})
+		if again, _ := takeLong(t, m, !numbered, ids[1-i]); again != n {
+			t.Errorf("%d claims after the session was closed, %d before", again, n)
+		}
+	}
+}
+
+func TestBelowLevelThreeNothingIsBoundedInAll(t *testing.T) {
+	m, ids := bounded(2)
+	if n, refused := takeLong(t, m, true, ids[0]); n != 1_000 {
+		t.Errorf("%d claims, then %v", n, refused)
+	}
+	if l := m.Limits(); l.StateBytes != 0 || l.ClaimsTotal != 0 {
+		t.Errorf("the limits have %d bytes and %d claims", l.StateBytes, l.ClaimsTotal)
+	}
+	l := DefaultLimits()
+	l.StateBytes = 64 << 10
+	apply(m, SetLimits{l}) // what is there stays
+	if r := apply(m, exclusive(ids[0], 1_001, "one more")).Results[0]; r.Code != QuotaExceeded {
+		t.Errorf("above the bound from level 3 on: %v", r)
+	}
+	if err := m.CheckInvariants(); err != nil {
+		t.Error(err)
+	}
+}

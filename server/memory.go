@@ -1,0 +1,46 @@
+package server
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// stateFactor is how much memory a byte of the state takes, about: its structures, its part of a snapshot on the way, and what the
+// garbage collector has not collected yet.
+const stateFactor = 4
+
+// warnOfMemory tells at the start when the state may outgrow the memory before it is refused to grow.
+func warnOfMemory(log *slog.Logger, limits machine.Limits, memory uint64) {
+	if need := stateFactor * uint64(limits.StateBytes); memory > 0 && memory < need {
+		log.Warn("the lock table may outgrow this machine's memory before its limit is reached",
+			"limit", limits.StateBytes, "takes about", need, "memory", memory,
+			"what to do", "give the machine more memory, or have lockstep_state_bytes watched: a quarter of the memory is what fits")
+	}
+}
+
+// memory is what this process may use: that of the machine, or of its control group if that is less; 0 if neither is known.
+func memory() uint64 {
+	least := memTotal(os.ReadFile("/proc/meminfo"))
+	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && (n < least || least == 0) { // or "max"
+			least = n
+		}
+	}
+	return least
+}
+
+// memTotal reads MemTotal, in bytes.
+func memTotal(meminfo []byte, _ error) uint64 {
+	for line := range bytes.Lines(meminfo) {
+		if rest, ok := bytes.CutPrefix(line, []byte("MemTotal:")); ok {
+			kib, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(string(rest)), " kB"), 10, 64) // 0 is the answer to a text that is none
+			return kib << 10
+		}
+	}
+	return 0
+}

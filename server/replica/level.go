@@ -1,0 +1,132 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// A cluster's feature level rises when an operator says so and every member can apply what then may be in the log. From there on
+// is no way back: a node that runs an older build takes no part.
+
+// RaiseLevel asks for a higher feature level. One that is reached already is answered like a new one.
+type RaiseLevel struct {
+	To    uint32 // 0: the newest that any member can
+	Check bool   // only say what would come of it
+}
+
+// LevelRaised answers RaiseLevel: the level before, and the one after or, with Check, what it would be.
+type LevelRaised struct{ From, To uint32 }
+
+func (RaiseLevel) body()    {}
+func (LevelRaised) answer() {}
+
+// raiseLevel proposes the limits with a higher level, or says who keeps it from that.
+func (r *Replica) raiseLevel(q *Request, b RaiseLevel) {
+	limits := r.machine.Limits()
+	to := b.To
+	if to == 0 {
+		to = max(limits.FeatureLevel, r.newestLevel())
+	}
+	refusal, why := r.mayRaise(limits.FeatureLevel, to)
+	switch {
+	case why != "":
+		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: refusal, Limit: why})
+	case to == limits.FeatureLevel || b.Check:
+		r.reply(q.Stream, q.Tag, q.Session, LevelRaised{limits.FeatureLevel, to})
+	default:
+		r.log.Info("feature level: proposed", "from", limits.FeatureLevel, "to", to)
+		r.enqueue(q, &pending{command: machine.SetLimits{Limits: limits.At(to, r.freshLimits(to))}, level: limits.FeatureLevel})
+	}
+}
+
+// freshLimits are where limits come from that the cluster has not had so far.
+func (r *Replica) freshLimits(level uint32) machine.Limits {
+	if r.cfg.Limits.FeatureLevel < level {
+		return machine.DefaultLimits()
+	}
+	return r.cfg.Limits
+}
+
+// Level is the cluster's feature level as far as this replica has applied the log.
+func (r *Replica) Level() uint32 { return r.machine.Limits().FeatureLevel }
+
+// newestLevel is the highest that any member can.
+func (r *Replica) newestLevel() (level uint32) {
+	for _, id := range r.memberIDs() {
+		level = max(level, r.members.met[id].Level)
+	}
+	return level
+}
+
+func (r *Replica) mayRaise(from, to uint32) (Refusal, string) {
+	switch {
+	case to < from:
+		return LevelRefused, fmt.Sprintf("the cluster is at feature level %d, and levels do not fall", from)
+	case to == from:
+		return 0, ""
+	case r.young():
+		return LevelBusy, "the cluster has not begun yet: " + r.noFloor
+	case r.members.change != nil:
+		return LevelBusy, fmt.Sprintf("the change of member %q is under way", r.members.change.member.Name)
+	}
+	if why := r.lacking(to); why != "" {
+		return LevelBusy, fmt.Sprintf("the cluster stays at feature level %d, because not every member can %d: %s", from, to, why)
+	}
+	return 0, ""
+}
+
+// lacking names the members that cannot apply a level, and those of which it is not known now.
+func (r *Replica) lacking(to uint32) string {
+	var all []string
+	for _, id := range r.memberIDs() {
+		m, met := r.members.met[id]
+		known := max(m.Level, 1) // the builds that do not tell
+		switch {
+		case id != r.cfg.ID && (!met || !r.heardOf(id)):
+			all = append(all, r.describe([]uint64{id})+" is down, so nobody knows what it can: start it, or remove it")
+		case known < to:
+			all = append(all, fmt.Sprintf("%s can %d: upgrade it", r.describe([]uint64{id}), known))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+// answerRaised tells who asked that the level has risen.
+func (r *Replica) answerRaised(p *pending, result *machine.Result) {
+	if result.Code != machine.OK && !p.from.gone {
+		r.reply(p.from.id, p.tag, p.session, Refused{Reason: LevelRefused, Limit: result.Limit})
+		return
+	}
+	r.answerPlain(p, result, LevelRaised{p.level, r.machine.Limits().FeatureLevel})
+}
+
+// risen goes on after an entry, or a snapshot of a leader, that brought another level than that of before.
+func (r *Replica) risen(before uint32) {
+	now := r.machine.Limits().FeatureLevel
+	if now == before {
+		return
+	}
+	r.log.Info("feature level", "before", before, "now", now)
+	if before < machine.SecretLevel && now >= machine.SecretLevel {
+		r.forgetSecrets()
+	}
+	if r.lead.serving && before < machine.LeaseLevel && now >= machine.LeaseLevel {
+		r.watchAll()
+	}
+}
+
+// watchAll has the ends of the leases and delays written down that began while the log could not hold them.
+func (r *Replica) watchAll() {
+	for _, t := range r.machine.Timers() {
+		switch t.Kind {
+		case machine.SessionStarted:
+			r.watchLease(t.Claim.Session, millis(t.Span))
+		case machine.DelayStarted:
+			r.watchDelay(t.Claim, millis(t.Span))
+		}
+	}
+}

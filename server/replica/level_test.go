@@ -1,0 +1,136 @@
+package replica
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// begunAt makes a cluster that begins at a feature level, as builds that know no newer one do.
+func begunAt(t *testing.T, level uint32) *cluster {
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Limits, cfg.Configured = machine.DefaultLimits().At(level, machine.Limits{}), "configuration"
+	})
+	c.until(10*second, "tokens", func() bool { return tokens(c) })
+	for _, h := range c.hosts { // the founders have their table, and the leader a config of this build
+		h.r.cfg.Limits = machine.DefaultLimits()
+	}
+	c.run(second)
+	return c
+}
+
+func (c *cluster) raise(b RaiseLevel) Answer {
+	c.t.Helper()
+	return c.call(c.leader(), Request{Stream: c.newStream(), Body: b})
+}
+
+func (c *cluster) refusedRaise(b RaiseLevel, reason Refusal, words ...string) {
+	c.t.Helper()
+	a, ok := c.raise(b).(Refused)
+	if !ok || a.Reason != reason {
+		c.t.Fatalf("%+v answered %+v", b, a)
+	}
+	for _, word := range words {
+		if !strings.Contains(a.Limit, word) {
+			c.t.Errorf("%+v is refused with %q, want %q", b, a.Limit, word)
+		}
+	}
+}
+
+func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
+	c := begunAt(t, 1)
+	k := c.open(c.leader(), ttl)
+	before := k.acquire("job").Token
+	introduce(c, machine.FeatureLevel)
+	c.run(second)
+	if a := c.raise(RaiseLevel{Check: true}); a != (LevelRaised{1, machine.FeatureLevel}) || c.leader().r.Status().Level != 1 {
+		t.Errorf("a check answered %+v, level %d", a, c.leader().r.Status().Level)
+	}
+	for _, to := range []uint32{2, 0, 0} {
+		want := LevelRaised{c.leader().r.Status().Level, max(to, 2)}
+		if to == 0 {
+			want.To = machine.FeatureLevel
+		}
+		if a := c.raise(RaiseLevel{To: to}); a != want {
+			t.Errorf("to %d answered %+v, want %+v", to, a, want)
+		}
+	}
+	c.refusedRaise(RaiseLevel{To: 1}, LevelRefused, "do not fall")
+	c.until(5*second, "the level and the birth everywhere", func() bool {
+		for _, h := range c.hosts {
+			if h.r.Status().Level != machine.FeatureLevel || !h.r.Birth().GrewFrom("configuration") || h.r.machine.Limits() != machine.DefaultLimits() {
+				return false
+			}
+		}
+		return true
+	})
+	if after := k.acquire("other").Token; after <= before {
+		t.Errorf("token %d after %d", after, before)
+	}
+	wrong := machine.Secret{1}
+	if a := c.call(k.host, Request{Stream: c.newStream(), Session: k.id, Secret: &wrong, Body: KeepAlive{Unary: true}}).(Refused); a.Code != machine.SessionUnknown {
+		t.Errorf("a wrong secret: %+v", a)
+	}
+	if a, _ := k.attach(k.host, 0); a.(Attached).Change == 0 && a.(Attached).TTL == 0 {
+		t.Errorf("attach answered %+v", a)
+	}
+	if late := c.open(c.leader(), ttl); late.acquire("third").Token <= before {
+		t.Error("a session of after the rise gets no lock")
+	}
+	for _, open := range checkpointsIn[machine.OpenSession](c) {
+		if open.Hashed != (open.Secret != k.secret) {
+			t.Errorf("logged as %+v", open)
+		}
+	}
+}
+
+func TestWhoCannotApplyTheLevelIsNamed(t *testing.T) {
+	c := begunAt(t, 2)
+	c.refusedRaise(RaiseLevel{To: 3}, LevelBusy, "is down, so nobody knows what it can") // not met yet
+	introduce(c, 3)
+	leader := c.leader()
+	old := leader.id%3 + 1
+	leader.inputs = append(leader.inputs, Met{ID: old, Level: 2})
+	c.run(second)
+	c.refusedRaise(RaiseLevel{}, LevelBusy, "(address not known) can 2: upgrade it")
+	c.refusedRaise(RaiseLevel{To: 4}, LevelBusy, "can 3")
+	leader.inputs = append(leader.inputs, Met{ID: old, Level: 3})
+	c.crash(c.host(old))
+	c.run(2 * second)
+	c.refusedRaise(RaiseLevel{Check: true}, LevelBusy, "is down")
+	if level := c.leader().r.Status().Level; level != 2 {
+		t.Errorf("level %d", level)
+	}
+	c.start(c.host(old))
+	introduce(c, 3)
+	c.run(2 * second)
+	if a := c.raise(RaiseLevel{}); a != (LevelRaised{2, 3}) {
+		t.Errorf("answered %+v", a)
+	}
+}
+
+// From the rise on the leader writes down what it times already, not only what begins then.
+func TestTheLeasesOfBeforeAreWrittenDownAfterTheRise(t *testing.T) {
+	c := begunAt(t, 1)
+	silent := c.open(c.leader(), ttl)
+	introduce(c, machine.FeatureLevel)
+	c.run(second)
+	c.raise(RaiseLevel{})
+	c.until(lease(ttl), "the end of the lease in the log", func() bool {
+		s, ok := c.leader().r.machine.Session(silent.id)
+		return ok && s.Checkpointed
+	})
+}
+
+func TestACommandAboveTheLevelIsNotProposed(t *testing.T) {
+	c := begunAt(t, 1)
+	r := c.leader().r
+	defer func() {
+		if recover() == nil {
+			t.Error("it is")
+		}
+	}()
+	r.enqueue(&Request{Stream: c.newStream()}, &pending{command: machine.OpenSession{TTL: 1, Hashed: true}})
+	r.closeBatch()
+}

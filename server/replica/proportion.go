@@ -1,0 +1,74 @@
+package replica
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// What a message may be ahead of this node. Honest nodes stay far below it: a cluster that elected a leader every second would take a
+// century for farTerm. What a member that is broken, or not honest, says beyond it would be written to the disk and believed by
+// all, and at the end of the numbers no node could ever be elected again. Above highTerm only farAtTheEnd is allowed, so that nobody
+// is brought near the end in a lifetime, and an election still goes on from wherever the term is.
+const (
+	farTerm     = 1 << 32
+	highTerm    = 1 << 62
+	farAtTheEnd = 1 << 10
+	// lastTerm is beyond all that messages can bring a node to: a log that has a later one cannot go on.
+	lastTerm = 1 << 63
+	// farIndex is as much for positions in the log, which a new member has none of.
+	farIndex = 1 << 48
+)
+
+// OutOfProportion says why a peer's message must not reach a node with this term and this end of its log, or "".
+func OutOfProportion(m *raftpb.Message, term, last uint64) string {
+	far := uint64(farTerm)
+	if term >= highTerm {
+		far = farAtTheEnd
+	}
+	if m.GetTerm() > term && m.GetTerm()-term > far {
+		return fmt.Sprintf("term %d, and this node has %d", m.GetTerm(), term)
+	}
+	if m.GetLogTerm() > m.GetTerm() {
+		return fmt.Sprintf("an entry of term %d in term %d", m.GetLogTerm(), m.GetTerm())
+	}
+	meta := m.GetSnapshot().GetMetadata()
+	for _, index := range []uint64{m.GetIndex(), m.GetCommit(), m.GetRejectHint(), meta.GetIndex()} {
+		if index > last && index-last > farIndex {
+			return fmt.Sprintf("index %d, and this node has %d", index, last)
+		}
+	}
+	if meta.GetTerm() > m.GetTerm() {
+		return fmt.Sprintf("a snapshot of term %d in term %d", meta.GetTerm(), m.GetTerm())
+	}
+	return entriesOutOfOrder(m)
+}
+
+// entriesOutOfOrder says why the entries of a message cannot be a leader's, or "". In a log they would stay.
+func entriesOutOfOrder(m *raftpb.Message) string {
+	index, term := m.GetIndex(), m.GetLogTerm()
+	for _, e := range m.GetEntries() {
+		index++
+		if e.GetIndex() != index || e.GetTerm() < term || e.GetTerm() > m.GetTerm() {
+			return fmt.Sprintf("entry %d of term %d after entry %d of term %d, in term %d", e.GetIndex(), e.GetTerm(), index-1, term, m.GetTerm())
+		}
+		term = e.GetTerm()
+	}
+	return ""
+}
+
+// proportionate reports whether a message of a peer may reach Raft; else it is counted. A broken member sends many: they
+// are logged less and less often.
+func (r *Replica) proportionate(m *raftpb.Message) bool {
+	last, _ := r.disk.LastIndex() // has no error to return
+	why := OutOfProportion(m, r.term, last)
+	if why == "" {
+		return true
+	}
+	r.disproportionate++
+	if n := r.disproportionate; n&(n-1) == 0 {
+		r.log.Error("messages of a peer are out of all proportion and dropped: it is broken, or no node; stop it and replace it",
+			"peer", fmt.Sprintf("%016x", m.GetFrom()), "type", m.GetType(), "why", why, "dropped", n)
+	}
+	return false
+}

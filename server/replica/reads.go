@@ -1,0 +1,80 @@
+package replica
+
+import "time"
+
+// readsATurn is how long the reads of one turn take, about: the last one may go beyond. Commands, keepalives and peers wait
+// meanwhile, and a grant needs a few turns.
+const readsATurn = 2 * time.Millisecond
+
+// isRead reports whether a request only reads. It is the one request of its stream, so it may be answered later than others that
+// came after it.
+func isRead(b Body) bool {
+	switch b.(type) {
+	case ReadLock, ReadLocks, ReadSessions, ReadHistory:
+		return true
+	}
+	return false
+}
+
+// reads are those that may be answered. The connections take turns, one read each, so that one with hundreds of them
+// does not keep another with a single one waiting.
+type reads struct {
+	turns []uint64 // connections with reads, the next one first
+	lists map[uint64][]held
+}
+
+func (q *reads) add(h held) {
+	if q.lists == nil {
+		q.lists = make(map[uint64][]held)
+	}
+	key := h.From.Connection
+	if len(q.lists[key]) == 0 {
+		q.turns = append(q.turns, key)
+	}
+	q.lists[key] = append(q.lists[key], h)
+}
+
+func (q *reads) empty() bool { return len(q.turns) == 0 }
+
+// next takes out the oldest read of the connection whose turn it is.
+func (q *reads) next() held {
+	key := q.turns[0]
+	q.turns = q.turns[1:]
+	list := q.lists[key]
+	h := list[0]
+	if list = list[1:]; len(list) == 0 {
+		delete(q.lists, key)
+	} else {
+		q.lists[key] = list
+		q.turns = append(q.turns, key)
+	}
+	return h
+}
+
+// all are those that wait, connection by connection.
+func (q *reads) all() (items []held) {
+	for _, key := range q.turns {
+		items = append(items, q.lists[key]...)
+	}
+	return items
+}
+
+// serveReads answers confirmed reads for readsATurn. The others wait for the next turn, which is due at once.
+func (r *Replica) serveReads() {
+	s := &r.lead.rounds
+	for spent := time.Duration(0); spent < readsATurn && !s.reads.empty(); {
+		h := s.reads.next()
+		spent += r.timed(h.cost, func() { r.serveHeld(h) })
+	}
+}
+
+// timed runs what costs that many microseconds by estimate, and tells how long it took.
+func (r *Replica) timed(cost int, run func()) time.Duration {
+	if r.cfg.Stopwatch == nil {
+		run()
+		return time.Duration(cost) * time.Microsecond
+	}
+	before := r.cfg.Stopwatch()
+	run()
+	return r.cfg.Stopwatch() - before
+}

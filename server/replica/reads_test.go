@@ -1,0 +1,192 @@
+package replica
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+func (c *cluster) read(h *host, connection uint64, b Body) uint64 {
+	return c.send(h, Request{Stream: c.newStream(), From: Origin{Connection: connection}, Body: b})
+}
+
+// answeredAt runs until all are answered and tells when the last one was.
+func (c *cluster) answeredAt(h *host, tags ...uint64) Time {
+	c.t.Helper()
+	for _, tag := range tags {
+		c.answer(h, tag)
+	}
+	return c.now
+}
+
+func TestAConnectionWithManyReadsDoesNotKeepOthersWaiting(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	h := c.leader()
+	c.open(h, ttl).acquire("job")
+	history := ReadHistory{Name: "nobody", Limit: 60} // 124 units each
+	from := c.now
+	c.answeredAt(h, c.read(h, 2, history))
+	alone := c.now - from
+
+	var many []uint64
+	for range 400 {
+		many = append(many, c.read(h, 1, history))
+	}
+	from = c.now
+	c.answeredAt(h, c.read(h, 2, history))
+	beside := c.now - from
+	if beside > 3*alone {
+		t.Errorf("a read took %d ms beside another connection's 400, and %d ms alone", beside/ms, alone/ms)
+	}
+	if all := c.answeredAt(h, many...) - from; all < 20*ms {
+		t.Errorf("all 400 took %d ms, want 2 ms of reads in each turn: the test proves nothing", all/ms)
+	}
+}
+
+func TestReadsOfATurnAreBoundedByWhatTheyTake(t *testing.T) {
+	var clock time.Duration
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.Stopwatch = func() time.Duration { clock += 500 * time.Microsecond; return clock } // each read takes that long
+	})
+	h := c.leader()
+	k := c.open(h, ttl)
+	for range 50 {
+		c.read(h, 1, ReadLock{Name: "job"})
+	}
+	most, all := 0, 0
+	for range 50 {
+		c.tick()
+		n := len(h.take(func(r Reply) bool { _, is := r.Answer.(LockRead); return is }))
+		most, all = max(most, n), all+n
+	}
+	if most != 4 || all != 50 {
+		t.Errorf("%d of %d reads in one turn, want 4 of 50: 2 ms", most, all)
+	}
+	k.renew()
+}
+
+func TestADeposedLeaderRefusesReadsThatWaitTheirTurn(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Stopwatch = func() func() time.Duration {
+			clock := time.Duration(0)
+			return func() time.Duration { clock += time.Second; return clock } // one read a turn
+		}()
+	})
+	h := c.lead(1)
+	var tags []uint64
+	for range 50 {
+		tags = append(tags, c.read(h, 1, ReadLock{Name: "job"}))
+	}
+	c.until(second, "a confirmed round", func() bool { return !h.r.lead.rounds.reads.empty() })
+	if s := h.r.Status(); s.Held == 0 {
+		t.Error("reads that wait their turn are not counted as held")
+	}
+	h.r.depose()
+	out := h.r.out.Replies
+	h.r.out = Output{}
+	refused := map[uint64]bool{}
+	for _, r := range out {
+		if refusal(r.Answer) == NotLeader {
+			refused[r.Tag] = true
+		}
+	}
+	for _, r := range h.take(func(r Reply) bool { return r.Tag != 0 }) {
+		refused[r.Tag] = true // answered before
+	}
+	for _, tag := range tags {
+		if !refused[tag] {
+			t.Errorf("read %d was forgotten", tag)
+		}
+	}
+}
+
+func (c *cluster) openFrom(h *host, address string) (Opened, Answer) {
+	c.t.Helper()
+	c.tag++
+	open := Open{TTL: ttl, Random: [8]byte{byte(c.tag), byte(c.tag >> 8)}, ClientNumbered: true}
+	a := c.call(h, Request{Stream: c.newStream(), From: Origin{Address: address}, Body: open})
+	opened, _ := a.(Opened)
+	return opened, a
+}
+
+func TestAnAddressHasABoundedNumberOfSessions(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.SessionsPerAddress = 3 })
+	h := c.lead(1)
+	var mine []Opened
+	for range 3 {
+		o, a := c.openFrom(h, "10.0.0.1")
+		if o.TTL == 0 {
+			t.Fatalf("answered %+v", a)
+		}
+		mine = append(mine, o)
+	}
+	full := func(h *host, address string) bool {
+		t.Helper()
+		_, a := c.openFrom(h, address)
+		r, refused := a.(Refused)
+		if refused && (r.Code != machine.QuotaExceeded || !strings.Contains(r.Limit, "10.0.0.1: at most 3")) {
+			t.Errorf("refused with %+v", r)
+		}
+		return refused
+	}
+	if !full(h, "10.0.0.1") {
+		t.Error("a fourth session was opened")
+	}
+	if full(h, "10.0.0.2") {
+		t.Error("another address was refused")
+	}
+	if full(h, "") {
+		t.Error("a client whose address is not known was refused")
+	}
+	c.call(h, Request{Stream: c.newStream(), Session: mine[0].Session, Secret: &mine[0].Secret, Body: Close{}})
+	if full(h, "10.0.0.1") {
+		t.Error("the place of a session that was closed is not free")
+	}
+	if !full(h, "10.0.0.1") {
+		t.Error("a place was given twice")
+	}
+
+	// The next leader counts those that it hears of.
+	h = c.lead(2)
+	for _, o := range mine[1:] {
+		c.call(h, Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, From: Origin{Address: "10.0.0.1"}, Body: KeepAlive{Unary: true}})
+	}
+	if full(h, "10.0.0.1") {
+		t.Error("two sessions were heard of, and a third is refused")
+	}
+	if !full(h, "10.0.0.1") {
+		t.Error("sessions that were renewed are not counted by the next leader")
+	}
+	c.run(2 * Time(ttl) * ms)
+	if n := len(h.r.lead.origins.of) + len(h.r.lead.origins.count); n != 0 {
+		t.Errorf("%d entries are left of sessions that have ended: %+v", n, h.r.lead.origins)
+	}
+}
+
+func TestOpensAboveTheClustersLimitAreNotLogged(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits.Sessions = 2
+	})
+	h := c.lead(1)
+	for range 2 {
+		if o, a := c.openFrom(h, "10.0.0.1"); o.TTL == 0 {
+			t.Fatalf("answered %+v", a)
+		}
+	}
+	c.run(100 * ms)
+	before := h.r.lead.queue.batches
+	for range 10 {
+		if _, a := c.openFrom(h, "10.0.0.1"); a.(Refused).Code != machine.QuotaExceeded {
+			t.Fatalf("answered %+v", a)
+		}
+	}
+	if n := h.r.lead.queue.batches - before; n > 2 {
+		t.Errorf("%d entries for sessions that were refused", n)
+	}
+	if n := len(h.r.lead.origins.of); n != 2 || h.r.lead.origins.count["10.0.0.1"] != 2 {
+		t.Errorf("%d sessions are counted: %+v", n, h.r.lead.origins.count)
+	}
+}

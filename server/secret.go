@@ -1,0 +1,156 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+)
+
+const (
+	// MinSecretBytes is the least size of a cluster secret.
+	MinSecretBytes = 32
+	// maxSecrets bounds those that are accepted at once, and maxSecretFile their file.
+	maxSecrets    = 8
+	maxSecretFile = 4096
+)
+
+// A secretError says what is wrong with a file of secrets and what to do.
+type secretError struct{ problem string }
+
+func (e secretError) Error() string {
+	return e.problem + `: make one with "lockstep keygen secret FILE", and copy it to every node`
+}
+
+// parseSecrets takes one secret from each line that is not empty.
+func parseSecrets(text []byte) (all [][]byte, err error) {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		if len(line) < MinSecretBytes {
+			return nil, secretError{fmt.Sprintf("secret %d has %d bytes, at least %d are needed", len(all)+1, len(line), MinSecretBytes)}
+		}
+		all = append(all, bytes.Clone(line))
+	}
+	switch {
+	case len(all) == 0:
+		return nil, secretError{"there is no secret"}
+	case len(all) > maxSecrets:
+		return nil, secretError{fmt.Sprintf("there are %d secrets, at most %d are accepted", len(all), maxSecrets)}
+	}
+	return all, nil
+}
+
+// readSecrets refuses a file that others may read or change.
+func readSecrets(path string) ([][]byte, fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	wrong := func(err error) error { return &fs.PathError{Op: "read", Path: path, Err: err} }
+	if !info.Mode().IsRegular() {
+		return nil, nil, wrong(errors.New("is no file"))
+	}
+	if err := checkSecretMode(info); err != nil {
+		return nil, nil, wrong(err)
+	}
+	if info.Size() > maxSecretFile {
+		return nil, nil, wrong(fmt.Errorf("is larger than %d bytes", maxSecretFile))
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := parseSecrets(text)
+	if err != nil {
+		return nil, nil, wrong(err)
+	}
+	return all, info, nil
+}
+
+// A secretFile gives what is in a file now.
+type secretFile struct {
+	path string
+	log  *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		read    fs.FileInfo // of the file that was read
+		secrets [][]byte
+		problem string // why what is there now cannot be used
+	}
+}
+
+// current reads the file again when it has changed. What cannot be used does not take the place of what was read before.
+func (f *secretFile) current() [][]byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	info, err := os.Stat(f.path)
+	if err == nil && f.mu.read != nil && os.SameFile(info, f.mu.read) && info.Size() == f.mu.read.Size() &&
+		info.ModTime().Equal(f.mu.read.ModTime()) && info.Mode() == f.mu.read.Mode() {
+		return f.mu.secrets
+	}
+	secrets, info, err := readSecrets(f.path)
+	if err != nil {
+		if f.mu.problem != err.Error() {
+			f.mu.problem = err.Error()
+			f.log.Error("the cluster secret cannot be read again: the one from before stays in use", "err", err)
+		}
+		return f.mu.secrets
+	}
+	if f.mu.secrets != nil {
+		f.log.Info("cluster secrets read again", "file", f.path, "secrets", len(secrets))
+	}
+	f.mu.read, f.mu.secrets, f.mu.problem = info, secrets, ""
+	return secrets
+}
+
+// secrets gives what handshakes are proved with. The configuration has been checked.
+func (c *Config) secrets() func() [][]byte {
+	if c.ClusterSecretFile != "" {
+		return (&secretFile{path: c.ClusterSecretFile, log: c.Logger}).current
+	}
+	all, err := parseSecrets([]byte(c.ClusterSecret))
+	if err != nil {
+		all = nil // a single node on loopback has none, and no peers
+	}
+	return func() [][]byte { return all }
+}
+
+// checkSecret demands a secret from every node that others may reach at its peer port. Whoever does could end the
+// cluster for good, and read and change all that it knows.
+func (c Config) checkSecret() error {
+	const field = "ClusterSecretFile"
+	switch {
+	case c.ClusterSecret != "" && c.ClusterSecretFile != "":
+		return wrong(field, "ClusterSecret is given too: give one of them")
+	case c.ClusterSecretFile != "":
+		if _, _, err := readSecrets(c.ClusterSecretFile); err != nil {
+			return wrong(field, "%v", err)
+		}
+		return nil
+	case c.ClusterSecret != "":
+		if _, err := parseSecrets([]byte(c.ClusterSecret)); err != nil {
+			return wrong("ClusterSecret", "%v", err)
+		}
+		return nil
+	case c.Join != "":
+		return wrong(field, `the nodes of a cluster know each other by a secret: give the file that the other nodes have`)
+	case len(c.InitialCluster) > 1:
+		return wrong(field, `is needed for a cluster of %d nodes, which know each other by it: make one with "lockstep keygen secret FILE", and copy it to every node`, len(c.InitialCluster))
+	}
+	peer := c.ports()[1]
+	if peer.listener != nil {
+		peer.address = peer.listener.Addr().String()
+	}
+	if host, _, err := net.SplitHostPort(peer.address); err == nil && !isLoopback(host) {
+		return wrong(field, `is needed, because other machines reach PeerListen %q, and whoever does could end the node for good: make one with "lockstep keygen secret FILE"`, peer.address)
+	}
+	return nil
+}

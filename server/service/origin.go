@@ -1,0 +1,98 @@
+package service
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/lockstep-dev/lockstep/server/replica"
+)
+
+// clientKey is where a node that passes a call on tells for whom: the client's address and a proof that it was a node that wrote it.
+const clientKey = "lockstep-client"
+
+// origin tells who made a call, for the shares of clients: the client of the node that passed it on, the HTTP client, or the other
+// end of the connection.
+func (s *Service) origin(ctx context.Context) replica.Origin {
+	if from, ok := s.sealedClient(ctx); ok {
+		return originOf(from)
+	}
+	return originOf(remote(ctx))
+}
+
+// sealedClient is the client of a call that another node has passed on.
+func (s *Service) sealedClient(ctx context.Context) (address string, ok bool) {
+	for _, sealed := range metadata.ValueFromIncomingContext(ctx, clientKey) {
+		if address, ok = s.unseal(sealed); ok {
+			return address, true
+		}
+	}
+	return "", false
+}
+
+func (s *Service) passedOnByNode(ctx context.Context) bool {
+	_, ok := s.sealedClient(ctx)
+	return ok
+}
+
+// originOf is the origin of a client at an address, host:port or a host alone.
+func originOf(address string) replica.Origin {
+	if address == "" || address == thisNode {
+		return replica.Origin{}
+	}
+	h := fnv.New64a()
+	h.Write([]byte(address))
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	return replica.Origin{Connection: h.Sum64(), Address: network(host)}
+}
+
+// network is what counts as one address: with IPv6 all of a /64, for a machine can have each of them.
+func network(host string) string {
+	ip, err := netip.ParseAddr(host)
+	if err != nil || !ip.Is6() || ip.Is4In6() || ip.IsLoopback() {
+		return host
+	}
+	prefix, _ := ip.WithZone("").Prefix(64) // an IPv6 address has 64 bits
+	return prefix.String()
+}
+
+// seal makes what clientKey holds. Without a secret of the cluster there is nothing to prove it by, and it is empty.
+func (s *Service) seal(address string) string {
+	for _, secret := range s.cfg.ClusterSecrets() {
+		if len(secret) > 0 {
+			return address + " " + hex.EncodeToString(proof(secret, address))
+		}
+	}
+	return ""
+}
+
+// unseal gives the address, if a node of the cluster wrote it.
+func (s *Service) unseal(sealed string) (address string, ok bool) {
+	address, text, _ := strings.Cut(sealed, " ")
+	mac, err := hex.DecodeString(text)
+	if err != nil {
+		return "", false
+	}
+	for _, secret := range s.cfg.ClusterSecrets() {
+		if len(secret) > 0 && hmac.Equal(mac, proof(secret, address)) {
+			return address, true
+		}
+	}
+	return "", false
+}
+
+func proof(secret []byte, address string) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte("lockstep client of a call that is passed on\x00" + address))
+	return h.Sum(nil)
+}

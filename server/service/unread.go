@@ -1,0 +1,308 @@
+package service
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/protocol"
+)
+
+// What was answered and not yet taken by its client is counted in bytes, for each connection and for the node. Above a bound
+// reads are refused, before they are served, and again before their answer is added; answers that give and keep locks are never
+// held back. An answer that a client has not taken within Limits.Untaken ends its connection.
+const (
+	// unreadShare is what a connection may have when the node as a whole is above its bound.
+	unreadShare = 256 << 10
+	// replyBytes is about what a reply takes that waits in an outbox.
+	replyBytes = 256
+)
+
+// A ledger counts what is unread of all connections.
+type ledger struct {
+	limit   int64
+	timeout time.Duration
+	used    atomic.Int64
+	ended   atomic.Uint64 // connections whose client took nothing
+}
+
+// An account counts what is unread of a connection.
+type account struct {
+	ledger *ledger
+	limit  int64
+	reads  *meter
+	end    func() // ends the connection; nil: it is this process's own, whose answers are always taken
+
+	mu struct {
+		sync.Mutex
+		used    int64
+		charges list.List // of *charge, the oldest first
+		timed   bool
+		closed  bool // the connection has ended: nothing counts any more
+		watches int
+	}
+}
+
+func newAccount(l *ledger, limit int64, end func()) *account {
+	return &account{ledger: l, limit: limit, end: end}
+}
+
+// hold counts n bytes more, or reports that there is no room for them.
+func (a *account) hold(n int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.fitsLocked(n) {
+		return false
+	}
+	a.addLocked(n)
+	return true
+}
+
+// fits reports whether n bytes more are within the bounds.
+func (a *account) fits(n int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fitsLocked(n)
+}
+
+func (a *account) fitsLocked(n int64) bool {
+	limit := a.limit
+	if a.end != nil && a.ledger.used.Load() > a.ledger.limit {
+		limit = min(limit, unreadShare)
+	}
+	return a.mu.used+n <= limit
+}
+
+// free takes back what hold counted.
+func (a *account) free(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.addLocked(-n)
+}
+
+func (a *account) addLocked(n int64) {
+	if !a.mu.closed {
+		a.mu.used += n
+		a.ledger.used.Add(n)
+	}
+}
+
+// close forgets what is unread: the connection has ended. A nil account has nothing.
+func (a *account) close() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.addLocked(-a.mu.used)
+	a.mu.closed = true
+}
+
+// look ends the connection if its oldest answer has waited for too long, and looks again when the next one may have.
+func (a *account) look() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	oldest := a.mu.charges.Front()
+	if oldest == nil || a.mu.closed {
+		a.mu.timed = false
+		return
+	}
+	left := a.ledger.timeout - time.Since(oldest.Value.(*charge).since)
+	if left > 0 {
+		time.AfterFunc(left, a.look)
+		return
+	}
+	a.mu.timed = false
+	a.ledger.ended.Add(1)
+	go a.end() // takes a.mu
+}
+
+// A charge is one encoded answer. gRPC gives the buffer back, as to a pool, once it is written to the connection, or its call is over.
+type charge struct {
+	account *account
+	size    int64
+	since   time.Time
+	place   *list.Element
+}
+
+// smallAnswers have one size: gRPC gives back no buffer of 1 KiB or less.
+var smallAnswers = sync.Pool{New: func() any { b := make([]byte, 0, smallAnswer); return &b }}
+
+const smallAnswer = 2 << 10
+
+// buffer makes room for an answer of n bytes and charges it.
+func (a *account) buffer(n int) (*[]byte, *charge) {
+	var b *[]byte
+	if n <= smallAnswer {
+		b = smallAnswers.Get().(*[]byte)
+	} else {
+		big := make([]byte, 0, n)
+		b = &big
+	}
+	c := &charge{account: a, size: int64(cap(*b)), since: time.Now()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.addLocked(c.size)
+	if a.end != nil {
+		c.place = a.mu.charges.PushBack(c)
+		if !a.mu.timed {
+			a.mu.timed = true
+			time.AfterFunc(a.ledger.timeout, a.look)
+		}
+	}
+	return b, c
+}
+
+// Get is never called: a charge is the pool of one buffer.
+func (c *charge) Get(n int) *[]byte { b := make([]byte, n); return &b }
+
+// Put is called when the answer was taken.
+func (c *charge) Put(b *[]byte) {
+	c.account.mu.Lock()
+	c.account.addLocked(-c.size)
+	if c.place != nil {
+		c.account.mu.charges.Remove(c.place)
+	}
+	c.account.mu.Unlock()
+	if cap(*b) == smallAnswer {
+		*b = (*b)[:0]
+		smallAnswers.Put(b)
+	}
+}
+
+// An addressed message knows whose answer it is when it is encoded.
+type addressed struct {
+	proto.Message
+	account *account
+}
+
+// Marshal encodes a message; one that is addressed is charged.
+func (c tolerantCodec) Marshal(v any) (mem.BufferSlice, error) {
+	m, ok := v.(addressed)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	b, charge := m.account.buffer(proto.Size(m.Message))
+	encoded, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(*b, m.Message)
+	if err != nil {
+		charge.Put(b)
+		return nil, err
+	}
+	*b = encoded
+	return mem.BufferSlice{mem.NewBuffer(b, charge)}, nil
+}
+
+// accountOf finds the account of the connection that a call came on.
+func (s *Service) accountOf(ctx context.Context) *account {
+	if c := connOf(ctx); c != nil && c.account != nil {
+		return c.account
+	}
+	return s.own
+}
+
+// chargeUnary charges the answer of a call, and refuses a read whose client has not taken what it asked for before.
+func (s *Service) chargeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
+	a, read := s.accountOf(ctx), reads[info.FullMethod]
+	if read && (!a.fits(1) || s.unread.used.Load() > s.unread.limit) {
+		return nil, s.refuse(tooMuchUnread())
+	}
+	if read && !sleep(ctx, s.readPause(ctx)) {
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	resp, err := serve(ctx, req)
+	m, ok := resp.(proto.Message)
+	if err != nil || !ok {
+		return resp, err
+	}
+	if read && !a.fits(int64(proto.Size(m))) {
+		return nil, s.refuse(tooMuchUnread())
+	}
+	return addressed{m, a}, nil
+}
+
+// readPause is how long a read has to wait until its connection is within its rate of reads: each takes a node as much as a grant
+// does. One that a node passes on has waited there.
+func (s *Service) readPause(ctx context.Context) time.Duration {
+	c := connOf(ctx)
+	if c == nil || c.account == nil || s.passedOnByNode(ctx) {
+		return 0
+	}
+	return c.account.reads.take(time.Now(), 1)
+}
+
+// reads are the calls with answers of more than a few KiB.
+var reads = map[string]bool{
+	pb.LockService_GetLock_FullMethodName:      true,
+	pb.LockService_ListLocks_FullMethodName:    true,
+	pb.LockService_ListSessions_FullMethodName: true,
+	pb.LockService_History_FullMethodName:      true,
+}
+
+func tooMuchUnread() *pb.Error {
+	return &pb.Error{
+		Reason:  pb.Reason_REASON_OVERLOADED,
+		Message: "too many answers wait to be read on this connection or node: read them, or ask for fewer at a time",
+	}
+}
+
+// chargeStream charges what is sent on a stream.
+func (s *Service) chargeStream(srv any, g grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
+	return serve(srv, &chargedStream{g, s.accountOf(g.Context())})
+}
+
+type chargedStream struct {
+	grpc.ServerStream
+	account *account
+}
+
+// SendMsg sends a message.
+func (c *chargedStream) SendMsg(m any) error {
+	if p, ok := m.(proto.Message); ok {
+		m = addressed{p, c.account}
+	}
+	return c.ServerStream.SendMsg(m)
+}
+
+// watch takes a place for a watch, of which a connection has at most so many, or says why there is none. The last places of the node
+// are for connections that watch nothing yet.
+func (s *Service) watch(a *account) *pb.Error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	what, limit, all := "watches of one connection", s.cfg.Limits.WatchesPerConnection, maxWatches
+	switch {
+	case a.end == nil: // a connection over HTTP has one
+		what, limit = "watches over HTTP of this node", maxWatches/2
+	case a.mu.watches > 0:
+		all -= reservedWatches
+	}
+	if a.mu.watches >= limit {
+		return protocol.QuotaExceeded(what, limit)
+	}
+	if s.watches.Add(1) > int64(all) {
+		s.watches.Add(-1)
+		return protocol.QuotaExceeded("watches of this node", all)
+	}
+	a.mu.watches++
+	return nil
+}
+
+func (s *Service) unwatch(a *account) {
+	s.watches.Add(-1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.watches--
+}
+
+// Unread tells how many bytes of answers wait to be taken, how many connections were ended because nobody took theirs, and how
+// many watches are under way.
+func (s *Service) Unread() (bytes int64, ended uint64, watches int64) {
+	return s.unread.used.Load(), s.unread.ended.Load(), s.watches.Load()
+}
