@@ -213,15 +213,13 @@ func (m *Machine) checkAcquire(a *Acquire) Result {
 	if !a.wellFormed(s) {
 		return Result{Code: Malformed}
 	}
+	if s.knows(a) {
+		return Result{}
+	}
 	if s.numbered {
-		if s.find(a.Seq) != nil || s.outcome(a.Seq) != nil {
-			return Result{}
-		}
 		if r := m.checkWindow(s, a.Seq, a.Floor); r.Code != OK {
 			return r
 		}
-	} else if s.nonces[a.Nonce] != 0 {
-		return Result{}
 	}
 	if r := m.checkReady(); r.Code != OK {
 		return r

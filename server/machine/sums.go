@@ -49,12 +49,46 @@ func (s *session) weighed() int {
 	return n
 }
 
-// sums reports whether what all clients have together is bounded.
-func (l *Limits) sums() bool { return l.FeatureLevel >= 3 }
+// Sums reports whether what all clients have together is bounded.
+func (l *Limits) Sums() bool { return l.FeatureLevel >= 3 }
+
+// Exceed reports whether all clients together have more than so many claims, or bytes.
+func (c Counts) Exceed(claims, bytes int) bool {
+	return c.Holders+c.Waiters+c.Closing > claims || c.Bytes > bytes
+}
+
+// Usage returns what a session has: its claims, closing ones too, and its bytes as Limits.StateBytes counts them.
+func (m *Machine) Usage(id SessionID) (claims, bytes int) {
+	s := m.session(id)
+	if s == nil {
+		s = m.leaving(id)
+	}
+	if s == nil {
+		return 0, 0
+	}
+	return len(s.claims) + len(s.closing), s.bytes
+}
+
+// Adds returns by how many bytes of Limits.StateBytes an Acquire makes the state larger: 0 when its claim is known.
+func (m *Machine) Adds(a *Acquire) int {
+	s := m.session(a.Session)
+	if s == nil || s.knows(a) {
+		return 0
+	}
+	return claimSize(&a.Spec, a.Nonce)
+}
+
+// knows reports whether the claim that an Acquire asks for has been made.
+func (s *session) knows(a *Acquire) bool {
+	if !s.numbered {
+		return s.nonces[a.Nonce] != 0
+	}
+	return s.find(a.Seq) != nil || s.outcome(a.Seq) != nil
+}
 
 // checkSums refuses what would be one more claim, or bytes more, than all may have together.
 func (m *Machine) checkSums(claims, bytes int) Result {
-	if !m.limits.sums() {
+	if !m.limits.Sums() {
 		return Result{}
 	}
 	if m.counts.Holders+m.counts.Waiters+m.counts.Closing+claims > int(m.limits.ClaimsTotal) {

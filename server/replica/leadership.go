@@ -207,7 +207,8 @@ func (r *Replica) timer(t machine.Timer) {
 		l.leases.Drop(session)
 		l.expiring.drop(session)
 		r.leaseOver(session)
-		l.origins.over(session)
+		_, leaving := r.machine.Leaving(session)
+		l.origins.over(session, leaving)
 		r.sessionOver(session)
 	case machine.WaitStarted:
 		l.waits.Set(t.Claim, now+span)
@@ -223,6 +224,9 @@ func (r *Replica) timer(t machine.Timer) {
 		l.checkpoints.delayOver(t.Claim)
 		if _, live := r.machine.Session(session); !live {
 			r.sessionOver(session)
+		}
+		if _, leaving := r.machine.Leaving(session); !leaving {
+			delete(l.origins.left, session)
 		}
 	}
 }

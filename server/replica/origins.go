@@ -1,21 +1,19 @@
 package replica
 
-import (
-	"fmt"
-
-	"github.com/lockstep-dev/lockstep/server/machine"
-)
+import "github.com/lockstep-dev/lockstep/server/machine"
 
 // origins count the sessions of each address, so that one client cannot take all that a cluster has. A leader counts what was opened
 // while it leads and what it hears of: the sessions of the leader before are counted again as their clients attach or renew
 // them, so those that nobody renews are not, until they end.
 type origins struct {
-	of    map[machine.SessionID]string
-	count map[string]int // sessions, and those that are being opened
+	of     map[machine.SessionID]string
+	left   map[machine.SessionID]string // sessions that have ended, but for closing claims
+	count  map[string]int               // sessions, and those that are being opened
+	shares shares
 }
 
 func newOrigins() origins {
-	return origins{of: make(map[machine.SessionID]string), count: make(map[string]int)}
+	return origins{of: make(map[machine.SessionID]string), left: make(map[machine.SessionID]string), count: make(map[string]int)}
 }
 
 // heard counts a session that is not counted yet.
@@ -37,11 +35,16 @@ func (o *origins) opened(id machine.SessionID, address string, ok bool) {
 	}
 }
 
-// over forgets a session.
-func (o *origins) over(id machine.SessionID) {
-	if address, known := o.of[id]; known {
-		delete(o.of, id)
-		o.less(address)
+// over counts a session as ended. While it has closing claims they belong to its address.
+func (o *origins) over(id machine.SessionID, leaving bool) {
+	address, known := o.of[id]
+	if !known {
+		return
+	}
+	delete(o.of, id)
+	o.less(address)
+	if leaving {
+		o.left[id] = address
 	}
 }
 
@@ -60,8 +63,8 @@ func (r *Replica) open(q *Request, b Open, has proof) {
 	}
 	o, address := &r.lead.origins, q.From.Address
 	if o.count[address] >= r.cfg.SessionsPerAddress {
-		limit := fmt.Sprintf("sessions of clients at %s: at most %d", address, r.cfg.SessionsPerAddress)
-		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: machine.QuotaExceeded, Limit: limit})
+		full := tooMany("sessions", address, r.cfg.SessionsPerAddress)
+		r.reply(q.Stream, q.Tag, q.Session, r.refusal(&full))
 		return
 	}
 	if r.enqueue(q, &pending{limited: true, attach: b.Attach, address: address, secret: b.Secret, command: command}) && address != "" {

@@ -276,6 +276,14 @@ func (r *Replica) command(q *Request, p *pending, has proof) {
 		r.refuseOrHold(q, r.refusal(&res), has)
 		return
 	}
+	if res, ok := r.checkShare(p.command); !ok {
+		if r.certain(q.Session, res.Code) {
+			r.refuseOrHold(q, r.refusal(&res), has)
+		} else {
+			r.refuse(q, Overloaded) // an earlier copy of it may be in the queue
+		}
+		return
+	}
 	r.enqueue(q, p)
 }
 

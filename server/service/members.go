@@ -116,7 +116,9 @@ func (s *Service) HandOver(ctx context.Context, r *pb.HandOverRequest) (*pb.Hand
 	if err := s.stepDown(ctx, to); err != nil {
 		return nil, err
 	}
-	return &pb.HandOverResponse{Leader: s.settle(ctx).LeaderName}, nil
+	leader := s.settle(ctx).LeaderName
+	s.log.Info("leadership handed over", "to", leader, "by", remote(ctx))
+	return &pb.HandOverResponse{Leader: leader}, nil
 }
 
 func (s *Service) stepDown(ctx context.Context, to uint64) error {

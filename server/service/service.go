@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -86,7 +85,8 @@ type Limits struct {
 	UnreadBytesPerConnection, UnreadBytes int64
 	// Untaken is how long a client may leave an answer, or a part of one, untaken before its connection is ended. Default: 10 s.
 	Untaken time.Duration
-	// WatchesPerConnection bounds the watches of one connection; all of a node have 1,024, half of them over HTTP. Default: 16.
+	// WatchesPerConnection bounds the watches of one connection; all of a node have 1,024, half of them over HTTP, and
+	// one address half of either. Default: 16.
 	WatchesPerConnection int
 	// Drain is how long calls have to end when the service stops. Default: 2 s.
 	Drain time.Duration
@@ -171,7 +171,7 @@ type Service struct {
 	saving  sync.Mutex // held while a backup is streamed
 
 	forwarder *forwarder
-	watches   atomic.Int64 // under way
+	watches   *watches
 	unread    ledger
 	own       *account          // of calls from this process
 	local     *bufconn.Listener // of calls from this process
@@ -198,6 +198,7 @@ func New(cfg Config) (*Service, error) {
 
 		forwarder: newForwarder(cfg),
 		local:     bufconn.Listen(localBuffer),
+		watches:   newWatches(cfg.Limits.WatchesPerConnection),
 	}
 	s.port = newPort(cfg.Listener, Bounds{cfg.Limits.Connections, cfg.Limits.ConnectionsPerAddress}, cfg.Limits.RequestsPerSecond, s.trouble)
 	s.unread.limit, s.unread.timeout = cfg.Limits.UnreadBytes, cfg.Limits.Untaken

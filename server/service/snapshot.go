@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -19,6 +20,9 @@ const (
 	saveChunk = 64 << 10
 	// saveTimeout bounds one SnapshotSave: about 13 MB/s are made, and a reader may be slower.
 	saveTimeout = 30 * time.Minute
+	// A reader has saveSlack, and a second for each saveRate bytes: only one backup runs at a time, and nobody may hold its place.
+	saveSlack = 30 * time.Second
+	saveRate  = 256 << 10
 )
 
 // A saver is a node that can be backed up.
@@ -45,13 +49,16 @@ func (s *Service) SnapshotSave(_ *pb.SnapshotSaveRequest, stream grpc.ServerStre
 		case <-ctx.Done():
 		}
 	}()
-	out := bufio.NewWriterSize(chunks{stream}, saveChunk)
+	to := &chunks{stream: stream}
+	out := bufio.NewWriterSize(to, saveChunk)
 	err := n.Backup(ctx, out, s.cfg.Version)
 	if err == nil {
 		err = out.Flush()
 	}
 	if err != nil {
 		s.log.Warn("backup not saved", "to", remote(stream.Context()), "err", err)
+	} else {
+		s.log.Info("backup saved", "to", remote(stream.Context()), "bytes", to.sent)
 	}
 	if errors.Is(err, node.ErrNoState) || errors.Is(err, node.ErrStopped) {
 		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: err.Error()})
@@ -59,18 +66,35 @@ func (s *Service) SnapshotSave(_ *pb.SnapshotSaveRequest, stream grpc.ServerStre
 	return err
 }
 
-// chunks sends what is written.
+// chunks sends what is written, and ends when the reader is too slow. The time that the backup takes to be made does not count.
 type chunks struct {
 	stream grpc.ServerStreamingServer[pb.SnapshotSaveResponse]
+	sent   int64
+	waited time.Duration
 }
 
-func (c chunks) Write(p []byte) (int, error) {
+func (c *chunks) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		k := min(len(rest), saveChunk)
+		begin := time.Now()
 		if err := c.stream.Send(&pb.SnapshotSaveResponse{Chunk: rest[:k:k]}); err != nil {
 			return len(p) - len(rest), err
 		}
 		rest = rest[k:]
+		c.waited += time.Since(begin)
+		c.sent += int64(k)
+		if e := readsTooSlowly(c.sent, c.waited); e != nil {
+			return len(p) - len(rest), e
+		}
 	}
 	return len(p), nil
+}
+
+// readsTooSlowly refuses a reader that took so few bytes of a backup in the time that it was waited for.
+func readsTooSlowly(sent int64, waited time.Duration) error {
+	if waited <= saveSlack+time.Duration(sent/saveRate)*time.Second {
+		return nil
+	}
+	message := fmt.Sprintf("the backup is read too slowly: %d bytes in %v; read at least %d KiB a second", sent, waited.Round(time.Second), saveRate>>10)
+	return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_OVERLOADED, Message: message})
 }

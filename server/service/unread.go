@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
-	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
 // What was answered and not yet taken by its client is counted in bytes, for each connection and for the node. Above a bound
@@ -47,7 +46,6 @@ type account struct {
 		charges list.List // of *charge, the oldest first
 		timed   bool
 		closed  bool // the connection has ended: nothing counts any more
-		watches int
 	}
 }
 
@@ -271,38 +269,8 @@ func (c *chargedStream) SendMsg(m any) error {
 	return c.ServerStream.SendMsg(m)
 }
 
-// watch takes a place for a watch, of which a connection has at most so many, or says why there is none. The last places of the node
-// are for connections that watch nothing yet.
-func (s *Service) watch(a *account) *pb.Error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	what, limit, all := "watches of one connection", s.cfg.Limits.WatchesPerConnection, maxWatches
-	switch {
-	case a.end == nil: // a connection over HTTP has one
-		what, limit = "watches over HTTP of this node", maxWatches/2
-	case a.mu.watches > 0:
-		all -= reservedWatches
-	}
-	if a.mu.watches >= limit {
-		return protocol.QuotaExceeded(what, limit)
-	}
-	if s.watches.Add(1) > int64(all) {
-		s.watches.Add(-1)
-		return protocol.QuotaExceeded("watches of this node", all)
-	}
-	a.mu.watches++
-	return nil
-}
-
-func (s *Service) unwatch(a *account) {
-	s.watches.Add(-1)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.mu.watches--
-}
-
 // Unread tells how many bytes of answers wait to be taken, how many connections were ended because nobody took theirs, and how
 // many watches are under way.
 func (s *Service) Unread() (bytes int64, ended uint64, watches int64) {
-	return s.unread.used.Load(), s.unread.ended.Load(), s.watches.Load()
+	return s.unread.used.Load(), s.unread.ended.Load(), int64(s.watches.count())
 }

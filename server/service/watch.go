@@ -16,11 +16,7 @@ import (
 )
 
 const (
-	// maxWatches bounds the watches of one node. Each has at most watchBatch events in hand.
-	maxWatches = 1_024
-	// reservedWatches of them are for connections that have no watch yet.
-	reservedWatches = 64
-	watchBatch      = 256
+	watchBatch = 256
 	// watchIdle is how often a watch without events tells how far it has come.
 	watchIdle = 10 * time.Second
 	// newestTimeout bounds the question how far the cluster is, which takes one round of heartbeats.
@@ -36,11 +32,11 @@ func (s *Service) Watch(r *pb.WatchRequest, g pb.LockService_WatchServer) error 
 	if s.cfg.Feed == nil {
 		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_UNSUPPORTED, Message: "this node keeps no events to watch"})
 	}
-	a := s.accountOf(g.Context())
-	if e := s.watch(a); e != nil {
+	c := watcher{s.accountOf(g.Context()), s.origin(g.Context()).Address}
+	if e := s.watches.add(c); e != nil {
 		return s.refuse(e)
 	}
-	defer s.unwatch(a)
+	defer s.watches.remove(c)
 	w, err := s.begin(r, g)
 	if err != nil {
 		return err

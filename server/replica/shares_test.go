@@ -1,0 +1,111 @@
+package replica
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
+
+// acquireFrom opens a session of a client at an address and takes locks with it until it is refused, at most n.
+func (c *cluster) acquireFrom(h *host, address string, n int) (o Opened, taken int, last Answer) {
+	c.t.Helper()
+	o, last = c.openFrom(h, address)
+	for taken < n {
+		c.tag++
+		seq := uint64(taken + 1)
+		name := fmt.Sprintf("%s/%v/%d", address, o.Session, seq)
+		claim := machine.Acquire{Session: o.Session, Seq: seq, Floor: 1, Spec: spec(name)}
+		last = c.call(h, Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, From: Origin{Address: address}, Body: Acquire{Claim: claim}})
+		if _, ok := last.(Claimed); !ok {
+			return o, taken, last
+		}
+		taken++
+	}
+	return o, taken, last
+}
+
+func TestAnAddressHasHalfOfTheClaims(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits.ClaimsTotal = 20
+	})
+	h := c.leader()
+	o, taken, last := c.acquireFrom(h, "10.0.0.1", 8)
+	if taken != 8 {
+		t.Fatalf("%d taken, then %+v", taken, last)
+	}
+	_, taken, last = c.acquireFrom(h, "10.0.0.1", 8) // with another session
+	if taken != 2 {
+		t.Errorf("%d taken with the second session, want 2", taken)
+	}
+	r, _ := last.(Refused)
+	if r.Code != machine.QuotaExceeded || !strings.Contains(r.Limit, "claims of clients at 10.0.0.1: at most 10") {
+		t.Errorf("refused with %+v", last)
+	}
+
+	// A claim that is known is answered, also when the address is full.
+	again := machine.Acquire{Session: o.Session, Seq: 8, Floor: 1, Spec: spec(fmt.Sprintf("10.0.0.1/%v/8", o.Session))}
+	a := c.call(h, Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, Body: Acquire{Claim: again}})
+	if _, ok := a.(Claimed); !ok {
+		t.Errorf("a repeated claim was answered with %+v", a)
+	}
+
+	if _, taken, last = c.acquireFrom(h, "10.0.0.2", 8); taken != 8 {
+		t.Errorf("another address has %d of 8: %+v", taken, last)
+	}
+	c.call(h, Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, Body: Close{}})
+	c.run(second) // until the shares are counted again
+	if _, taken, last = c.acquireFrom(h, "10.0.0.1", 2); taken != 2 {
+		t.Errorf("after its session closed the address has %d of 2: %+v", taken, last)
+	}
+}
+
+func TestAnAddressHasHalfOfTheBytes(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits.StateBytes = 64 << 10
+	})
+	h := c.leader()
+	_, taken, last := c.acquireFrom(h, "10.0.0.1", 1000)
+	r, _ := last.(Refused)
+	if !strings.Contains(r.Limit, "bytes of sessions and claims of clients at 10.0.0.1: at most 32768") {
+		t.Errorf("after %d: %+v", taken, last)
+	}
+	if _, others, last := c.acquireFrom(h, "10.0.0.2", taken/2); others != taken/2 {
+		t.Errorf("another address has %d of %d: %+v", others, taken/2, last)
+	}
+}
+
+// Claims that a lock delay keeps after their session belong to its address until they are over.
+func TestClosingClaimsCountForTheirAddress(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits.ClaimsTotal = 20
+	})
+	h := c.leader()
+	o, _ := c.openFrom(h, "10.0.0.1")
+	for i := range uint64(10) {
+		s := spec(fmt.Sprint("job/", i))
+		s.LockDelay = machine.Millis(30 * second / ms)
+		a := c.call(h, Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, Body: Acquire{Claim: machine.Acquire{Seq: i + 1, Floor: 1, Spec: s}}})
+		if _, ok := a.(Claimed); !ok {
+			t.Fatalf("%+v", a)
+		}
+	}
+	c.until(60*second, "its lease to end", func() bool { _, live := h.r.machine.Session(o.Session); return !live })
+	if len(h.r.lead.origins.left) != 1 {
+		t.Errorf("%d sessions left with closing claims", len(h.r.lead.origins.left))
+	}
+	if _, taken, _ := c.acquireFrom(h, "10.0.0.1", 1); taken != 0 {
+		t.Error("a claim more than half was made")
+	}
+	c.until(60*second, "the end of the delays", func() bool { return h.r.machine.Counts().Closing == 0 })
+	if len(h.r.lead.origins.left) != 0 {
+		t.Error("a session is kept that has no claims left")
+	}
+	if _, taken, last := c.acquireFrom(h, "10.0.0.1", 1); taken != 1 {
+		t.Errorf("after the delays: %+v", last)
+	}
+}
