@@ -144,6 +144,48 @@ after_unread() {
   [ $((after - before)) -lt 64 ] || fail "unread: $((after - before)) MiB were kept"
 }
 
+# --- What the cluster keeps ---
+
+# refused CASE LIMIT: what the last push was told names the limit.
+refused() { grep -q "^refusal.*$2" "$work"/push.* || fail "$1: $(cat "$work"/push.*)"; }
+
+# All sessions that one address may have.
+case_sessions() { push sessions --number 100000 --from $stranger "$host:$(client_port "$(leader)")"; }
+after_sessions() {
+  refused sessions "sessions of clients at $stranger"
+  say "sessions: $opened opened, $(metric_of "$(leader)" lockstep_sessions) in all"
+}
+
+# All locks that one address may hold.
+case_claims() { push claims --number 700000 --from $stranger "$host:$(client_port "$(leader)")"; }
+after_claims() {
+  refused claims "claims of clients at $stranger"
+  say "claims: $opened held by one client, RSS of the leader $(rss_mib "$(leader)") MiB"
+}
+
+# All bytes of state that one address may have, and backups of them that nobody reads.
+case_state() {
+  local lead
+  lead=$(leader)
+  push claims --number 100000 --bytes 8192 --from $stranger "$host:$(client_port "$lead")"
+  push backups --number 20 --from $stranger "$host:$(client_port "$lead")"
+}
+after_state() {
+  refused state "bytes of sessions and claims of clients at $stranger"
+  say "state: $(metric_of "$(leader)" lockstep_state_bytes) bytes, RSS of the leader $(rss_mib "$(leader)") MiB"
+}
+
+# All watches that one address may have on each node.
+case_watches() {
+  local i
+  for ((i = 1; i <= nodes; i++)); do push streams --number 2000 --from $stranger "$host:$(client_port "$i")"; done
+}
+after_watches() {
+  refused watches "watches of clients at $stranger"
+  say "watches: $opened of one address on n$nodes"
+  timeout 2 "$lockstep" watch --endpoints "$host:$(client_port 1)" nobody/ >/dev/null 2>"$work/watch.err" || [ $? -eq 124 ] || fail "watches: another address has none: $(cat "$work/watch.err")"
+}
+
 # The descriptors are used up while the log has to go on: the node waits, lives and recovers.
 descriptors() {
   local lead before i
@@ -175,5 +217,5 @@ files=1024
 NODE_PREFIX="prlimit --nofile=$files:$files"
 cluster_start 3
 wait_members
-for name in ${CASES-connections http headers reads unread}; do beside "$name"; done
+for name in ${CASES-connections http headers reads unread watches sessions claims state}; do beside "$name"; done
 [ -n "${CASES-}" ] || descriptors

@@ -7,6 +7,10 @@
 //	exhaust headers --number N --bytes B ADDR                  opens calls with so many bytes of headers; prints how many were refused
 //	exhaust calls --number N [--deaf] [--from IP] ADDR         keeps N calls of History under way on one connection; deaf: begins N of
 //	                                                           ListLocks and lets nothing of the answers come
+//	exhaust sessions --number N [--from IP] ADDR               opens sessions until it is refused, and goes on trying
+//	exhaust claims --number N [--bytes B] [--from IP] ADDR     takes locks until it is refused, each with B bytes of names, and goes on
+//	exhaust streams --number N [--from IP] ADDR                watches over gRPC until it is refused, 16 times on each connection
+//	exhaust backups --number N [--from IP] ADDR                asks for N backups at once and reads nothing of them
 //
 // What opens things prints "ready OPENED" once it has tried them all.
 package main
@@ -47,6 +51,10 @@ var commands = map[string]func(ctx context.Context, o *options, target string) e
 	"watches":     watches,
 	"headers":     headers,
 	"calls":       calls,
+	"sessions":    sessions,
+	"claims":      claims,
+	"streams":     streams,
+	"backups":     backups,
 }
 
 func main() {
@@ -65,7 +73,7 @@ func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.IntVar(&o.number, "number", 1, "how many")
-	flags.IntVar(&o.bytes, "bytes", 15<<20, "of headers")
+	flags.IntVar(&o.bytes, "bytes", 0, "of headers or names")
 	flags.StringVar(&o.from, "from", "", "own IP address")
 	flags.BoolVar(&o.busy, "busy", false, "with a call under way on each connection")
 	flags.BoolVar(&o.deaf, "deaf", false, "with a window of 0")
