@@ -16,39 +16,40 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// The exit codes. Those of a command under "run" are passed on as they are, or as
-// 128 + n for signal n.
+// The exit codes. The exit code of a command under "run" is passed through, or 128 + n if signal n
+// ended it.
 const (
 	CodeOK          = 0
-	CodeBusy        = 1   // the lock is held by others; "run -E" chooses another
+	CodeBusy        = 1   // the lock is held by others; "run -E" sets another code
 	CodeUsage       = 64  // the command line or the configuration is wrong
 	CodeUnavailable = 69  // the service cannot be reached, or refuses for now
 	CodeInternal    = 70  // anything else
-	CodeLost        = 121 // the lock was lost while the command ran
+	CodeLost        = 121 // the lock was lost while the command was running
 	CodeNotRunnable = 126 // the command cannot be executed
-	CodeNotFound    = 127 // there is no such command
+	CodeNotFound    = 127 // command not found
 )
 
-// Set by the linker when a release is built.
+// Set by the linker in release builds.
 var (
 	version   = ""
 	builtUnix = "" // seconds
 )
 
-// An App is what the commands share: where they write to, and how they reach a
-// lock service. Tests replace its parts.
+// An App holds what the commands share: where they write, and how they reach a lock service. Tests
+// replace its parts.
 type App struct {
 	Out, Err io.Writer
-	// Parent is the process that started this one, read before anything else: it may be gone soon.
+	// Parent is the parent process at startup. It is read first, since the parent may exit at any
+	// time.
 	Parent int
 	// Getenv reads the environment for the flags.
 	Getenv func(string) string
-	// Environ lists the whole environment, for a warning of variables that have no effect.
+	// Environ lists the whole environment, to warn about variables that have no effect.
 	Environ func() []string
 	// OpenLocker connects to a backend.
 	OpenLocker func(Target) (lockstep.Locker, error)
-	// Adopt makes the process the parent of orphans, and reaps every child that ends. It is nil, and nothing is adopted, where
-	// other parts of the program wait for children of their own.
+	// Adopt makes the process the parent of orphans and reaps every child that exits. If nil,
+	// nothing is adopted: other parts of the program wait for their own children.
 	Adopt func() error
 }
 
@@ -57,7 +58,7 @@ func NewApp() *App {
 	return &App{Parent: os.Getppid(), Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, OpenLocker: openLocker}
 }
 
-// Main runs the program with args, its own name first, and returns the exit code.
+// Main runs the program with args, where args[0] is its own name, and returns the exit code.
 func Main(args []string) int {
 	if code, mine := term.Hidden(args); mine {
 		return code
@@ -86,7 +87,7 @@ func (a *App) Main(ctx context.Context, args []string) int {
 	return exit.code
 }
 
-// advise adds what to do when the service is not where it is looked for if nobody says.
+// advise adds what to do when nothing serves at the default endpoint and no other was given.
 func advise(command *cobra.Command, err error) error {
 	flags := command.Flags()
 	if !errors.Is(err, lockstep.ErrUnavailable) || flags.Lookup("endpoints") == nil || flags.Changed("endpoints") || flags.Changed("backend") {
@@ -95,10 +96,10 @@ func advise(command *cobra.Command, err error) error {
 	return fmt.Errorf(`%w: say with --endpoints or LOCKSTEP_ENDPOINTS where the service is, or start one with "lockstep dev"`, err)
 }
 
-// joined puts the lines of joined errors into one.
+// joined puts the lines of joined errors on one line.
 var joined = strings.NewReplacer("\n\t", " ", "\n", "; ")
 
-// complain prints the one line of an error.
+// complain prints an error on one line.
 func (a *App) complain(command string, err error) {
 	text := joined.Replace(strings.ReplaceAll(err.Error(), "lockstep: ", ""))
 	if command != "lockstep" {
@@ -107,7 +108,7 @@ func (a *App) complain(command string, err error) {
 	fmt.Fprintf(a.Err, "lockstep: %s\n", oneLine(text))
 }
 
-// An exitError ends the program with a code. Without err nothing is printed.
+// An exitError ends the program with an exit code. If err is nil, nothing is printed.
 type exitError struct {
 	code int
 	err  error
@@ -127,7 +128,7 @@ func usageError(format string, args ...any) error {
 	return exitError{CodeUsage, fmt.Errorf(format, args...)}
 }
 
-// codeOf maps the errors of a backend to exit codes.
+// codeOf maps backend errors to exit codes.
 var codeOf = []struct {
 	err  error
 	code int
@@ -154,7 +155,7 @@ func classify(err error) exitError {
 	return exitError{CodeInternal, err}
 }
 
-// Version is the version of this build.
+// Version returns the version of this build.
 func Version() string {
 	if version != "" {
 		return version

@@ -16,7 +16,7 @@ type backendReport struct {
 	Scheme           string   `json:"scheme"`
 	Example          string   `json:"example"`
 	TTLMS            int64    `json:"ttl_ms"`
-	GraceMS          int64    `json:"grace_ms"` // a dead holder's lock is free by ttl + grace
+	GraceMS          int64    `json:"grace_ms"` // the lock of a dead holder is free after at most ttl + grace
 	Fenced           bool     `json:"fenced"`
 	FIFO             bool     `json:"fifo"`
 	Shared           bool     `json:"shared"`
@@ -67,7 +67,7 @@ func reportBackend(s backend.Summary) backendReport {
 	}
 }
 
-// promiseColumns are the table's columns behind the name.
+// promiseColumns are the columns of the table after the name.
 var promiseColumns = []struct {
 	title string
 	of    func(backendReport) bool

@@ -81,7 +81,7 @@ func (a *App) bench(ctx context.Context, cfg bench.Config, out output) error {
 	return nil
 }
 
-// progress shows how far the measurement has come if somebody watches, until clear is called.
+// progress shows the progress of the measurement at a terminal, until clear is called.
 func (a *App) progress(cfg *bench.Config) (clear func()) {
 	f, ok := a.Err.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// claimFlags are the flags of commands that ask for a lock: which one, how, and how long they wait.
+// claimFlags are the flags of commands that request a lock: which one, how, and how long they wait.
 type claimFlags struct {
 	target    targetFlags
 	log       logFlags
@@ -31,7 +31,7 @@ func (f *claimFlags) register(flags *pflag.FlagSet, ttl time.Duration) {
 	flags.VarP(&f.wait, "wait", "w", "wait at most this long (default: until granted)")
 	flags.Var(&f.wait, "timeout", "the same as --wait")
 	flags.StringArrayVar(&f.also, "also", nil, "take the lock `NAME` too, all of them at once or none; may be repeated, and all names have the same first segment")
-	onlyOnCommandLine(flags, "also") // as NAME is
+	onlyOnCommandLine(flags, "also") // like NAME
 	flags.Var(&f.lockDelay, "lock-delay", "keep the lock closed for so long after the lease of a dead holder, up to 1h")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the lock together with other shared holders")
 	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (the default)")
@@ -41,7 +41,7 @@ func (f *claimFlags) register(flags *pflag.FlagSet, ttl time.Duration) {
 	oneOf(flags, "mode", "shared", "exclusive", "permits")
 }
 
-// registerLease registers those that do not say how to ask for the lock.
+// registerLease registers the flags that do not affect how the lock is requested.
 func (f *claimFlags) registerLease(flags *pflag.FlagSet, ttl time.Duration) {
 	f.target.register(flags)
 	f.log.register(flags, slog.LevelError)
@@ -50,7 +50,7 @@ func (f *claimFlags) registerLease(flags *pflag.FlagSet, ttl time.Duration) {
 	flags.StringVar(&f.purpose, "purpose", "", "`text` that others see with the holder")
 }
 
-// labels are those that the flags give the holder.
+// labels returns the labels that the flags set on the holder.
 func (f *claimFlags) labels() map[string]string {
 	labels := map[string]string{}
 	if f.purpose != "" {
@@ -59,21 +59,21 @@ func (f *claimFlags) labels() map[string]string {
 	return labels
 }
 
-// A claimPlan is what lock a command asks for and how, checked.
+// A claimPlan says which lock a command requests and how, after validation.
 type claimPlan struct {
-	verb     string // the command, for messages
+	verb     string // the command name, for messages
 	target   Target
 	name     string
 	also     []string // taken together with name
 	options  []lockstep.AcquireOption
-	labels   map[string]string // what others see beside the holder
+	labels   map[string]string // what others see about the holder
 	busyCode int
 	endWith  endWith
 	mode     string // see heldLock
-	endless  bool   // it waits until it is granted
+	endless  bool   // it waits until the lock is granted
 }
 
-// plan checks the values of the flags. The labels are what others see beside the holder.
+// plan validates the flags. Others see the labels next to the holder.
 func (f *claimFlags) plan(a *App, verb, name string, labels map[string]string) (claimPlan, error) {
 	plan := claimPlan{verb: verb, name: name, also: f.also, busyCode: f.busyCode, mode: f.mode(), endless: !f.nonblock && !f.wait.set}
 	var err error
@@ -96,7 +96,7 @@ func (f *claimFlags) plan(a *App, verb, name string, labels map[string]string) (
 	return plan, nil
 }
 
-// names are all that the claim is for.
+// names returns all the lock names in the claim.
 func (p claimPlan) names() []string { return append([]string{p.name}, p.also...) }
 
 func (f *claimFlags) mode() string {

@@ -20,7 +20,7 @@ import (
 // maxKillAfter is the default of --kill-after for long TTLs.
 const maxKillAfter = 2 * time.Second
 
-// commandFlags are the flags of what runs a command under a lock.
+// commandFlags are the flags of the subcommands that run a command under a lock.
 type commandFlags struct {
 	command   string
 	killAfter span
@@ -28,12 +28,12 @@ type commandFlags struct {
 	show      bool
 }
 
-// A commandPlan is what command runs under a lock, checked.
+// A commandPlan says which command to run under a lock, after validation.
 type commandPlan struct {
-	command   []string // path of the file, then its arguments with the name first
+	command   []string // path of the executable, then its arguments starting with the name
 	killAfter time.Duration
 	drain     time.Duration // between TERM and KILL when an operator ends elect; 0: killAfter
-	waitAll   bool          // for everything that descends from the command
+	waitAll   bool          // wait for all descendants of the command
 }
 
 func (f *commandFlags) register(flags *pflag.FlagSet) {
@@ -43,7 +43,7 @@ func (f *commandFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.waitAll, "wait-all", false, "keep the lock until everything that the command left running has ended too")
 }
 
-// plan finds the command in the words behind NAME.
+// plan finds the command in the words after NAME.
 func (f *commandFlags) plan(cmd *cobra.Command, words []string, ttl time.Duration) (plan commandPlan, err error) {
 	plan.waitAll = f.waitAll
 	if plan.killAfter, err = f.killTime(ttl); err != nil {
@@ -58,7 +58,7 @@ func (f *commandFlags) plan(cmd *cobra.Command, words []string, ttl time.Duratio
 	return plan, nil
 }
 
-// checkArgs wants NAME and then a command behind "--", or -c.
+// checkArgs requires NAME, then a command after "--" or with -c.
 func (f *commandFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	switch {
@@ -88,8 +88,8 @@ func (f *commandFlags) killTime(ttl time.Duration) (time.Duration, error) {
 	return f.killAfter.d, nil
 }
 
-// resolve finds the file to execute before anything is asked of the service: a lock
-// for a command that does not exist helps nobody.
+// resolve finds the executable before anything is sent to the service: there is no point in taking
+// a lock for a command that does not exist.
 func (f *commandFlags) resolve(cmd *cobra.Command, words []string) ([]string, error) {
 	if len(words) == 0 && cmd.Flags().Changed("command") {
 		shell := os.Getenv("SHELL")
@@ -115,8 +115,8 @@ func (f *commandFlags) resolve(cmd *cobra.Command, words []string) ([]string, er
 	return nil, exitError{code, fmt.Errorf("cannot execute %s: %w", lockstep.Excerpt(words[0]), cause(err))}
 }
 
-// shown are the words of the command that others see. They go to everybody who may look at locks, to the history and to the audit
-// logs, and often have a password among them.
+// shown returns the words of the command that others see. They are visible to anyone who can look
+// at locks, in the history and in the audit logs, and often contain a password.
 func (f *commandFlags) shown(plan commandPlan) []string {
 	if f.show {
 		return plan.command[1:]
@@ -124,7 +124,7 @@ func (f *commandFlags) shown(plan commandPlan) []string {
 	return plan.command[1:2]
 }
 
-// cause is the reason in an error of LookPath, without the name that stands there.
+// cause returns the reason from an error of LookPath, without the name.
 func cause(err error) error {
 	var e *exec.Error
 	if errors.As(err, &e) {
@@ -133,8 +133,8 @@ func cause(err error) error {
 	return err
 }
 
-// describe adds to labels what others see of every holder. The words of the
-// command are cut to what the other labels leave.
+// describe adds to labels what others see about every holder. The words of the command are cut to
+// the space that the other labels leave.
 func describe(labels map[string]string, command []string) map[string]string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -151,8 +151,8 @@ func describe(labels map[string]string, command []string) map[string]string {
 	return labels
 }
 
-// cut shortens s to at most n bytes at the border of a character, with "..." in place
-// of the rest.
+// cut shortens s to at most n bytes without splitting a character, ending in "..." if anything was
+// cut.
 func cut(s string, n int) string {
 	const more = "..."
 	if len(s) <= n {

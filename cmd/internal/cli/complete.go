@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// completeLimit bounds what a TAB asks of the service: the user waits.
+	// completeLimit bounds a query to the service for a completion: the user is waiting.
 	completeLimit = 2 * time.Second
-	// maxCompletions bounds the names that are offered.
+	// maxCompletions bounds the number of names offered.
 	maxCompletions = 100
 )
 
-// flagValues are the words that a flag can have, by the flag's name.
+// flagValues lists the words that a flag accepts, by flag name.
 var flagValues = map[string][]string{
 	"output":     {string(textOutput), string(jsonOutput)},
 	"log-level":  {"debug", "info", "warn", "error"},
@@ -30,18 +30,18 @@ var flagValues = map[string][]string{
 	"store":      account.Kinds(),
 }
 
-// A completer finds what to offer for an argument that begins with word.
+// A completer returns the candidates for an argument that begins with word.
 type completer func(a *App, cmd *cobra.Command, word string) []string
 
-// argumentNames say what the first argument of a command is, by the path of the command. Of the others FILE is a file, and nothing
-// is offered for the rest.
+// argumentNames gives the completer for the first argument of a command, by command path. Of the
+// remaining arguments, FILE completes to a file and the others to nothing.
 var argumentNames = map[string]completer{
 	"run": lockNames, "elect": lockNames, "hold": lockNames, "acquire": lockNames, "show": lockNames, "history": lockNames, "revoke": lockNames,
 	"ls": lockNames, "watch": lockNames,
 	"member promote": nodeNames, "member remove": nodeNames, "member replace": nodeNames, "member lead": nodeNames,
 }
 
-// offer gives every command below root what a shell completes its values and arguments with.
+// offer sets up completion of arguments and flag values for every command below root.
 func (a *App) offer(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		a.offer(cmd)
@@ -72,17 +72,18 @@ func (a *App) offerFlags(cmd *cobra.Command) {
 		case "directory":
 			directive = cobra.ShellCompDirectiveFilterDirs
 		}
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(flagValues[f.Name], directive)) // it is there
+		// This cannot fail: the flag exists.
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(flagValues[f.Name], directive))
 	})
 }
 
-// kindOf is what the help calls the value of a flag: files and directories are those.
+// kindOf returns what the help text calls the value of a flag, such as file or directory.
 func kindOf(f *pflag.Flag) string {
 	kind, _ := pflag.UnquoteUsage(f)
 	return kind
 }
 
-// lockNames are those of locks in use.
+// lockNames returns the names of locks in use.
 func lockNames(a *App, cmd *cobra.Command, word string) (names []string) {
 	a.askQuickly(cmd, func(ctx context.Context, admin *client.Admin) {
 		locks, _, _ := admin.Locks(ctx, word, "", maxCompletions)
@@ -93,7 +94,7 @@ func lockNames(a *App, cmd *cobra.Command, word string) (names []string) {
 	return names
 }
 
-// nodeNames are those of the members.
+// nodeNames returns the names of the members.
 func nodeNames(a *App, cmd *cobra.Command, word string) (names []string) {
 	a.askQuickly(cmd, func(ctx context.Context, admin *client.Admin) {
 		best, err := bestStatus(admin.Status(ctx))
@@ -109,8 +110,8 @@ func nodeNames(a *App, cmd *cobra.Command, word string) (names []string) {
 	return names
 }
 
-// askQuickly calls ask with a connection to the service that the command line names so far. Without one nothing is offered, and
-// nothing said: the user is typing.
+// askQuickly calls ask with a connection to the service that the command line names so far. If
+// there is no connection, nothing is offered and no error is printed: the user is still typing.
 func (a *App) askQuickly(cmd *cobra.Command, ask func(context.Context, *client.Admin)) {
 	flags := cmd.Flags()
 	if a.fillIn(cmd) != nil {

@@ -81,7 +81,8 @@ half a minute, needs no root, and leaves nothing behind. It exits 0 only if all 
 	return cmd
 }
 
-// columns is how wide a timeline may be: as the terminal, within limits, or what fits into a page.
+// columns returns the width of a timeline: the width of the terminal, within limits, or what fits
+// on a page.
 func columns() int {
 	const page, most = 100, 132
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
@@ -100,7 +101,7 @@ func checkPauseBackend(which string) error {
 	return nil
 }
 
-// demoActorCommand is what the processes A and B of a demonstration run.
+// demoActorCommand is the command that the processes A and B of a demo run.
 func (a *App) demoActorCommand() *cobra.Command {
 	var cfg actor.Config
 	cmd := &cobra.Command{
@@ -134,7 +135,7 @@ leaves nothing behind.`,
 	}
 }
 
-// An interruption is the signal that ended a demonstration.
+// An interruption is the signal that ended a demo.
 type interruption struct{ syscall.Signal }
 
 func (i interruption) Error() string { return "interrupted by " + i.String() }

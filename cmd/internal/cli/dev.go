@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	devPort = 7400 // of the first node; DefaultEndpoint has it
-	// devStride is the distance of the ports of two nodes.
+	devPort = 7400 // of the first node; see DefaultEndpoint
+	// devStride is the distance between the ports of two nodes.
 	devStride = 10
 )
 

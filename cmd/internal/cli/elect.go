@@ -26,7 +26,7 @@ type electFlags struct {
 	out      output
 }
 
-// An electPlan is what elect was asked to do, checked.
+// An electPlan is what elect was asked to do, after validation.
 type electPlan struct {
 	claimPlan
 	commandPlan
@@ -97,7 +97,7 @@ func (f *electFlags) register(flags *pflag.FlagSet) {
 	flags.Lookup("output").Usage += ", with --observe"
 }
 
-// plan checks the values of the flags and what they mean together.
+// plan validates the flags, on their own and in combination.
 func (f *electFlags) plan(a *App, cmd *cobra.Command, args []string) (plan electPlan, err error) {
 	if plan.claimPlan, err = f.claimFlags.plan(a, "elect", args[0], nil); err != nil {
 		return electPlan{}, err
@@ -121,7 +121,8 @@ func (f *electFlags) plan(a *App, cmd *cobra.Command, args []string) (plan elect
 	return plan, nil
 }
 
-// candidate are the labels that make a claim a candidate's, as those of package election are.
+// candidate returns the labels that mark a claim as a candidate's, the same as those of package
+// election.
 func (f *electFlags) candidate() (map[string]string, error) {
 	if len(f.identity) > election.MaxIdentityBytes {
 		return nil, usageError("--identity: is %d bytes long, the limit is %d", len(f.identity), election.MaxIdentityBytes)
@@ -139,8 +140,8 @@ func (f *electFlags) candidate() (map[string]string, error) {
 type leaderReport struct {
 	Lock   string   `json:"lock"`
 	Leader string   `json:"leader"` // empty: nobody
-	Token  uint64   `json:"token"`  // 0 with nobody
-	Since  *instant `json:"since"`  // when it was elected; null with nobody
+	Token  uint64   `json:"token"`  // 0 if nobody leads
+	Since  *instant `json:"since"`  // when it was elected; null if nobody leads
 }
 
 func (a *App) observe(ctx context.Context, f *electFlags, name string) error {

@@ -16,32 +16,33 @@ import (
 	"github.com/lockstep-dev/lockstep/election"
 )
 
-// A candidate is one call of elect: terms, one after the other, and the waiting before each.
+// A candidate is one call of elect: a series of terms, with a wait before each.
 //
-// It does not use election.Candidate, whose body is a function that gets a context and a token. A command
-// needs more: the watcher that stops it when this process is frozen or killed is fed with the end of
-// the lease itself, and so is the overseer; and signals have a meaning of their own in each
-// state. So a term here is a holding, as that of run is, and the rules are those of package election: the
-// candidate stands again after every loss and after errors that may pass, at most once
-// in a retry period, and gives the lock back when the command has ended, never before.
+// It does not use election.Candidate, whose body is a function that gets a context and a token. A
+// command needs more: the overseer, and the watcher that stops the command when this process is
+// frozen or killed, need the end of the lease itself; and what a signal means depends on the state.
+// So a term here is a holding, as in run, and the rules are those of package election: the
+// candidate stands again after every loss and after transient errors, at most once per retry
+// period, and releases the lock after the command has ended, never before.
 type candidate struct {
 	*runner
 	plan  electPlan
 	retry time.Duration
-	// reached says that the service has served this candidate before; until then a service that is not there is
-	// taken for one that never will be, such as a mistyped endpoint.
+	// reached reports whether the service has served this candidate before. Until then, an
+	// unavailable service is treated as permanent, such as a mistyped endpoint.
 	reached bool
 }
 
-// reachedAfter is how much longer than --connect-timeout a waiting takes that was served for a while before it failed.
-// One that was never served ends at that time, and a little later on a busy machine.
+// reachedAfter is how much longer than --connect-timeout a wait must take to show that it was
+// served before it failed. A wait that was never served ends after --connect-timeout, or slightly
+// later on a busy machine.
 const reachedAfter = time.Second
 
-// surveyed is longer than the client takes to find that the endpoints are of two clusters.
+// surveyed is longer than the client needs to find out that the endpoints belong to two clusters.
 const surveyed = 8 * time.Second
 
-// elect leads again and again until the command ends by itself or a signal resigns. The error carries the exit code;
-// nil is code 0.
+// elect leads again and again until the command ends by itself or a signal ends the candidacy. The
+// error carries the exit code; nil means code 0.
 func (a *App) elect(ctx context.Context, plan electPlan) error {
 	if err := a.adopt(); err != nil {
 		return err
@@ -63,11 +64,11 @@ func (a *App) elect(ctx context.Context, plan electPlan) error {
 	return err
 }
 
-// retryPeriod is that of package election for this TTL.
+// retryPeriod is the retry period of package election for this TTL.
 func retryPeriod(ttl time.Duration) time.Duration { return max(ttl*2/15, election.MinRetryPeriod) }
 
-// campaign is the waiting for the office and the term that follows. It reports whether to stand again; else
-// the candidacy is over, the lock and the session too, and err is its end.
+// campaign waits for leadership and then runs the term. It reports whether to stand again. If not,
+// the candidacy is over, the lock and the session have ended, and err says how.
 func (c *candidate) campaign(ctx context.Context) (again bool, err error) {
 	began := time.Now()
 	c.lock, err = c.acquire(ctx)
@@ -83,8 +84,8 @@ func (c *candidate) campaign(ctx context.Context) (again bool, err error) {
 	return c.pause(ctx)
 }
 
-// reaches reports whether a call of Acquire that took so long was served, at its beginning at least. Acquire gives up when nobody
-// serves for connect.
+// reaches reports whether a call of Acquire that took this long was served, at least initially.
+// Acquire fails when no node serves for connect.
 func reaches(err error, took, connect time.Duration) bool {
 	if errors.Is(err, client.ErrTwoClusters) {
 		return took > max(connect, surveyed)+reachedAfter
@@ -92,8 +93,9 @@ func reaches(err error, took, connect time.Duration) bool {
 	return !errors.Is(err, lockstep.ErrUnavailable) || took > connect+reachedAfter
 }
 
-// passes reports whether an error of Acquire may be gone at the next try, once the service was reached. A node of another cluster
-// that turns up then, as one with an old disk, is put right without the candidates.
+// passes reports whether an error of Acquire may be transient, once the service was reached. A node
+// of another cluster that turns up later, such as one with an old disk, gets fixed without help
+// from the candidates.
 func passes(err error) bool {
 	if errors.Is(err, client.ErrTwoClusters) {
 		return true
@@ -104,15 +106,15 @@ func passes(err error) bool {
 		}
 	}
 	var exit exitError
-	return !errors.As(err, &exit) // a signal ended the waiting
+	return !errors.As(err, &exit) // a signal ended the wait
 }
 
-// lead is one term.
+// lead runs one term.
 func (c *candidate) lead(ctx context.Context) (again bool, err error) {
 	h := &holding{runner: c.runner, plan: runPlan{claimPlan: c.plan.claimPlan, commandPlan: c.plan.commandPlan}, resigns: true}
 	status, err := h.hold()
 	switch {
-	case h.stuck: // part of the command lives: the service must not believe that we let go
+	case h.stuck: // part of the command is alive: the service must not believe that we let go
 		return false, exitError{CodeLost, err}
 	case h.overseer.loss == nil || h.overseer.resigned:
 		c.release(h.overseer.loss)
@@ -130,8 +132,9 @@ func (c *candidate) lead(ctx context.Context) (again bool, err error) {
 	return c.pause(ctx)
 }
 
-// giveBack tells the service that the command of a lost term has ended: of a lock that was revoked this is the consent
-// that it waits for. A signal that comes meanwhile is returned as the end of the candidacy.
+// giveBack tells the service that the command of a lost term has ended. If the lock was revoked,
+// this is the acknowledgement that the service waits for. A signal that arrives meanwhile is
+// returned as the end of the candidacy.
 func (c *candidate) giveBack(loss error) (end error) {
 	patience := goodbye
 	if !revoked(loss) {
@@ -143,7 +146,7 @@ func (c *candidate) giveBack(loss error) (end error) {
 	go func() { done <- c.lock.Release(ctx) }()
 	for {
 		select {
-		case <-done: // what failed is over with the lease
+		case <-done: // after a failure, the lease still ends it
 			return end
 		case sig := <-c.signals:
 			if c.heed(sig) {
@@ -153,8 +156,9 @@ func (c *candidate) giveBack(loss error) (end error) {
 	}
 }
 
-// pause waits for a retry period, so that a term that is lost at once is no busy loop, and that others get
-// what this candidate was made to give up. It reports that the candidate stands again unless a signal came.
+// pause waits for a retry period, so that terms lost at once do not cause a busy loop, and so that
+// others can take the lock that this candidate had to give up. It reports true, to stand again,
+// unless a signal arrives.
 func (c *candidate) pause(ctx context.Context) (again bool, err error) {
 	jitter := time.Duration(rand.Float64() * (election.JitterFactor - 1) * float64(c.retry))
 	timer := time.NewTimer(c.retry + jitter)

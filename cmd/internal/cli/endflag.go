@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/pflag"
 
-// endWithFlag says what besides signals and the lock ends a command.
+// endWithFlag says what ends a command, apart from signals and the lock.
 type endWithFlag struct{ words []string }
 
 func (f *endWithFlag) register(flags *pflag.FlagSet) {
@@ -11,11 +11,11 @@ func (f *endWithFlag) register(flags *pflag.FlagSet) {
 
 // endWith is what ends a command that waits for a lock or holds it.
 type endWith struct {
-	parent int  // the process that started this one, which must not go; 0: it may
-	stdin  bool // the standard input must keep a writer
+	parent int  // the process that started this one, if its end counts; 0: it does not
+	stdin  bool // standard input must keep a writer
 }
 
-// plan checks the words. The parent is that at the start of the program.
+// plan checks the words. The parent is the one at program start.
 func (f *endWithFlag) plan(parent int) (endWith, error) {
 	var e endWith
 	for _, w := range f.words {

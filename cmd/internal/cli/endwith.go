@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endWithLook is the pause between two looks at what --end-with names.
+// endWithLook is the interval between checks of what --end-with names.
 const endWithLook = 100 * time.Millisecond
 
-// due says why the end has come, or nothing.
+// due says why it is time to end, or returns "".
 func (e endWith) due() string {
 	if e.parent != 0 && unix.Getppid() != e.parent {
 		return "the parent process is gone"
@@ -23,12 +23,13 @@ func (e endWith) due() string {
 	return ""
 }
 
-// endsEarly is the end of a claim that waits: the code is that of a command that gets TERM.
+// endsEarly returns the error that ends a waiting claim: its exit code is that of a command killed
+// by TERM.
 func endsEarly(why string) error {
 	return exitError{128 + int(unix.SIGTERM), errors.New(why + ", and the waiting ends")}
 }
 
-// stdinClosed reports whether the standard input no longer has a writer. It reads nothing.
+// stdinClosed reports whether standard input no longer has a writer. It reads nothing.
 func stdinClosed() bool {
 	fds := []unix.PollFd{{Fd: 0, Events: 0}}
 	n, err := unix.Poll(fds, 0)

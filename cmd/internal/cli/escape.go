@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// printable returns s as it is when a terminal shows all of it and acts on none of
-// it, and quoted with escapes otherwise.
+// printable returns s unchanged if a terminal shows all of it and interprets none of it, and quoted
+// with escapes otherwise.
 func printable(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) {
 		return s
@@ -20,7 +20,7 @@ func printable(s string) string {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// oneLine escapes what would break a line or act on a terminal, and leaves the rest.
+// oneLine escapes whatever would break the line or control the terminal, and leaves the rest.
 func oneLine(s string) string {
 	var b strings.Builder
 	for i, r := range s {
@@ -37,8 +37,8 @@ func oneLine(s string) string {
 	return b.String()
 }
 
-// escapeJSON escapes the unprintable characters that encoding/json leaves alone, such
-// as overrides of direction. They occur in strings only, so the value stays the same.
+// escapeJSON escapes the unprintable characters that encoding/json leaves alone, such as
+// bidirectional overrides. They occur only in strings, so the value stays the same.
 func escapeJSON(text []byte) []byte {
 	var out []byte
 	for _, r := range string(text) {

@@ -16,20 +16,20 @@ import (
 
 // A markReport is the mark of a guarded resource.
 type markReport struct {
-	Backend string `json:"backend"` // empty, as the lock is, when no grant has been here
+	Backend string `json:"backend"` // like lock, empty before the first grant
 	Lock    string `json:"lock"`
-	Token   uint64 `json:"token"`   // the highest seen
-	Written uint64 `json:"written"` // of the last write; 0: none
+	Token   uint64 `json:"token"`   // the highest one seen
+	Written uint64 `json:"written"` // the one of the last write; 0: none
 }
 
-// A fenceReport is what "fence show" tells.
+// A fenceReport is the output of "fence show".
 type fenceReport struct {
 	Resource string `json:"resource"`
-	Store    string `json:"store"` // its kind: the whole URL may have a password
+	Store    string `json:"store"` // its kind: the whole URL may contain a password
 	markReport
 }
 
-// A resetReport is what "fence reset" tells.
+// A resetReport is the output of "fence reset".
 type resetReport struct {
 	Resource string     `json:"resource"`
 	Store    string     `json:"store"`
@@ -41,7 +41,7 @@ func reportMark(m fence.Mark) markReport {
 	return markReport{m.Backend, m.Lock, uint64(m.Token), uint64(m.Written)}
 }
 
-// describeMark is a mark for people.
+// describeMark describes a mark for people.
 func describeMark(m fence.Mark) string {
 	if !m.Bound() {
 		return "no lock yet: no grant has been here"
@@ -67,7 +67,7 @@ token seen. These commands are for operators. Writers never need them.`,
 	return cmd
 }
 
-// storeFlags say where marks are.
+// storeFlags say where the marks are stored.
 type storeFlags struct {
 	url, marks string
 	connect    span
@@ -80,7 +80,7 @@ func (f *storeFlags) register(flags *pflag.FlagSet) {
 	flags.Var(&f.connect, "connect-timeout", "give up when the store does not answer for this long")
 }
 
-// withMarks calls use with the marks of the store.
+// withMarks calls use with the marks in the store.
 func (f *storeFlags) withMarks(ctx context.Context, use func(context.Context, fence.Resetter, guard.Store) error) error {
 	if f.url == "" {
 		return usageError("say where the marks are: --guard URL, such as %s", strings.Join(guard.Examples(), " or "))
@@ -140,11 +140,11 @@ A URL with a password belongs into LOCKSTEP_GUARD: everybody on a machine can re
 	return cmd
 }
 
-// resetFlags say to which lock a resource goes.
+// resetFlags say which lock to bind a resource to.
 type resetFlags struct {
 	backend, lock string
 	token, seen   uint64
-	looked        bool // seen was given
+	looked        bool // --seen was given
 }
 
 func (f *resetFlags) register(flags *pflag.FlagSet) {
@@ -154,7 +154,7 @@ func (f *resetFlags) register(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.seen, "seen", 0, "the `token` that \"fence show\" has shown: you have looked, and no writer is at work (must be given)")
 }
 
-// to is the mark to store in the place of the present one.
+// to returns the mark that is to replace the present one.
 func (f *resetFlags) to(present fence.Mark) fence.Mark {
 	next := fence.Mark{Backend: present.Backend, Lock: present.Lock, Token: lockstep.Token(f.token)}
 	if f.backend != "" {
@@ -212,7 +212,8 @@ or a missing --seen, 69 when the store cannot be reached.`,
 	return cmd
 }
 
-// resetMark looks and resets, and returns the old and the new mark. What the look finds is what the store must still have.
+// resetMark reads the mark and resets it, and returns the old and the new mark. The reset fails if
+// the mark in the store has changed since it was read.
 func resetMark(ctx context.Context, marks fence.Resetter, resource string, to resetFlags) (was, is fence.Mark, err error) {
 	if was, err = marks.Mark(ctx, resource); err != nil {
 		return was, is, err

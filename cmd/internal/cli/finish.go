@@ -27,8 +27,8 @@ func (h *holding) finish() (int, error) {
 	return h.status.Code(), nil
 }
 
-// keep says, once, that the lock is kept for a command that does not die of SIGKILL. Nobody but the user wants its end: the
-// lock is held, and the next holder would run concurrently.
+// keep says, once, that the lock is kept for a command that SIGKILL does not end. Only the user may
+// end this: the lock is held, and the next holder would run concurrently.
 func (h *holding) keep() {
 	if h.kept {
 		return
@@ -38,8 +38,8 @@ func (h *holding) keep() {
 		stuckAfter, term.Name(h.child.Left()), printable(h.plan.name))
 }
 
-// giveUp leaves a command that does not die of SIGKILL. The lock is not given
-// back: the service frees it after the TTL, as late as it may.
+// giveUp abandons a command that SIGKILL does not end. The lock is not released: the service frees
+// it when its TTL ends, as late as possible.
 func (h *holding) giveUp() (int, error) {
 	h.stuck = true
 	left := h.child.Left()

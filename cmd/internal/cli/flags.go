@@ -11,17 +11,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// given are variables that "run" gives to its command. They are no twins of flags:
-// a tool that is called within a run must not take them for its own.
+// given lists the variables that "run" sets for its command. They do not set flags: a tool called
+// within a run must not take them for its own.
 var given = map[string]bool{"lock": true, "token": true, "session": true}
 
-// twin is the variable that gives a flag its value when the command line does not.
+// twin returns the name of the variable that sets a flag when the command line does not.
 func twin(flag string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fill gives the flags that the command line left alone their values from the
-// environment and the configuration file.
+// fill sets the flags that the command line did not, from the environment and the configuration
+// file.
 func (a *App) fill(cmd *cobra.Command) error {
 	a.warnOfVariables(cmd.Root())
 	return a.fillIn(cmd)
@@ -39,18 +39,18 @@ func (a *App) fillIn(cmd *cobra.Command) error {
 	return checkChoices(cmd.Flags())
 }
 
-// choice is the annotation of flags that exclude each other; its value is the name of
-// what is chosen. Where one of them is set, those of lower rank have no say.
+// choice is the annotation of mutually exclusive flags; its value names what is chosen. Once one of
+// them is set, the others are ignored in sources of lower rank.
 const choice = "choice"
 
-// oneOf makes flags exclude each other.
+// oneOf makes flags mutually exclusive.
 func oneOf(flags *pflag.FlagSet, what string, names ...string) {
 	for _, name := range names {
 		flags.SetAnnotation(name, choice, []string{what})
 	}
 }
 
-// explicit is the annotation of flags that neither the environment nor a file gives a value.
+// explicit is the annotation of flags that can only be set on the command line.
 const explicit = "explicit"
 
 func onlyOnCommandLine(flags *pflag.FlagSet, name string) {
@@ -64,14 +64,14 @@ func choiceOf(f *pflag.Flag) string {
 	return f.Name
 }
 
-// decided are the choices that were made up to now.
+// decided returns the choices made so far.
 func decided(flags *pflag.FlagSet) map[string]bool {
 	made := map[string]bool{}
 	flags.Visit(func(f *pflag.Flag) { made[choiceOf(f)] = true })
 	return made
 }
 
-// checkChoices refuses two flags of one choice that were given at the same rank.
+// checkChoices rejects two flags of one choice that were set at the same rank.
 func checkChoices(flags *pflag.FlagSet) error {
 	first := map[string]string{}
 	var failed error
@@ -102,12 +102,12 @@ func (a *App) fillFromEnvironment(flags *pflag.FlagSet, made map[string]bool) er
 	return failed
 }
 
-// fromOutside reports whether a flag may get its value from the environment or a file.
+// fromOutside reports whether a flag may be set from the environment or a file.
 func fromOutside(f *pflag.Flag) bool {
 	return f.Name != "help" && f.Name != "version" && !given[f.Name] && f.Annotations[explicit] == nil
 }
 
-// innermost takes the words of pflag away, which name a flag that nobody gave.
+// innermost strips the text that pflag adds, which names a flag that nobody gave.
 func innermost(err error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -118,8 +118,8 @@ func innermost(err error) error {
 	}
 }
 
-// fillFromFile reads one YAML mapping from flags' names to values. One file may
-// serve all commands, so a key must be a flag of any of them.
+// fillFromFile reads one YAML mapping from flag names to values. One file may serve all commands,
+// so a key may be a flag of any of them.
 func fillFromFile(cmd *cobra.Command, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -168,8 +168,8 @@ func setFromNode(flags *pflag.FlagSet, made map[string]bool, name string, node *
 	return nil
 }
 
-// flatten writes a node as on a command line: a list with commas, a mapping as
-// k=v with commas.
+// flatten writes a node as it would be on a command line: a list with commas, a mapping as k=v with
+// commas.
 func flatten(node *yaml.Node) (string, error) {
 	if node.Kind == yaml.ScalarNode {
 		return node.Value, nil
@@ -188,7 +188,7 @@ func flatten(node *yaml.Node) (string, error) {
 	return strings.Join(parts, ","), nil
 }
 
-// allFlags are the flags that may stand in a file, of every command.
+// allFlags returns the flags that a file may set, of every command.
 func allFlags(root *cobra.Command) map[string]bool {
 	names := map[string]bool{}
 	var visit func(*cobra.Command)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
-// forceFlags are the flags of server for the survivor of a lost quorum.
+// forceFlags are the server flags for the survivor of a lost quorum.
 type forceFlags struct {
 	on, yes bool
 	wait    span
@@ -24,7 +24,7 @@ func (f *forceFlags) register(flags *pflag.FlagSet) {
 	flags.Var(&f.wait, "force-wait", "with --force-new-cluster: grant nothing for this long, the longest TTL of any client; 0: two may then hold a lock")
 }
 
-// run replaces the data directory if it was asked for. The rest of the configuration is checked already.
+// run replaces the data directory if requested. The rest of the configuration has been checked.
 func (f *forceFlags) run(config server.Config) error {
 	if !f.on {
 		return nil

@@ -17,23 +17,23 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// handleVariable is where a handle is looked for without --handle-file. No flag takes one: everybody on a machine
-// can read the command lines of the others.
+// handleVariable holds the handle unless --handle-file is given. No flag takes a handle: every user
+// of a machine can read the command lines of the others.
 const handleVariable = "LOCKSTEP_HANDLE"
 
-// maxHandleBytes bounds a file with a handle.
+// maxHandleBytes bounds the size of a handle file.
 const maxHandleBytes = 64 << 10
 
 // goneAdvice is what to do about a lock that was lost between two commands of a script.
 const goneAdvice = "others may hold it already: stop what you do under it"
 
-// A grantReport is a lock that this or a later command holds.
+// A grantReport describes a lock held by this command or for a later one.
 type grantReport struct {
 	Lock        string `json:"lock"`
 	Token       uint64 `json:"token,omitempty"` // none for permits
 	Session     string `json:"session"`
-	TTLMS       int64  `json:"ttl_ms,omitempty"` // of a new lock
-	RemainingMS int64  `json:"remaining_ms"`     // of the lease, unless it is renewed
+	TTLMS       int64  `json:"ttl_ms,omitempty"` // of a newly granted lock
+	RemainingMS int64  `json:"remaining_ms"`     // until the lease ends, unless it is renewed
 	Handle      string `json:"handle,omitempty"` // a secret
 }
 
@@ -44,7 +44,7 @@ func reportGrant(locker lockstep.Locker, lock lockstep.Lock) grantReport {
 	}
 }
 
-// owner is the public id of the session, where the backend has one.
+// owner returns the public id of the session, if the backend has one.
 func owner(lock lockstep.Lock) string {
 	if o, ok := lock.(interface{ Owner() string }); ok {
 		return o.Owner()
@@ -52,12 +52,12 @@ func owner(lock lockstep.Lock) string {
 	return ""
 }
 
-// handleFlags tell commands where the handle is.
+// handleFlags say where commands find the handle.
 type handleFlags struct {
 	target targetFlags
 	out    output
 	file   string
-	advice string // what to do when the lock was lost; empty: goneAdvice
+	advice string // what to do if the lock was lost; empty: goneAdvice
 }
 
 func (f *handleFlags) register(flags *pflag.FlagSet) {
@@ -66,7 +66,7 @@ func (f *handleFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "handle-file", "", "`file` with the handle (-: the standard input); without it the handle is in "+handleVariable)
 }
 
-// withAttached takes the lock of the handle over and calls f.
+// withAttached attaches the lock of the handle and calls use.
 func (f *handleFlags) withAttached(ctx context.Context, a *App, use func(context.Context, lockstep.Detacher, lockstep.Lock) error) error {
 	target, err := f.target.target()
 	if err != nil {
@@ -76,7 +76,7 @@ func (f *handleFlags) withAttached(ctx context.Context, a *App, use func(context
 	if err != nil {
 		return err
 	}
-	target.TTL = lockstep.DefaultTTL // no claim is made; that of the lock is in its handle
+	target.TTL = lockstep.DefaultTTL // unused: no claim is made, and the TTL of the lock is in its handle
 	locker, err := a.OpenLocker(target)
 	if err != nil {
 		return err
@@ -98,18 +98,21 @@ func (f *handleFlags) withAttached(ctx context.Context, a *App, use func(context
 	return err
 }
 
-// maxTurns bounds how often a command begins again because another one with the same handle came between.
+// maxTurns bounds how often a command starts over because another one with the same handle
+// interfered.
 const maxTurns = 8
 
-// A goneMeanwhile is the error of a use that lost the lock to another command with the same handle, when the lock itself was
-// gone afterwards: it was given back, by that command or by the use, whose answer then got lost.
+// A goneMeanwhile is the error of a use that lost the lock to another command with the same handle
+// when the lock itself was gone afterwards. The lock was released, by that command or by the use,
+// whose reply then got lost.
 type goneMeanwhile struct{ error }
 
-// Unwrap returns what the use said.
+// Unwrap returns the error of the use.
 func (e goneMeanwhile) Unwrap() error { return e.error }
 
-// takeTurns attaches a lock and uses it, again when use lost it to another command with the same handle. Only when
-// attach says so, the lock itself is lost; use has said more of it, unless the service knows why.
+// takeTurns attaches a lock and uses it, and tries again when use lost it to another command with
+// the same handle. The lock itself is lost only if attach says so; the error of use then says more,
+// unless the service knows why the lock was lost.
 func takeTurns(attach func() (lockstep.Lock, error), use func(lockstep.Lock) error) (err error) {
 	for range maxTurns {
 		lock, failed := attach()
@@ -175,16 +178,17 @@ func readHandle(path string) (string, error) {
 	return string(text), err
 }
 
-// A handleFile is a file that a handle is going to be in, whole or not at all. It is made before
-// the lock is asked for: a lock whose handle is nowhere would stay closed until its lease ends.
+// A handleFile is a file that will contain a whole handle or not exist at all. It is created before
+// the lock is requested: a lock whose handle cannot be stored would stay held until its lease ends.
 type handleFile struct {
 	path    string
 	temp    *os.File
-	force   bool // replace what is there
+	force   bool // replace an existing file
 	written bool
 }
 
-// newHandleFile refuses a file that is there unless force is set: a lock whose handle is lost can be given back by nobody.
+// newHandleFile rejects an existing file unless force is set: nobody can release a lock whose
+// handle is lost.
 func newHandleFile(path string, force bool) (*handleFile, error) {
 	if _, err := os.Lstat(path); err == nil && !force {
 		return nil, usageError(`--handle-file: %s exists, and a lock may be held by the handle in it: "lockstep release --handle-file %s" first, or --force`,
@@ -207,26 +211,26 @@ func (f *handleFile) write(h lockstep.Handle) error {
 	return err
 }
 
-// publish gives the file its name.
+// publish moves the file to its final name.
 func (f *handleFile) publish() error {
 	if f.force {
 		return os.Rename(f.temp.Name(), f.path)
 	}
-	err := os.Link(f.temp.Name(), f.path) // fails when the file has come meanwhile
+	err := os.Link(f.temp.Name(), f.path) // fails if the file was created meanwhile
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		err = os.Rename(f.temp.Name(), f.path) // a file system without links
+		err = os.Rename(f.temp.Name(), f.path) // the file system has no hard links
 	}
 	return err
 }
 
-// withdraw removes the file, if it was written: its handle is of no use. A nil file has none.
+// withdraw removes the file if it was written: its handle is useless. A nil file is a no-op.
 func (f *handleFile) withdraw() {
 	if f != nil && f.written {
 		os.Remove(f.path)
 	}
 }
 
-// drop takes the temporary file away. A nil file has nothing to drop.
+// drop removes the temporary file. A nil file is a no-op.
 func (f *handleFile) drop() {
 	if f != nil {
 		f.temp.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// maxEvents is how many events the service tells at most.
+// maxEvents is the most events that the service returns.
 const maxEvents = 1000
 
 // An eventReport is one event of the history as JSON.
@@ -30,8 +30,8 @@ type eventReport struct {
 
 type historyReport struct {
 	Name     string        `json:"name"`
-	Events   []eventReport `json:"events"`   // the oldest first
-	Complete bool          `json:"complete"` // false when older ones may have been dropped
+	Events   []eventReport `json:"events"`   // oldest first
+	Complete bool          `json:"complete"` // false if older ones may have been dropped
 }
 
 func (a *App) historyCommand() *cobra.Command {
@@ -117,7 +117,7 @@ func (a *App) showHistory(h historyReport, out output) error {
 	return t.Flush()
 }
 
-// A claimOf names a claim: its session and its number there.
+// A claimOf identifies a claim: its session and its number there.
 type claimOf struct {
 	session string
 	seq     uint64

@@ -11,10 +11,10 @@ import (
 	"github.com/lockstep-dev/lockstep/cmd/internal/term"
 )
 
-// holdLook is the pause between two looks at what --end-with names, and at the clock of the lease.
+// holdLook is the interval between checks of what --end-with names, and of the lease's clock.
 const holdLook = 100 * time.Millisecond
 
-// hold holds the lock until it is told to end, or loses it.
+// hold holds the lock until it is asked to end, or until the lock is lost.
 func (a *App) hold(ctx context.Context, plan holdPlan) error {
 	r, err := a.begin(ctx, plan.claimPlan)
 	if r == nil {
@@ -32,7 +32,8 @@ func (a *App) hold(ctx context.Context, plan holdPlan) error {
 	return r.release(nil)
 }
 
-// keep waits until somebody wants the end, for most if that is not zero, or returns how the lock was lost.
+// keep waits until it is asked to end, or until most has passed if that is not zero. It returns an
+// error if the lock was lost.
 func (r *runner) keep(most time.Duration) error {
 	began := term.Now()
 	look := time.NewTicker(holdLook)
@@ -90,7 +91,7 @@ func (a *App) acquire(ctx context.Context, plan acquirePlan) error {
 	return err
 }
 
-// handOut puts the handle where it was asked for.
+// handOut puts the handle where the user asked for it.
 func (a *App) handOut(handle lockstep.Handle, report grantReport, file *handleFile, out output) error {
 	if file == nil {
 		report.Handle = string(handle)
@@ -100,7 +101,7 @@ func (a *App) handOut(handle lockstep.Handle, report grantReport, file *handleFi
 	return a.printAcquired(report, out)
 }
 
-// takeBack frees a lock whose handle nobody got, and reports whether it is free.
+// takeBack releases a lock whose handle nobody received, and reports whether it is free.
 func (r *runner) takeBack(d lockstep.Detacher, handle lockstep.Handle) (free bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()

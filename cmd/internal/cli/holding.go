@@ -13,32 +13,32 @@ import (
 )
 
 const (
-	// stuckAfter is how long a killed command may take to be gone. Only a process
-	// that hangs in the kernel, or is another user's, takes longer than milliseconds.
+	// stuckAfter is how long a killed command may take to disappear. Only a process that hangs in
+	// the kernel, or belongs to another user, takes longer than milliseconds.
 	stuckAfter = 10 * time.Second
-	// killLook is the pause between two kills of what is left of a command, and between
-	// two looks at a lease that is too short to start one.
+	// killLook is the interval between kills of what is left of a command, and between checks of a
+	// lease that is too short to start one.
 	killLook = 5 * time.Millisecond
 )
 
-// A holding is the time for which a run has its lock.
+// A holding is the time during which a run has its lock.
 type holding struct {
 	*runner
 	plan     runPlan
-	resigns  bool // TERM and INT to us are the end of the command, not messages for it
+	resigns  bool // TERM and INT to us mean the end of the command, and are not passed on
 	overseer overseer
 	child    *term.Child
 	terminal *term.Terminal
-	wanted   bool            // the command is to have the terminal's foreground
-	lost     <-chan struct{} // of the lock's context; nil once it was seen
+	wanted   bool            // the command should own the terminal's foreground
+	lost     <-chan struct{} // Done of the lock's context; nil once seen
 	ended    bool            // the command itself has ended, with status
 	status   term.Status
-	empty    bool          // nothing that descends from the command is left
-	killedAt time.Duration // zero: it was not
-	stuck    bool          // part of the command may be alive
-	kept     bool          // the user knows that the lock is kept for a command that does not end
+	empty    bool          // no descendant of the command is left
+	killedAt time.Duration // zero: not killed
+	stuck    bool          // part of the command may still be alive
+	kept     bool          // the user was told that the lock is kept for a command that does not end
 	left     bool          // the user does not want to wait for it
-	started  time.Duration // when the command was let go
+	started  time.Duration // when the command was started
 }
 
 // hold runs the command to its end and returns its exit code.
@@ -56,7 +56,7 @@ func (h *holding) hold() (int, error) {
 	h.obey(h.look())
 	for {
 		act := h.wait()
-		h.obey(h.look()) // first, as everything may have been frozen
+		h.obey(h.look()) // first, since everything may have been frozen
 		act()
 		switch {
 		case h.over():
@@ -66,13 +66,14 @@ func (h *holding) hold() (int, error) {
 			return h.giveUp()
 		case term.Now()-h.killedAt > stuckAfter:
 			h.keep()
-		default: // for what was started, or changed its parent, while the last kill looked
+		default: // for processes started or reparented during the last kill
 			h.child.Kill()
 		}
 	}
 }
 
-// keepUntil is until when --at-least keeps the lock, or zero when no command was started, or the lock is lost.
+// keepUntil returns how long --at-least keeps the lock, or zero if no command was started or the
+// lock is lost.
 func (h *holding) keepUntil() time.Duration {
 	if h.started == 0 || h.overseer.loss != nil {
 		return 0
@@ -80,8 +81,8 @@ func (h *holding) keepUntil() time.Duration {
 	return h.started + h.plan.atLeast
 }
 
-// awaitLease waits until the lease is long enough to start a command with. A grant
-// may come while the renewal of the session fails.
+// awaitLease waits until the lease is long enough to start a command. A grant may arrive while the
+// renewal of the session is failing.
 func (h *holding) awaitLease() error {
 	for h.lock.Check() == nil && h.lock.Remaining() <= h.overseer.killAfter {
 		time.Sleep(killLook)
@@ -93,7 +94,7 @@ func (h *holding) awaitLease() error {
 	return nil
 }
 
-// start brings the command to life, watched from its first instruction on.
+// start starts the command, which is watched from its first instruction on.
 func (h *holding) start() error {
 	term.NotifyPassing(h.signals)
 	h.terminal, _ = term.OpenTerminal()
@@ -121,8 +122,8 @@ func (h *holding) start() error {
 	return nil
 }
 
-// validUntil is the end of the lease. The clock is read first, so that a pause in
-// between makes it too early instead of too late.
+// validUntil returns the end of the lease. The clock is read first, so that a pause in between
+// makes it too early rather than too late.
 func (h *holding) validUntil() time.Duration { return term.Now() + h.lock.Remaining() }
 
 func (h *holding) look() orders {
@@ -173,7 +174,7 @@ func (h *holding) obey(o orders) {
 		h.note(h.child.Kill())
 	}
 	if o.feed > 0 {
-		h.child.Feed(o.feed) // the end of the watcher arrives as news of the child
+		h.child.Feed(o.feed) // if the watcher has died, a change of the child reports it
 	}
 }
 
@@ -192,7 +193,7 @@ func (h *holding) relay(sig os.Signal) {
 	h.obey(h.overseer.signal(term.Now(), sig))
 }
 
-// giveTerminal makes the command's group the foreground one. Without it the command
+// giveTerminal makes the command's process group the foreground one. If that fails, the command
 // still gets its signals from us.
 func (h *holding) giveTerminal() {
 	if err := h.terminal.Give(h.child.Group()); err != nil {
@@ -200,7 +201,7 @@ func (h *holding) giveTerminal() {
 	}
 }
 
-// changed handles news of the child.
+// changed handles a change of the child.
 func (h *holding) changed(change term.Change) {
 	switch change.What {
 	case term.Stopped:
@@ -210,22 +211,22 @@ func (h *holding) changed(change term.Change) {
 		h.child.MarkEnded()
 	case term.Empty:
 		h.empty = true
-	case term.Overdue: // also when the lock turns out to have been renewed since
+	case term.Overdue: // even if the lock turns out to have been renewed in the meantime
 		h.obey(h.overseer.overdue())
 	case term.Unwatched:
 		h.obey(h.overseer.unwatched())
 	}
 }
 
-// over reports whether nothing remains but to give the lock back. What a command that ended by itself has left running is
-// left alone; of one that is being stopped nothing may stay.
+// over reports whether nothing is left to do but release the lock. What a command that ended by
+// itself left running is left alone; of a command that is being stopped, nothing may remain.
 func (h *holding) over() bool {
 	return h.empty || h.ended && h.overseer.phase == running && !h.plan.waitAll
 }
 
-// stopped handles a child that was stopped. A shell that waits for us must see us
-// stop as well, or its user never gets a prompt. Without a terminal there is no such
-// shell, and the lock is renewed on.
+// stopped handles a stopped child. A shell that waits for us must see us stop as well, or its user
+// never gets a prompt. Without a terminal there is no such shell, and the lock continues to be
+// renewed.
 func (h *holding) stopped(by unix.Signal) {
 	switch {
 	case h.overseer.phase == killed:
@@ -235,17 +236,17 @@ func (h *holding) stopped(by unix.Signal) {
 		h.say("the command was stopped by %s; %s is still renewed: continue it with kill -CONT %d, or end it with kill -TERM %d",
 			unix.SignalName(by), printable(h.plan.name), h.child.Group(), os.Getpid())
 	case (by == unix.SIGTTIN || by == unix.SIGTTOU) && h.terminal.Foreground():
-		h.wanted = true // it wants the terminal, and nobody else of our pipeline has it
+		h.wanted = true // it wants the terminal, and nothing else in our pipeline has it
 		h.giveTerminal()
 		h.note(h.child.Signal(unix.SIGCONT))
 	case !h.terminal.JobControl():
-		if by == unix.SIGTSTP { // without us in between the command would not have seen it
+		if by == unix.SIGTSTP { // without us in between, the command would not have seen it
 			h.note(h.child.Signal(unix.SIGCONT))
 		}
 	default:
 		h.terminal.TakeBack()
 		h.say("stopped: %s is not renewed and is lost in %v unless continued before",
 			printable(h.plan.name), h.lock.Remaining().Round(100*time.Millisecond))
-		term.StopSelf(h.signals) // what follows is in relay, as we are told of SIGCONT
+		term.StopSelf(h.signals) // relay continues from here: we receive SIGCONT
 	}
 }

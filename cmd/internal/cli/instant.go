@@ -2,14 +2,15 @@ package cli
 
 import "time"
 
-// instantFormat is RFC 3339 in UTC with milliseconds, which is how every command writes a time, in text and in JSON.
+// instantFormat is RFC 3339 in UTC with milliseconds. Every command uses it for times, in text and
+// in JSON.
 const instantFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// An instant is a time that is shown.
+// An instant is a time as it is shown to users.
 type instant struct{ time.Time }
 
-// String is the time in the format of all commands.
+// String returns the time in the format that all commands use.
 func (i instant) String() string { return i.UTC().Format(instantFormat) }
 
-// MarshalJSON writes the same, also for a time without a fraction of a second.
+// MarshalJSON writes the same format, even for a time without a fraction of a second.
 func (i instant) MarshalJSON() ([]byte, error) { return []byte(`"` + i.String() + `"`), nil }

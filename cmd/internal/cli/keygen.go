@@ -39,7 +39,7 @@ To change the secret of a cluster that serves, see "Change the cluster secret" i
 	return cmd
 }
 
-// writeSecret makes the file whole or not at all.
+// writeSecret creates the complete file or none.
 func writeSecret(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {

@@ -12,30 +12,30 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// A lockReport is a lock as "show" and "ls" tell it.
+// A lockReport describes a lock in the output of "show" and "ls".
 type lockReport struct {
 	Name        string        `json:"name"`
 	Mode        string        `json:"mode"`
 	Capacity    uint32        `json:"capacity,omitempty"` // of a semaphore
 	Permits     uint64        `json:"permits_held,omitempty"`
-	Holders     []claimReport `json:"holders"` // the first granted one first; maybe not all
+	Holders     []claimReport `json:"holders"` // the earliest grant first; may be incomplete
 	HolderCount uint64        `json:"holder_count"`
-	Waiters     []claimReport `json:"waiters"` // the next one first; maybe not all
+	Waiters     []claimReport `json:"waiters"` // the next one first; may be incomplete
 	WaiterCount uint64        `json:"waiter_count"`
-	NextToken   uint64        `json:"next_token"` // the next exclusive holder's is not below it
+	NextToken   uint64        `json:"next_token"` // a lower bound of the next exclusive holder's token
 }
 
 // A claimReport is a holder or a waiter.
 type claimReport struct {
 	Session  string            `json:"session"`
-	Seq      uint64            `json:"seq,omitempty"`   // the session's number of the claim, of the service only
+	Seq      uint64            `json:"seq,omitempty"`   // the claim's number in its session; only from the service
 	Token    uint64            `json:"token,omitempty"` // waiters have none
 	Since    instant           `json:"since"`           // on the leader's wall clock
 	Mode     string            `json:"mode"`
 	Weight   uint32            `json:"weight,omitempty"` // of permits
 	Metadata map[string]string `json:"metadata"`
-	Closing  bool              `json:"closing,omitempty"` // ended; the service waits for the old holder
-	Names    []string          `json:"names,omitempty"`   // when the claim has several
+	Closing  bool              `json:"closing,omitempty"` // ended, but the service still waits for the old holder
+	Names    []string          `json:"names,omitempty"`   // if the claim has several
 }
 
 var modeNames = map[pb.Mode]string{
@@ -81,13 +81,13 @@ func reportClaims(claims []*pb.Holder) []claimReport {
 	return reports
 }
 
-// reportState is what another backend than the service knows of a lock: less.
+// reportState reports the state of a lock on another backend, which knows less than the service.
 func reportState(s lockstep.State) lockReport {
 	r := lockReport{
 		Name: s.Name, Mode: lockstep.Exclusive.String(), NextToken: uint64(s.NextToken), WaiterCount: uint64(len(s.Waiters)),
 		Holders: reportStateClaims(s.Holders), HolderCount: uint64(len(s.Holders)), Waiters: reportStateClaims(s.Waiters),
 	}
-	switch { // as the service tells it: that of who holds, or is next, and exclusive for a free lock
+	switch { // as the service does: the mode of the holder, else of the next waiter, and exclusive for a free lock
 	case len(r.Holders) > 0:
 		r.Mode = r.Holders[0].Mode
 	case len(r.Waiters) > 0:
@@ -107,7 +107,7 @@ func reportStateClaims(claims []lockstep.Claim) []claimReport {
 	return reports
 }
 
-// who is the claim in words: where it comes from and what for.
+// who describes the owner of the claim: where it runs and its purpose.
 func (c claimReport) who() string {
 	words := []string{}
 	for _, key := range []string{"host", "pid", "purpose"} {
@@ -121,8 +121,8 @@ func (c claimReport) who() string {
 	return strings.Join(words, ", ")
 }
 
-// age is how long ago t was, rounded for people. The clocks of two machines may
-// differ, so it may be off, and is never negative.
+// age returns how long ago t was, rounded for people. Clocks of two machines may differ, so it may
+// be off, but it is never negative.
 func age(now, t time.Time) string {
 	d := max(0, now.Sub(t))
 	switch {
@@ -153,7 +153,7 @@ func (l lockReport) write(w io.Writer, now time.Time) {
 	fmt.Fprintf(w, ", %d waiting, next token %d\n", l.WaiterCount, l.NextToken)
 	for _, h := range l.Holders {
 		number := "token"
-		if h.Mode == "permits" { // they have no order: it is good for "revoke --token" alone
+		if h.Mode == "permits" { // they have no order: the number only serves "revoke --token"
 			number = "grant"
 		}
 		fmt.Fprintf(w, "  holder    %s %d, for %s, %s\n", number, h.Token, age(now, h.Since.Time), h.who())

@@ -7,8 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// logFlags are the flags of commands that write a log, which goes to the standard
-// error.
+// logFlags are the flags of commands that write a log, which goes to standard error.
 type logFlags struct {
 	level  string
 	format string

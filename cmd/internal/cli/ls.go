@@ -11,11 +11,11 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// maxPageSize is how many locks the service tells at a time at most.
+// maxPageSize is the most locks that the service returns at a time.
 const maxPageSize = 1000
 
-// A lister prints the locks page by page, so that its memory does not grow with their
-// number.
+// A lister prints the locks page by page, so that its memory does not grow with the number of
+// locks.
 type lister struct {
 	app      *App
 	prefix   string

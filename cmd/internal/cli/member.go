@@ -13,10 +13,10 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// promotePoll lies between two tries of promote while a learner catches up.
+// promotePoll is the interval between attempts to promote while a learner catches up.
 const promotePoll = 500 * time.Millisecond
 
-// An addReport is what "member add" and "member replace" tell.
+// An addReport is the output of "member add" and "member replace".
 type addReport struct {
 	Name           string `json:"name"`
 	ID             string `json:"id"`
@@ -133,7 +133,7 @@ func (a *App) memberPromoteCommand() *cobra.Command {
 	return cmd
 }
 
-// promote tries until the learner has caught up.
+// promote retries until the learner has caught up.
 func promote(ctx context.Context, admin *client.Admin, name string, wait time.Duration) error {
 	for deadline := time.Now().Add(wait); ; {
 		_, err := admin.PromoteMember(ctx, name)

@@ -13,33 +13,36 @@ import (
 )
 
 const (
-	// narrateLook is the pause between two looks at what a command waits for.
+	// narrateLook is the interval between checks of what a command waits for.
 	narrateLook = time.Second
-	// inspectEvery is after how many looks the holder of a lock is asked for again: it is a read of the service.
+	// inspectEvery is the number of checks after which the holder of a lock is read again from the
+	// service.
 	inspectEvery = 5
-	// inspectLimit bounds such a read.
+	// inspectLimit bounds the time of such a read.
 	inspectLimit = 3 * time.Second
-	// firstReminder is when what was said is said again although it has not changed. The time doubles up to lastReminder.
+	// firstReminder is when an unchanged message is repeated. The interval doubles up to
+	// lastReminder.
 	firstReminder = time.Minute
 	lastReminder  = time.Hour
 )
 
-// narrates reports whether somebody reads what a command waits for: the user at a terminal, or who asked for it.
+// narrates reports whether to say what a command waits for: at a terminal, or on request.
 func (a *App) narrates(verbose bool) bool {
 	f, ok := a.Err.(*os.File)
 	return verbose || ok && term.IsTerminal(int(f.Fd()))
 }
 
-// A narrator says on the standard error what a command waits for, when it is new or was said long ago. It decides; it does
-// nothing itself.
+// A narrator decides what to report on standard error about a wait: what is new, or was said long
+// ago. It does nothing itself.
 type narrator struct {
 	said     string        // the gist of the last line
 	at       time.Duration // when it was said
 	reminder time.Duration
-	down     int // looks in a row that found no node that serves
+	down     int // consecutive checks that found no serving node
 }
 
-// outage is the line of a look that found the service out of reach, or nothing. One look alone may have been in an election.
+// outage returns the line for a check that could not reach the service, or "". A single such check
+// may have hit an election.
 func (n *narrator) outage(now time.Duration, e *client.OutageError) string {
 	if e == nil {
 		n.down = 0
@@ -52,7 +55,7 @@ func (n *narrator) outage(now time.Duration, e *client.OutageError) string {
 	return n.news(now, text, text)
 }
 
-// news is the line, unless its gist was said already and not long ago.
+// news returns the line, or "" if its gist was already said recently.
 func (n *narrator) news(now time.Duration, gist, line string) string {
 	switch {
 	case gist != n.said:
@@ -66,7 +69,7 @@ func (n *narrator) news(now time.Duration, gist, line string) string {
 	return line
 }
 
-// waiting is the line of a look at the lock that is waited for, or nothing.
+// waiting returns the line for a check of the requested lock, or "".
 func (n *narrator) waiting(now time.Duration, name string, s lockReport, ahead int, wall time.Time) string {
 	gist, since := "not held", ""
 	if len(s.Holders) > 0 {
@@ -86,7 +89,7 @@ func (n *narrator) waiting(now time.Duration, name string, s lockReport, ahead i
 	return n.news(now, gist+queue, "waiting for "+printable(name)+": "+gist+since+queue)
 }
 
-// position is how many waiters are before the one with these labels, or -1.
+// position returns how many waiters are ahead of the one with these labels, or -1.
 func position(waiters []claimReport, labels map[string]string) int {
 	for i, w := range waiters {
 		if w.Metadata["host"] == labels["host"] && w.Metadata["pid"] == labels["pid"] {
@@ -96,7 +99,7 @@ func position(waiters []claimReport, labels map[string]string) int {
 	return -1
 }
 
-// every calls look in each narrateLook until stop is called, which waits for a look that is under way.
+// every calls look once per narrateLook until stop is called. stop waits for a call in progress.
 func every(ctx context.Context, look func(ctx context.Context, round int)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var looking sync.WaitGroup
@@ -118,7 +121,7 @@ func every(ctx context.Context, look func(ctx context.Context, round int)) (stop
 	}
 }
 
-// sayOutages says while no node serves what each endpoint answers, until stop is called.
+// sayOutages reports, while no node is serving, what each endpoint answers, until stop is called.
 func (a *App) sayOutages(verb string, outage func() *client.OutageError) (stop func()) {
 	var n narrator
 	began := time.Now()

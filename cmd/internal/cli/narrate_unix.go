@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// narrate says what the claim of this run waits for, until stop is called.
+// narrate reports what the claim of this run is waiting for, until stop is called.
 func (r *runner) narrate(ctx context.Context) (stop func()) {
 	if !r.app.narrates(r.plan.target.Verbose) {
 		return func() {}
@@ -41,7 +41,7 @@ func (r *runner) situation(ctx context.Context, n *narrator, began time.Time) st
 	ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 	defer cancel()
 	state, err := inspector.Inspect(ctx, r.plan.name)
-	if err != nil { // the outage itself is reported by narrate
+	if err != nil { // narrate reports the outage itself
 		return ""
 	}
 	report := reportState(state)

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// heldVariable lists, with blanks between them, the locks that the runs around a command hold.
+// heldVariable lists the locks that the enclosing runs of a command hold, separated by spaces.
 const heldVariable = "LOCKSTEP_HELD"
 
-// The modes of a held lock that are no permits.
+// The modes of a held lock other than permits.
 const (
 	modeExclusive = "x"
 	modeShared    = "s"
 )
 
-// A heldLock is one of them: PID:MODE:SERVICE:NAME.
+// A heldLock is an entry of heldVariable: PID:MODE:SERVICE:NAME.
 type heldLock struct {
 	pid     int    // of the run that holds it
 	mode    string // x, s, or permits as k/n
@@ -25,7 +25,7 @@ type heldLock struct {
 	name    string
 }
 
-// held are the locks of a plan.
+// held returns the locks of a plan.
 func held(pid int, plan claimPlan) (all []heldLock) {
 	for _, name := range plan.names() {
 		all = append(all, heldLock{pid, plan.mode, serviceKey(plan.target), name})
@@ -33,7 +33,8 @@ func held(pid int, plan claimPlan) (all []heldLock) {
 	return all
 }
 
-// serviceKey is the same for the same service, however its endpoints are ordered, and tells no password.
+// serviceKey is the same for the same service in whatever order its endpoints are given, and
+// reveals no password.
 func serviceKey(t Target) string {
 	sum := sha256.Sum256([]byte(t.Backend.Place()))
 	return fmt.Sprintf("%x", sum[:6])
@@ -43,7 +44,7 @@ func (h heldLock) String() string {
 	return fmt.Sprintf("%d:%s:%s:%s", h.pid, h.mode, h.service, url.QueryEscape(h.name))
 }
 
-// parseHeld skips what it does not understand: the variable may be anybody's.
+// parseHeld skips whatever it does not understand: anyone may set the variable.
 func parseHeld(text string) []heldLock {
 	var all []heldLock
 	for _, word := range strings.Fields(text) {
@@ -60,7 +61,7 @@ func parseHeld(text string) []heldLock {
 	return all
 }
 
-// excludes reports whether a claim of mode cannot be granted while these are held.
+// excludes reports whether a claim in this mode cannot be granted while these are held.
 func excludes(all []heldLock, mode string) bool {
 	var permits ratio
 	if mode != modeExclusive && mode != modeShared && permits.Set(mode) != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/lockstep-dev/lockstep/cmd/internal/term"
 )
 
-// waitsForItself refuses a claim that waits without end for a lock that a run around this process holds: that one waits for
-// this process. The variable outlives the run in what the command left running, so only ancestors count.
+// waitsForItself rejects a claim that would wait without limit for a lock held by an enclosing run,
+// which in turn waits for this process. Processes that the command left running keep the variable
+// after the run has ended, so only ancestors count.
 func (a *App) waitsForItself(plan claimPlan) error {
 	outer := parseHeld(a.Getenv(heldVariable))
 	for _, mine := range held(0, plan) {
@@ -28,8 +29,8 @@ func (a *App) waitsForItself(plan claimPlan) error {
 	return nil
 }
 
-// environment is ours with the lock's variables. Those of a run around this one
-// are taken out, since programs differ in which of two they see.
+// environment returns our environment plus the variables of the lock. Those of an enclosing run are
+// removed, since programs differ in which of two duplicates they see.
 func environment(lock lockstep.Lock, plan claimPlan) []string {
 	own := [][2]string{
 		{"LOCKSTEP_LOCK", lock.Name()},

@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-dev/lockstep/cmd/internal/backend"
 )
 
-// openLocker makes the Locker of the target's backend.
+// openLocker opens a Locker on the target's backend.
 func openLocker(t Target) (lockstep.Locker, error) {
 	return backend.Open(t.Backend, backend.Options{TTL: t.TTL, Metadata: t.Metadata, Cluster: t.Cluster, Connect: t.Connect, Logger: t.Logger})
 }
@@ -15,7 +15,7 @@ func (t Target) config() client.Config {
 	return client.Config{Endpoints: t.Endpoints, Cluster: t.Cluster, UnavailableAfter: t.Connect, Logger: t.Logger}
 }
 
-// withAdmin calls f with a connection for reading and for operators.
+// withAdmin calls f with a connection for reads and administration.
 func (t *targetFlags) withAdmin(a *App, f func(*client.Admin) error) error {
 	target, err := t.target()
 	if err != nil {

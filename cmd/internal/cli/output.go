@@ -21,7 +21,7 @@ func (o *output) register(flags *pflag.FlagSet) {
 	flags.VarP(o, "output", "o", "output `format`: text for people or json for programs")
 }
 
-// String, Set and Type make it the value of a flag.
+// String, Set and Type implement pflag.Value.
 func (o *output) String() string { return string(*o) }
 
 func (o *output) Set(text string) error {
@@ -56,5 +56,5 @@ func (a *App) writeJSONLine(v any) error {
 	return err
 }
 
-// table starts a table of columns on the output; cells are split by tabs.
+// table starts a table on the output. Cells are separated by tabs.
 func (a *App) table() *tabwriter.Writer { return tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0) }

@@ -14,30 +14,31 @@ import (
 	"github.com/lockstep-dev/lockstep/cmd/internal/term"
 )
 
-// overseerLook is the longest time between two looks at the lock: timers stand
-// still while the machine is suspended. Reading a lease costs well under a
-// microsecond.
+// overseerLook is the longest interval between checks of the lock: timers stop while the machine is
+// suspended. Reading a lease takes well under a microsecond.
 const overseerLook = 100 * time.Millisecond
 
-// An overseer decides what happens to a command under a lock. It is told the time and
-// what is known of the lock, and returns orders; it does nothing itself.
+// An overseer decides what happens to a command under a lock. It takes the time and what is known
+// about the lock, and returns orders; it does nothing itself.
 //
 // # Invariants
 //
-//  1. After KILL nothing is ordered but a later deadline of the watcher, while the lock is held.
-//  2. After TERM the end comes whatever the lock does; once the lock is lost the deadline stays.
-//  3. KILL comes at validUntil at the latest, and at once when the lock is over, unless it
-//     was revoked: the service then waits for the holder.
+//  1. After KILL, the only order that may follow is a later deadline for the watcher, while the
+//     lock is held.
+//  2. After TERM, the command ends whatever happens to the lock; once the lock is lost, the
+//     deadline is final.
+//  3. KILL comes at validUntil at the latest, and at once when the lock is lost, unless it was
+//     revoked: the service then waits for the holder.
 type overseer struct {
 	killAfter  time.Duration // between TERM and KILL when the lock is lost
-	drain      time.Duration // between TERM and KILL when somebody asked for the end; 0: killAfter
+	drain      time.Duration // between TERM and KILL when an end was requested; 0: killAfter
 	validUntil time.Duration // the largest one seen, on the clock of package term
 	phase      phase
 	killAt     time.Duration // in phase ending
 	interrupts int
 	resigns    bool  // INT and TERM end the command within killAfter
 	resigned   bool  // one of them came
-	loss       error // why the lock is lost; nil while it is not
+	loss       error // why the lock is lost; nil while it is held
 }
 
 type phase int
@@ -48,13 +49,13 @@ const (
 	killed        // KILL was sent
 )
 
-// Orders are what is to be done, in the order of the fields.
+// Orders say what to do, in the order of the fields.
 type orders struct {
 	signals []unix.Signal
-	all     bool // the signals are for everything that descends from the command, not its process group alone
+	all     bool // send the signals to all descendants of the command, not only to its process group
 	kill    bool
-	feed    time.Duration // the watcher's new deadline; zero: it stays
-	say     string        // for the user
+	feed    time.Duration // the new deadline of the watcher; zero: unchanged
+	say     string        // a message for the user
 }
 
 func (o *orders) add(more orders) {
@@ -70,7 +71,7 @@ func (o *orders) add(more orders) {
 // errNotRenewed is the loss of a lock whose lease is about to end.
 var errNotRenewed = errors.New("its lease could not be renewed in time")
 
-// look judges the lock: until when it is valid, and in over why it is not, or nil.
+// look takes the state of the lock: until when it is valid, and, in over, why it is lost, or nil.
 func (o *overseer) look(now, validUntil time.Duration, over error) orders {
 	switch {
 	case over != nil:
@@ -107,8 +108,8 @@ func (o *overseer) lost(now time.Duration, over error) orders {
 	return out
 }
 
-// terminate asks the command to end, by killAt. A stopped one has to be continued to hear of it. One that was
-// asked before is killed at the earlier of the two times.
+// terminate asks the command to end by killAt. A stopped command must be continued to receive TERM.
+// A command that was asked before is killed at the earlier of the two times.
 func (o *overseer) terminate(killAt time.Duration) orders {
 	if o.phase != running {
 		o.killAt = min(o.killAt, killAt)
@@ -133,7 +134,7 @@ func (o *overseer) kill() orders {
 	return orders{kill: true}
 }
 
-// overdue takes the news that the watcher killed the command.
+// overdue handles the report that the watcher killed the command.
 func (o *overseer) overdue() orders {
 	if o.loss == nil {
 		o.loss = errNotRenewed
@@ -141,7 +142,7 @@ func (o *overseer) overdue() orders {
 	return o.kill()
 }
 
-// unwatched takes the news that nobody would kill the command if this program were killed.
+// unwatched handles the report that nothing would kill the command if this program were killed.
 func (o *overseer) unwatched() orders {
 	out := o.kill()
 	if o.loss == nil {
@@ -150,12 +151,12 @@ func (o *overseer) unwatched() orders {
 	return out
 }
 
-// signal judges a signal that was sent to this program.
+// signal handles a signal sent to this program.
 func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
 	number, ok := sig.(unix.Signal)
 	if o.resigns && (number == unix.SIGINT || number == unix.SIGTERM) {
 		again := o.resigned && number == unix.SIGINT
-		o.resigned = true // also when the command is on its way out for another reason
+		o.resigned = true // even if the command is already ending for another reason
 		if again {
 			return o.terminate(now + o.killAfter)
 		}
@@ -170,13 +171,13 @@ func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
 		}
 	}
 	out := orders{signals: []unix.Signal{number}}
-	if term.Ends(number) { // a stopped command has to be continued to hear of it
+	if term.Ends(number) { // a stopped command must be continued to receive it
 		out.signals = append(out.signals, unix.SIGCONT)
 	}
 	return out
 }
 
-// hurry ends the command although the lock is held, and is held on until the command has ended.
+// hurry ends the command although the lock is held, and stays held until the command has ended.
 func (o *overseer) hurry(now time.Duration, why string) orders {
 	if o.phase != running {
 		return orders{}
@@ -186,7 +187,7 @@ func (o *overseer) hurry(now time.Duration, why string) orders {
 	return out
 }
 
-// wake is when look has to be called next, if nothing else happens before.
+// wake returns how long look may wait for its next call if nothing else happens.
 func (o *overseer) wake(now time.Duration) time.Duration {
 	next := now + overseerLook
 	switch o.phase {
@@ -201,7 +202,7 @@ func (o *overseer) wake(now time.Duration) time.Duration {
 	return max(0, next-now)
 }
 
-// verdict is the loss in words, or nil.
+// verdict returns the loss as an error for the user, or nil.
 func (o *overseer) verdict(name string, token lockstep.Token) error {
 	if o.loss == nil {
 		return nil

@@ -16,13 +16,13 @@ import (
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
-// A restoreReport is what "snapshot restore" tells.
+// A restoreReport is the output of "snapshot restore".
 type restoreReport struct {
 	ClusterID   string  `json:"cluster_id"`
 	Node        string  `json:"node"`
 	DataDir     string  `json:"data_dir"`
-	WaitSeconds float64 `json:"wait_seconds"` // in which nothing is granted, at least; 0: skipped
-	NextToken   uint64  `json:"next_token"`   // of the backup; tokens go on above it
+	WaitSeconds float64 `json:"wait_seconds"` // how long nothing is granted, at least; 0: skipped
+	NextToken   uint64  `json:"next_token"`   // of the backup; new tokens are above it
 }
 
 // restoreFlags are the flags of snapshot restore.
@@ -94,7 +94,7 @@ func (f *restoreFlags) resolve() (r node.Restore, err error) {
 	if f.longest.d < time.Second || f.longest.d > lockstep.MaxTTL {
 		return r, usageError("--longest-ttl: want 1 s to %v; --skip-wait leaves the wait out", lockstep.MaxTTL)
 	}
-	// A link could lead into another node's directory.
+	// A link could point into another node's directory.
 	if info, err := os.Lstat(config.DataDir); err == nil && !info.IsDir() || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return r, usageError("--data-dir: %s is not a directory: give one that is missing or empty", config.DataDir)
 	}
@@ -105,7 +105,7 @@ func (f *restoreFlags) resolve() (r node.Restore, err error) {
 	return r, nil
 }
 
-// checkClock refuses early what the first leader would refuse as well.
+// checkClock rejects early what the first leader would reject as well.
 func checkClock(b *backup.File, now time.Time) error {
 	if built := BuildTime(); now.Before(b.Time()) || now.Before(built) {
 		return usageError("the clock says %s, but the backup was taken at %s and this program was built at %s: set the clock",

@@ -12,10 +12,10 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// A revokeReport is what "revoke" tells.
+// A revokeReport is the output of "revoke".
 type revokeReport struct {
 	Name    string `json:"name"`
-	Revoked int    `json:"revoked"` // grants ended
+	Revoked int    `json:"revoked"` // number of grants ended
 }
 
 func (a *App) revokeCommand() *cobra.Command {
@@ -82,7 +82,7 @@ func (a *App) printRevoked(report revokeReport, out output) error {
 	return nil
 }
 
-// defaultBy is user@host.
+// defaultBy returns user@host.
 func defaultBy() string {
 	name := os.Getenv("USER")
 	if u, err := user.Current(); err == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// root is the program's command with all the others below it, one file for each.
+// root returns the root command with all the others below it, one file for each.
 func (a *App) root() *cobra.Command {
 	var asked bool // for the version
 	root := &cobra.Command{
@@ -62,7 +62,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// commands are all commands in the order of the help.
+// commands returns all commands in the order of the help text.
 func (a *App) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(),
@@ -95,14 +95,14 @@ func (a *App) commands() []*cobra.Command {
 	}
 }
 
-// exactly wants the named arguments, no more and no less.
+// exactly requires the named arguments, no more and no fewer.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return checkArgs(cmd, args, len(names), names)
 	}
 }
 
-// upTo wants the named arguments or fewer.
+// upTo accepts the named arguments, or fewer.
 func upTo(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return checkArgs(cmd, args, 0, names)

@@ -21,12 +21,12 @@ type runFlags struct {
 	maxHold span
 }
 
-// A runPlan is what run was asked to do, checked.
+// A runPlan is what run was asked to do, after validation.
 type runPlan struct {
 	claimPlan
 	commandPlan
 	atLeast time.Duration // from the start of the command
-	maxHold time.Duration // from the start of the command to its TERM; 0: no bound
+	maxHold time.Duration // from the start of the command to its TERM; 0: no limit
 }
 
 const runLong = `Waits for the lock NAME, runs the command, and gives the lock back when the command
@@ -94,7 +94,7 @@ func checkMaxHold(s span) error {
 	return nil
 }
 
-// plan checks the values of the flags and what they mean together.
+// plan validates the flags, on their own and in combination.
 func (f *runFlags) plan(a *App, cmd *cobra.Command, args []string) (plan runPlan, err error) {
 	if plan.claimPlan, err = f.claimFlags.plan(a, "run", args[0], nil); err != nil {
 		return runPlan{}, err

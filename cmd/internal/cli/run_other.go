@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-// run, elect, hold and acquire need process groups and signals, which this system does not have.
+// run, elect, hold and acquire need process groups and signals, which this system lacks.
 func (a *App) run(context.Context, runPlan) error         { return elsewhere("run") }
 func (a *App) elect(context.Context, electPlan) error     { return elsewhere("elect") }
 func (a *App) hold(context.Context, holdPlan) error       { return elsewhere("hold") }

@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// goodbye bounds the giving back of the lock and the end of the session.
+	// goodbye bounds releasing the lock and ending the session.
 	goodbye = 5 * time.Second
-	// goodbyeLost is that when the service is probably out of reach.
+	// goodbyeLost is the same bound if the service is probably out of reach.
 	goodbyeLost = 500 * time.Millisecond
-	// signalBuffer is how many signals wait while another is handled. Those that do
-	// not fit are dropped, as the kernel does with a signal that is pending already.
+	// signalBuffer is how many signals can wait while another is handled. Any that do not fit are
+	// dropped, as the kernel drops a signal that is already pending.
 	signalBuffer = 64
 )
 
-// A runner is one run, from the waiting for the lock to its release.
+// A runner is one run, from waiting for the lock to its release.
 type runner struct {
 	app       *App
 	plan      claimPlan
 	signals   chan os.Signal
-	inherited term.Signals // what the command finds ignored and blocked
+	inherited term.Signals // the signals that the command finds ignored and blocked
 	locker    lockstep.Locker
 	lock      lockstep.Lock
-	hurried   chan struct{} // see hurry; nil before
+	hurried   chan struct{} // see hurry, which creates it
 }
 
-// run waits for the lock, runs the command, and releases the lock. The error carries
-// the exit code; nil is code 0.
+// run waits for the lock, runs the command, and releases the lock. The error carries the exit code;
+// nil means code 0.
 func (a *App) run(ctx context.Context, plan runPlan) error {
 	if err := a.adopt(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (a *App) run(ctx context.Context, plan runPlan) error {
 	defer signal.Stop(r.signals)
 	h := &holding{runner: r, plan: plan}
 	status, err := h.hold()
-	if h.stuck { // part of the command lives: the service must not believe that we let go
+	if h.stuck { // part of the command is alive: the service must not believe that we let go
 		return exitError{CodeLost, err}
 	}
 	r.dwell(h.keepUntil())
@@ -60,7 +60,7 @@ func (a *App) run(ctx context.Context, plan runPlan) error {
 	return exitWith(status)
 }
 
-// dwell keeps the lock until a time unless somebody wants the end.
+// dwell keeps the lock until the given time unless it is asked to end sooner.
 func (r *runner) dwell(until time.Duration) {
 	for term.Now() < until && r.lock.Check() == nil && r.plan.endWith.due() == "" {
 		timer := time.NewTimer(min(endWithLook, until-term.Now()))
@@ -75,8 +75,8 @@ func (r *runner) dwell(until time.Duration) {
 	}
 }
 
-// heed stops this process when sig is that of ctrl-Z, which is caught once a command was started. It reports whether sig asks for
-// the end.
+// heed stops this process if sig is the signal of ctrl-Z, which is caught once a command was
+// started. It reports whether sig asks for the end.
 func (r *runner) heed(sig os.Signal) (ends bool) {
 	if sig == syscall.SIGTSTP {
 		term.StopSelf(r.signals)
@@ -84,8 +84,8 @@ func (r *runner) heed(sig os.Signal) (ends bool) {
 	return term.Ends(sig)
 }
 
-// adopt takes over orphans: as process 1 of a container those of strangers too, and what descends from the command
-// if its watcher is killed.
+// adopt makes this process the parent of orphans: descendants of the command if its watcher is
+// killed, and, as process 1 of a container, unrelated orphans too.
 func (a *App) adopt() error {
 	if a.Adopt == nil {
 		return nil
@@ -96,8 +96,8 @@ func (a *App) adopt() error {
 	return nil
 }
 
-// begin waits for the lock. Without it there is no runner, and the error carries the exit code. Signals go
-// to the runner's channel from here on.
+// begin waits for the lock. If it is not granted, the runner is nil and the error carries the exit
+// code. Signals go to the runner's channel from here on.
 func (a *App) begin(ctx context.Context, plan claimPlan) (*runner, error) {
 	r := &runner{app: a, plan: plan, inherited: term.SignalsAtStart(), signals: make(chan os.Signal, signalBuffer)}
 	term.NotifyEnding(r.signals)
@@ -129,8 +129,9 @@ type acquired struct {
 	err  error
 }
 
-// acquire waits for the lock. A signal that asks us to end, or the end of what --end-with names, cancels the
-// request and waits until nothing of it is left; a second signal does not wait.
+// acquire waits for the lock. If a signal asks us to end, or what --end-with names has ended, it
+// cancels the request and waits until nothing of it is left; after a second signal it does not
+// wait.
 func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -152,7 +153,7 @@ func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
 				cancel()
 			}
 		case sig := <-r.signals:
-			if !r.heed(sig) { // meant for a command that does not run yet
+			if !r.heed(sig) { // meant for a command that is not running yet
 				continue
 			}
 			if end != nil && hurries(sig) {
@@ -165,10 +166,10 @@ func (r *runner) acquire(ctx context.Context) (lockstep.Lock, error) {
 	}
 }
 
-// granted is the outcome of a request; with end it is not wanted any longer.
+// granted returns the outcome of a request; if end is set, the lock is no longer wanted.
 func (r *runner) granted(got acquired, end error) (lockstep.Lock, error) {
 	if end == nil && got.lock != nil {
-		if why := r.plan.endWith.due(); why != "" { // in the same moment
+		if why := r.plan.endWith.due(); why != "" { // at the same moment
 			end = endsEarly(why)
 		}
 	}
@@ -198,15 +199,15 @@ func (r *runner) refusal(err error) error {
 	if !errors.Is(err, lockstep.ErrBusy) {
 		return err
 	}
-	if r.plan.busyCode == CodeOK { // asked for: then it is no error to speak of
+	if r.plan.busyCode == CodeOK { // requested by the user, so nothing to report
 		return nil
 	}
 	return exitError{r.plan.busyCode, err}
 }
 
-// release gives the lock back and ends the session. Of a lock that was revoked this
-// is the consent that the service waits for. A failure, which is told and returned, costs others at most the
-// rest of the lease, and the command no success: it ran under the lock.
+// release releases the lock and ends the session. For a revoked lock, this is the acknowledgement
+// that the service waits for. A failure is reported and returned. It delays others by at most the
+// rest of the lease, and does not make the command a failure: it ran under the lock.
 func (r *runner) release(loss error) error {
 	patience := goodbye
 	if loss != nil && !revoked(loss) {
@@ -238,15 +239,15 @@ func (r *runner) leave(patience time.Duration) {
 	done := make(chan error, 1)
 	go func() { done <- r.locker.Close(ctx) }()
 	select {
-	case <-done: // what failed is over with the lease
+	case <-done: // after a failure, the lease still ends it
 	case <-ctx.Done():
 	case <-r.hurry():
 	}
 }
 
-// hurry is closed when somebody interrupts what is left to do after the command. Other
-// signals change nothing: a service manager that sends TERM to run and command alike
-// wants both to end well.
+// hurry returns a channel that is closed when the user interrupts what is left to do after the
+// command. Other signals have no effect: a service manager that sends TERM to both run and the
+// command wants both to end properly.
 func (r *runner) hurry() <-chan struct{} {
 	if r.hurried == nil {
 		r.hurried = make(chan struct{})

@@ -13,13 +13,14 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// scriptTTL is the default lease of "acquire": nobody renews it between the commands of a script.
+// scriptTTL is the default TTL of "acquire": nothing renews the lease between the commands of a
+// script.
 const scriptTTL = 60 * time.Second
 
-// An acquirePlan is what acquire was asked to do, checked.
+// An acquirePlan is what acquire was asked to do, after validation.
 type acquirePlan struct {
 	claimPlan
-	file  string // where the handle goes; empty = the standard output
+	file  string // where the handle goes; empty: standard output
 	force bool   // replace that file
 	out   output
 }
@@ -52,7 +53,7 @@ func (a *App) acquireCommand() *cobra.Command {
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			labels := describe(f.labels(), nil)
-			labels["pid"] = strconv.Itoa(os.Getppid()) // this process will be gone
+			labels["pid"] = strconv.Itoa(os.Getppid()) // this process will have exited
 			if plan.claimPlan, err = f.plan(a, "acquire", args[0], labels); err != nil {
 				return err
 			}
@@ -131,10 +132,10 @@ when the lock was lost before: others may have worked under it meanwhile. The fi
 	return cmd
 }
 
-// A releaseReport is what "release" tells.
+// A releaseReport is the output of "release".
 type releaseReport struct {
 	Lock  string `json:"lock"`
-	Token uint64 `json:"token,omitempty"` // that it was held with
+	Token uint64 `json:"token,omitempty"` // the token it was held with
 }
 
 func (a *App) printReleased(report releaseReport, out output) error {
@@ -145,7 +146,7 @@ func (a *App) printReleased(report releaseReport, out output) error {
 	return err
 }
 
-// noHandle refuses a handle on the command line, without repeating it.
+// noHandle rejects a handle on the command line, without repeating it.
 func noHandle(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError("unexpected argument: a handle is a secret that does not belong on a command line: give it in %s or --handle-file", handleVariable)
@@ -153,10 +154,10 @@ func noHandle(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// A holdPlan is what hold was asked to do, checked.
+// A holdPlan is what hold was asked to do, after validation.
 type holdPlan struct {
 	claimPlan
-	maxHold time.Duration // 0: no bound
+	maxHold time.Duration // 0: no limit
 	out     output
 }
 
@@ -201,7 +202,7 @@ func (a *App) holdCommand() *cobra.Command {
 	return cmd
 }
 
-// printHeld says in one line that the lock is held.
+// printHeld prints one line that says that the lock is held.
 func (a *App) printHeld(report grantReport, out output) error {
 	if out == jsonOutput {
 		return a.writeJSONLine(report)
@@ -210,7 +211,7 @@ func (a *App) printHeld(report grantReport, out output) error {
 	return err
 }
 
-// printAcquired prints the handle, or the token when the handle went to a file.
+// printAcquired prints the handle, or the token if the handle went to a file.
 func (a *App) printAcquired(report grantReport, out output) error {
 	var err error
 	switch {
@@ -224,7 +225,7 @@ func (a *App) printAcquired(report grantReport, out output) error {
 	return err
 }
 
-// lostWhileHeld is the error of a holder whose lock is over.
+// lostWhileHeld is the error of a holder that lost its lock.
 func lostWhileHeld(name string, err error) error {
 	return exitError{CodeLost, fmt.Errorf("%s is lost: %w: %s", printable(name), err, goneAdvice)}
 }

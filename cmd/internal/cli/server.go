@@ -75,7 +75,8 @@ Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node 
 			if err := f.force.run(config); err != nil {
 				return err
 			}
-			// A log tool that goes away must not take the node with it: a write to it fails, and that is all.
+			// The node must survive the exit of a tool that reads its log: the write fails, nothing
+			// more.
 			signal.Ignore(syscall.SIGPIPE)
 			return serve(cmd.Context(), node.Run, node.ReopenLogs)
 		},
@@ -114,8 +115,8 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	f.log.register(flags, slog.LevelInfo)
 }
 
-// knowsItsCluster refuses to invent a cluster for a fresh data directory: a forgotten --initial-cluster would make each node
-// one of its own.
+// knowsItsCluster refuses to create a new cluster for a fresh data directory unless told to:
+// without --initial-cluster, each node would become a cluster of its own.
 func knowsItsCluster(config server.Config) error {
 	if len(config.InitialCluster) > 0 || config.Join != "" {
 		return nil
@@ -127,7 +128,7 @@ func knowsItsCluster(config server.Config) error {
 		"--initial-cluster %s=HOST:7401; a node that was added to a running cluster: --join", config.DataDir, config.Name)
 }
 
-// resolve makes the server's configuration from the flags.
+// resolve builds the server configuration from the flags.
 func (f *serverFlags) resolve(a *App) (server.Config, error) {
 	config := f.config
 	var err error
@@ -162,7 +163,7 @@ func parseCluster(entries []string) (map[string]string, error) {
 	return nodes, nil
 }
 
-// configError names the flag in place of the field of server.Config.
+// configError replaces the field of server.Config in an error by its flag.
 func configError(err error) error {
 	var wrong *server.ConfigError
 	if !errors.As(err, &wrong) {
@@ -174,12 +175,12 @@ func configError(err error) error {
 	return usageError("--%s: %s", flagName(wrong.Field), fieldsToFlags.Replace(wrong.Rule))
 }
 
-// fieldsToFlags puts flags in the place of the fields that a rule speaks of.
+// fieldsToFlags replaces the fields mentioned in a rule by flags.
 var fieldsToFlags = strings.NewReplacer(
 	"InitialCluster", "--initial-cluster", "InitialMissing", "--initial-missing", "PeerListen", "--peer-listen", "HTTPListen", "--http-listen",
 	"HealthListen", "--health-listen", "Listen", "--listen", "Insecure", "--insecure")
 
-// flagName turns PeerListen into peer-listen.
+// flagName converts PeerListen to peer-listen.
 func flagName(field string) string {
 	if rest, ok := strings.CutPrefix(field, "HTTP"); ok {
 		return "http-" + flagName(rest)
@@ -194,8 +195,8 @@ func flagName(field string) string {
 	return b.String()
 }
 
-// serve runs run until INT or TERM, and ends the process at a second one. HUP calls hangUp, or is like TERM when that
-// is nil. A HUP that nohup has turned off stays off.
+// serve calls run until INT or TERM, and exits the process at the second one. HUP calls hangUp, or
+// acts like TERM if that is nil. If nohup has disabled HUP, it stays disabled.
 func serve(ctx context.Context, run func(context.Context) error, hangUp func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -225,7 +226,7 @@ func serve(ctx context.Context, run func(context.Context) error, hangUp func()) 
 	}
 }
 
-// printConfig prints what the flags have come to, as a file for --config.
+// printConfig prints the effective flags as a file for --config.
 func (a *App) printConfig(flags *pflag.FlagSet) error {
 	values := map[string]any{}
 	flags.VisitAll(func(f *pflag.Flag) {

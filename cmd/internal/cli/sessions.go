@@ -13,14 +13,14 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// A sessionReport is a session as "sessions" tells it.
+// A sessionReport describes a session in the output of "sessions".
 type sessionReport struct {
 	Session     string            `json:"session"`
 	TTLMS       uint64            `json:"ttl_ms"`
 	ExpiresInMS uint64            `json:"expires_in_ms"` // on the leader's clock, unless it is renewed
 	Holding     uint32            `json:"holding"`
 	Waiting     uint32            `json:"waiting"`
-	Closing     uint32            `json:"closing"` // over, but their names are not free yet
+	Closing     uint32            `json:"closing"` // ended claims whose names are not free yet
 	Metadata    map[string]string `json:"metadata"`
 }
 

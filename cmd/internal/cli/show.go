@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// maxWaiters is how many waiters the service tells at most.
+// maxWaiters is the most waiters that the service returns.
 const maxWaiters = 16384
 
 func (a *App) showCommand() *cobra.Command {
@@ -48,7 +48,7 @@ func (a *App) showCommand() *cobra.Command {
 	return cmd
 }
 
-// lockReport asks the service, or another backend as far as that can tell.
+// lockReport asks the service, or another backend to the extent that it can tell.
 func (a *App) lockReport(ctx context.Context, flags *targetFlags, name string, waiters uint32) (report lockReport, err error) {
 	target, err := flags.target()
 	if err != nil {

@@ -19,7 +19,7 @@ type simFlags struct {
 	trace    bool
 }
 
-// A simReport is what "sim" tells. Seed and Promise are those of the first failure.
+// A simReport is the output of "sim". Seed and Promise belong to the first failure.
 type simReport struct {
 	sim.Summary
 	Seed    *uint64 `json:"seed,omitempty"`

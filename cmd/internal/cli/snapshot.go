@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
-// A snapshotReport is what "snapshot save" and "snapshot verify" tell of a file.
+// A snapshotReport describes a file in the output of "snapshot save" and "snapshot verify".
 type snapshotReport struct {
 	File      string `json:"file"`
 	Bytes     int64  `json:"bytes"`
@@ -81,12 +81,12 @@ themselves, and the secrets of their sessions: its mode is 0600.`,
 	out.register(cmd.Flags())
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "`directory` of a node that does not run (instead of --endpoints)")
 	oneOf(cmd.Flags(), "target", "data-dir")
-	onlyOnCommandLine(cmd.Flags(), "data-dir") // elsewhere it is that of the server, which runs
+	onlyOnCommandLine(cmd.Flags(), "data-dir") // elsewhere it is the directory of the running server
 	cmd.Flags().BoolVar(&force, "force", false, "replace FILE if it is there")
 	return cmd
 }
 
-// saveBackup writes FILE.tmp, checks it as a restore would, and gives it its name.
+// saveBackup writes FILE.tmp, checks it as a restore would, and renames it.
 func saveBackup(path string, force bool, fill func(io.Writer) error) (*backup.File, error) {
 	if _, err := os.Lstat(path); err == nil && !force {
 		return nil, usageError("%s is there already: give another name, or --force to replace it", path)
@@ -99,7 +99,7 @@ func saveBackup(path string, force bool, fill func(io.Writer) error) (*backup.Fi
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(tmp) // gone already when all went well
+	defer os.Remove(tmp) // already gone if all went well
 	err = fill(f)
 	if err == nil {
 		err = f.Sync()
@@ -114,11 +114,11 @@ func saveBackup(path string, force bool, fill func(io.Writer) error) (*backup.Fi
 	return b, publish(tmp, path, force)
 }
 
-// publish gives the file its name, durably, and replaces another one only with force.
+// publish renames the file durably, and replaces another one only with force.
 func publish(tmp, path string, force bool) error {
 	move := os.Rename
 	if !force {
-		move = os.Link // fails if somebody made the file meanwhile
+		move = os.Link // fails if the file was created meanwhile
 	}
 	if err := move(tmp, path); err != nil {
 		return err
@@ -152,7 +152,7 @@ is. The exit code is 65 when the file is damaged or no backup.`,
 	return cmd
 }
 
-// codeData is the exit code for a file whose content is wrong.
+// codeData is the exit code for a file with bad content.
 const codeData = 65
 
 func openBackup(path string) (*backup.File, error) {

@@ -16,10 +16,10 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// A statusReport is what "status" tells.
+// A statusReport is the output of "status".
 type statusReport struct {
 	ClusterID      string           `json:"cluster_id"`
-	Node           string           `json:"node"`   // that says so: the leader if it answered
+	Node           string           `json:"node"`   // the node that answered; the leader if it did
 	Leader         string           `json:"leader"` // empty: none known
 	LeaderAddress  string           `json:"leader_address"`
 	Term           uint64           `json:"term"`
@@ -30,10 +30,10 @@ type statusReport struct {
 	Locks          uint64           `json:"locks"`
 	Waiters        uint64           `json:"waiters"`
 	NextToken      uint64           `json:"next_token"`
-	GrantsHeld     string           `json:"grants_held"`    // why nothing is granted; empty: grants go on
-	GrantsHeldMS   uint64           `json:"grants_held_ms"` // how long that lasts at most; 0: not known
+	GrantsHeld     string           `json:"grants_held"`    // why nothing is granted; empty: locks are being granted
+	GrantsHeldMS   uint64           `json:"grants_held_ms"` // how long that lasts at most; 0: unknown
 	Version        string           `json:"version"`
-	FeatureLevel   uint32           `json:"feature_level"` // of the cluster; 0: not known
+	FeatureLevel   uint32           `json:"feature_level"` // of the cluster; 0: unknown
 	Endpoints      []endpointReport `json:"endpoints"`
 }
 
@@ -42,14 +42,14 @@ type memberReport struct {
 	ID            string  `json:"id"`
 	Role          string  `json:"role"`
 	Health        string  `json:"health"`
-	AppliedIndex  *uint64 `json:"applied_index"` // as the node itself says; null: it does not
+	AppliedIndex  *uint64 `json:"applied_index"` // as reported by the node itself; null: no answer
 	ClientAddress string  `json:"client_address"`
 	PeerAddress   string  `json:"peer_address"`
-	FeatureLevel  uint32  `json:"feature_level"` // the newest that its build can; 0: not known
-	Zone          string  `json:"zone"`          // empty: it tells none
+	FeatureLevel  uint32  `json:"feature_level"` // the newest one that its build supports; 0: unknown
+	Zone          string  `json:"zone"`          // empty: not reported
 }
 
-// An endpointReport is how one of --endpoints answered, or a member that is not among them.
+// An endpointReport is the answer of one of --endpoints, or of a member that is not among them.
 type endpointReport struct {
 	Endpoint string `json:"endpoint"`
 	Node     string `json:"node,omitempty"`
@@ -95,7 +95,7 @@ func (a *App) printStatus(report statusReport, out output) error {
 	return a.writeStatus(report)
 }
 
-// askStatus asks the endpoints, and then the members that none of them is, at their addresses for clients.
+// askStatus queries the endpoints, then the remaining members at their client addresses.
 func askStatus(ctx context.Context, admin *client.Admin) (statusReport, error) {
 	answers := admin.Status(ctx)
 	best, err := bestStatus(answers)
@@ -106,14 +106,14 @@ func askStatus(ctx context.Context, admin *client.Admin) (statusReport, error) {
 	return reportStatus(best, answers, others), nil
 }
 
-// bestStatus is the answer that says most, or the error when there is none.
+// bestStatus returns the most informative answer, or an error if there is none.
 func bestStatus(answers []client.NodeStatus) (best *pb.StatusResponse, err error) {
 	for _, n := range answers {
 		switch {
 		case errors.Is(n.Err, client.ErrTwoClusters):
 			return nil, n.Err
 		case n.Status == nil:
-		case best != nil && best.GetClusterId() != n.Status.GetClusterId(): // nodes of a build that tells it only here
+		case best != nil && best.GetClusterId() != n.Status.GetClusterId(): // nodes whose build reveals it only here
 			return nil, usageError("--endpoints: %s belongs to another cluster than the endpoints before it", n.Endpoint)
 		case best == nil || better(n.Status, best):
 			best = n.Status
@@ -125,7 +125,7 @@ func bestStatus(answers []client.NodeStatus) (best *pb.StatusResponse, err error
 	return best, nil
 }
 
-// unasked are the addresses of the members of which no answer is.
+// unasked returns the addresses of the members that have not answered.
 func unasked(s *pb.StatusResponse, answers []client.NodeStatus) []string {
 	var addresses []string
 	for _, m := range s.GetMembers() {
@@ -139,7 +139,7 @@ func unasked(s *pb.StatusResponse, answers []client.NodeStatus) []string {
 	return addresses
 }
 
-// reportStatus is the best of all answers, with what each node says of itself.
+// reportStatus returns the best of all answers, with what each node reports about itself.
 func reportStatus(best *pb.StatusResponse, answers, others []client.NodeStatus) statusReport {
 	applied := map[string]uint64{}
 	var endpoints []endpointReport
@@ -171,7 +171,7 @@ func reportStatus(best *pb.StatusResponse, answers, others []client.NodeStatus) 
 	return report
 }
 
-// better prefers what a leader says of itself, and then the higher term.
+// better prefers a leader's own report, then the higher term.
 func better(a, b *pb.StatusResponse) bool {
 	if leads(a) != leads(b) {
 		return leads(a)
@@ -210,8 +210,9 @@ func reportMembers(members []*pb.Member) []memberReport {
 	all := []memberReport{}
 	for _, m := range members {
 		all = append(all, memberReport{
-			Name:          m.GetName(),
-			ID:            strconv.FormatUint(m.GetId(), 10), // above 2^53: no number for every JSON reader
+			Name: m.GetName(),
+			// It may be above 2^53, which not every JSON reader can handle as a number.
+			ID:            strconv.FormatUint(m.GetId(), 10),
 			Role:          m.GetRole(),
 			Health:        m.GetHealth(),
 			ClientAddress: m.GetClientAddress(),
@@ -257,7 +258,7 @@ func (a *App) writeStatus(s statusReport) error {
 	return nil
 }
 
-// crowdedZone finds the zone that has a majority of the voters.
+// crowdedZone finds the zone with a majority of the voters.
 func crowdedZone(members []memberReport) (zone string, voters, of int) {
 	var zones []string
 	for _, m := range members {
@@ -269,7 +270,7 @@ func crowdedZone(members []memberReport) (zone string, voters, of int) {
 	return zone, voters, len(zones)
 }
 
-// count is a number of things: "1 lock", "2 locks".
+// count formats a number of things: "1 lock", "2 locks".
 func count(n uint64, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -277,7 +278,7 @@ func count(n uint64, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// orDash shows a level that may not be known.
+// orDash formats a level that may be unknown.
 func orDash(level uint32) string {
 	if level == 0 {
 		return "-"
@@ -285,7 +286,7 @@ func orDash(level uint32) string {
 	return strconv.FormatUint(uint64(level), 10)
 }
 
-// atMost says how long a state lasts, if that is known.
+// atMost says how long a state lasts, if known.
 func atMost(ms uint64) string {
 	if ms == 0 {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/cmd/internal/backend"
 )
 
-// DefaultEndpoint is where clients look for the service when nobody says: the first
-// node of "lockstep dev".
+// DefaultEndpoint is where clients look for the service by default: the first node of "lockstep
+// dev".
 const DefaultEndpoint = "127.0.0.1:7400"
 
 // maxEndpoints bounds the list of --endpoints.
@@ -24,14 +24,14 @@ const maxEndpoints = 64
 // A Target says which lock service a command talks to, and how.
 type Target struct {
 	Backend   backend.URL
-	Endpoints []string // host:port of the service's nodes, at least one, when Backend is native
-	Cluster   string   // its id, when only this one will do; empty: that of the nodes
+	Endpoints []string // host:port of the service's nodes, at least one, if Backend is native
+	Cluster   string   // required cluster id; empty: whatever cluster the nodes belong to
 	TTL       time.Duration
 	Metadata  map[string]string
-	// Connect bounds the time in which the service must be reached at first.
+	// Connect bounds the time to reach the service initially.
 	Connect time.Duration
-	Verbose bool         // say on the standard error what is waited for, also without a terminal
-	Logger  *slog.Logger // nil: nothing is logged
+	Verbose bool         // say on standard error what is waited for, even without a terminal
+	Logger  *slog.Logger // nil: no logging
 }
 
 // targetFlags are the flags of commands that talk to the service.
@@ -55,7 +55,7 @@ func (t *targetFlags) register(flags *pflag.FlagSet) {
 	t.verb = flags.Name()
 }
 
-// target checks the flags.
+// target validates the flags.
 func (t *targetFlags) target() (Target, error) {
 	u, flag, err := t.url()
 	if err != nil {
@@ -80,7 +80,7 @@ func (t *targetFlags) target() (Target, error) {
 	return Target{Backend: u, Endpoints: u.Hosts, Cluster: t.cluster, Connect: t.connect.d, Verbose: t.verbose}, nil
 }
 
-// url is where the locks are, and the flag that says so.
+// url returns where the locks are, and the flag that says so.
 func (t *targetFlags) url() (u backend.URL, flag string, err error) {
 	if t.backend == "" {
 		return backend.Service(t.endpoints), "--endpoints", nil
@@ -91,8 +91,8 @@ func (t *targetFlags) url() (u backend.URL, flag string, err error) {
 	return u, "--backend", nil
 }
 
-// checkEndpoint wants host:port with a port from 1 to 65535, and brackets round an
-// IPv6 address.
+// checkEndpoint requires host:port with a port from 1 to 65535, and brackets around an IPv6
+// address.
 func checkEndpoint(flag, endpoint string) error {
 	host, port, err := net.SplitHostPort(endpoint)
 	number, errPort := strconv.ParseUint(port, 10, 16)
@@ -107,7 +107,7 @@ func checkEndpoint(flag, endpoint string) error {
 	return nil
 }
 
-// plainHost refuses what is certainly no name or address, such as a URL.
+// plainHost rejects what is certainly not a name or an address, such as a URL.
 func plainHost(host string, brackets bool) bool {
 	if brackets {
 		address, _, _ := strings.Cut(host, "%")

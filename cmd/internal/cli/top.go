@@ -19,28 +19,28 @@ import (
 )
 
 const (
-	// topScan bounds the locks that are looked at for a sample: ten pages.
+	// topScan bounds the number of locks read for a sample: ten pages.
 	topScan = 10_000
 	// maxTopRows bounds --limit.
 	maxTopRows = 1000
-	// clearScreen begins a sample in place of the last one.
+	// clearScreen starts a sample in place of the previous one.
 	clearScreen = "\x1b[H\x1b[2J"
 )
 
-// A topSample is what "top" tells at one moment.
+// A topSample is the output of "top" at one moment.
 type topSample struct {
 	Time      instant        `json:"time"`
 	Leader    string         `json:"leader"` // empty: none known
 	Term      uint64         `json:"term"`
 	Nodes     int            `json:"nodes"`
 	Healthy   int            `json:"healthy"`
-	Grants    float64        `json:"grants_per_second"` // shared grants beside others do not count
+	Grants    float64        `json:"grants_per_second"` // shared grants that join other holders do not count
 	Sessions  uint64         `json:"sessions"`
 	Locks     uint64         `json:"locks"`
 	Waiters   uint64         `json:"waiters"`
 	Oldest    []topHolder    `json:"oldest_holders"`
 	Hottest   []topQueue     `json:"hottest_queues"`
-	Complete  bool           `json:"complete"` // false: only the first 10,000 locks were looked at
+	Complete  bool           `json:"complete"` // false: only the first 10,000 locks were read
 	Members   []memberReport `json:"members"`
 	nextToken uint64
 }
@@ -57,7 +57,7 @@ type topQueue struct {
 	Holder  string `json:"holder"` // empty: nobody holds it
 }
 
-// top is the command's settings.
+// top holds the settings of the command.
 type top struct {
 	app   *App
 	admin *client.Admin
@@ -101,7 +101,7 @@ prints one and ends. Beyond 10,000 locks only the first, in byte order of their 
 	return cmd
 }
 
-// run samples until ctx is done, or until one is complete with its rate for JSON.
+// run prints samples until ctx is done, or a single one with its rate for JSON.
 func (t *top) run(ctx context.Context, out output) error {
 	last, err := t.sample(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (t *top) run(ctx context.Context, out output) error {
 		case err != nil && out == jsonOutput:
 			return err
 		case err != nil:
-			fmt.Fprintln(t.app.Err, oneLine(err.Error())) // it may be back at the next one
+			fmt.Fprintln(t.app.Err, oneLine(err.Error())) // the next sample may succeed
 			continue
 		}
 		s.rate(&last)
@@ -158,7 +158,7 @@ func (t *top) sample(ctx context.Context) (topSample, error) {
 	return s, t.scan(ctx, &s)
 }
 
-// scan looks at the locks, page by page, and keeps the foremost rows.
+// scan reads the locks page by page and keeps the top rows.
 func (t *top) scan(ctx context.Context, s *topSample) error {
 	for token, seen := "", 0; seen < topScan; seen += maxPageSize {
 		page, next, err := t.admin.Locks(ctx, "", token, maxPageSize)
@@ -202,20 +202,21 @@ func (s *topSample) cut(rows int) {
 	s.Hottest = s.Hottest[:min(rows, len(s.Hottest))]
 }
 
-// rate is that since the sample before: each grant takes a token. A count that fell is another node's, which is behind.
+// rate computes the grants per second since the previous sample: each grant takes a token. A count
+// that fell came from another node, which lags behind.
 func (s *topSample) rate(before *topSample) {
 	if took := s.Time.Sub(before.Time.Time).Seconds(); took > 0 && s.nextToken > before.nextToken && before.nextToken > 0 {
 		s.Grants = float64(s.nextToken-before.nextToken) / took
 	}
 }
 
-// show prints a sample, at a terminal in place of the one before.
+// show prints a sample, at a terminal in place of the previous one.
 func (t *top) show(s *topSample) error {
 	rows := t.rows
 	if f, ok := t.app.Out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		fmt.Fprint(t.app.Out, clearScreen)
 		if _, height, err := term.GetSize(int(f.Fd())); err == nil {
-			const others = 6 // lines that are neither
+			const others = 6 // lines that are not rows
 			rows = min(rows, max(1, (height-others)/2))
 		}
 	}

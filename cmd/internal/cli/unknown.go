@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// otherWords are what people call our commands, who know them from other programs.
+// otherWords are the names that some of our commands have in other programs.
 var otherWords = map[string]string{
 	"list": "ls", "locks": "ls", "dir": "ls", "ps": "sessions", "clients": "sessions", "unlock": "release", "free": "release", "flock": "run", "exec": "run",
 	"info": "show", "get": "show", "describe": "show", "who": "show", "log": "history", "events": "watch", "tail": "watch",
@@ -21,7 +21,7 @@ var otherWords = map[string]string{
 	"rm": "remove", "delete": "remove", "del": "remove", "create": "add", "transfer": "lead",
 }
 
-// unknownCommand is the error of a word that is no command below cmd.
+// unknownCommand is the error for a word that is not a command below cmd.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	hint := ""
 	if near := nearCommand(cmd, word); near != "" {
@@ -44,7 +44,7 @@ func nearCommand(cmd *cobra.Command, word string) string {
 	return nearest(strings.ToLower(word), names)
 }
 
-// subcommands is what a command does that only has others below it.
+// subcommands is the action of a command that only has subcommands.
 func subcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usageError(`no command given: "%s --help" lists them`, cmd.CommandPath())
@@ -52,7 +52,7 @@ func subcommands(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// nearest is the word that a typing error has most probably come from, or nothing.
+// nearest returns the word that a typo most probably stands for, or "".
 func nearest(word string, words []string) string {
 	best, least := "", 1+max(1, min(3, len(word)/3))
 	for _, w := range words {
@@ -63,7 +63,7 @@ func nearest(word string, words []string) string {
 	return best
 }
 
-// editDistance is how many characters have to be put in, taken out, exchanged or swapped with the next one.
+// editDistance is the number of characters to insert, delete, replace or swap with the next one.
 func editDistance(a, b string) int {
 	var before, last []int
 	for j := range len(b) + 1 {
@@ -87,18 +87,21 @@ func editDistance(a, b string) int {
 	return last[len(b)]
 }
 
-// serviceLink is what Kubernetes puts into the environment of every container for a Service whose name begins with "lockstep".
+// serviceLink matches the variables that Kubernetes sets in every container for a Service whose
+// name begins with "lockstep".
 var serviceLink = regexp.MustCompile(`^LOCKSTEP_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-// linked reports whether a variable is such a link, and no value of the flag that has the same name, as LOCKSTEP_PORT of dev.
+// linked reports whether a variable is such a link, and not a value of the flag with the same name,
+// such as LOCKSTEP_PORT of dev.
 func linked(name, value string) bool {
 	return serviceLink.MatchString(name) && (name != twin("port") || strings.Contains(value, "://"))
 }
 
-// variablePrefix is what the names of our variables begin with.
+// variablePrefix is the prefix of our variables.
 const variablePrefix = "LOCKSTEP_"
 
-// warnOfVariables says which variables look like ours and have no effect: a mistyped one would be missed in silence.
+// warnOfVariables lists the variables that look like ours but have no effect: otherwise a typo
+// would go unnoticed.
 func (a *App) warnOfVariables(root *cobra.Command) {
 	if a.Environ == nil {
 		return
@@ -118,10 +121,11 @@ func (a *App) warnOfVariables(root *cobra.Command) {
 	}
 }
 
-// variables are all that any command heeds or sets, without their prefix.
+// variables returns the names, without prefix, that any command reads or sets.
 func variables(root *cobra.Command) map[string]bool {
 	known := map[string]bool{}
-	heeded := []string{handleVariable, heldVariable, twin("config"), "LOCKSTEP_ETCD", "LOCKSTEP_VERSITYGW"} // the last two say where demo finds these programs
+	// The last two say where demo finds these programs.
+	heeded := []string{handleVariable, heldVariable, twin("config"), "LOCKSTEP_ETCD", "LOCKSTEP_VERSITYGW"}
 	for _, name := range heeded {
 		known[strings.TrimPrefix(name, variablePrefix)] = true
 	}

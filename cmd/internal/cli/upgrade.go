@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// An upgradeReport is what "upgrade" tells.
+// An upgradeReport is the output of "upgrade".
 type upgradeReport struct {
 	FromLevel uint32         `json:"from_level"`
 	ToLevel   uint32         `json:"to_level"` // with --check: what it would be

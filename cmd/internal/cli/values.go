@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// A span is the value of a flag that takes seconds, fractions too, or a duration
-// such as 1m30s.
+// A span is the value of a flag that takes seconds, possibly fractional, or a duration such as
+// 1m30s.
 type span struct {
 	d   time.Duration
 	set bool
 }
 
-// String, Set and Type make it the value of a flag.
+// String, Set and Type implement pflag.Value.
 func (s *span) String() string {
 	if !s.set {
 		return ""
@@ -40,7 +40,7 @@ var errSpan = errors.New("want seconds, such as 2.5, or a duration, such as 1m30
 func parseSpan(text string) (time.Duration, error) {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
 		const most = float64(math.MaxInt64 / int64(time.Second))
-		if !(seconds >= 0 && seconds <= most) { // neither does NaN pass
+		if !(seconds >= 0 && seconds <= most) { // also rejects NaN
 			return 0, errSpan
 		}
 		return time.Duration(seconds * float64(time.Second)), nil
@@ -55,7 +55,7 @@ func parseSpan(text string) (time.Duration, error) {
 // A ratio is the value of --permits: k of n.
 type ratio struct{ k, n int }
 
-// String, Set and Type make it the value of a flag.
+// String, Set and Type implement pflag.Value.
 func (r *ratio) String() string {
 	if r.n == 0 {
 		return ""

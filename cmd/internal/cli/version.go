@@ -13,7 +13,7 @@ type versionReport struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	Built    string `json:"built,omitempty"` // time of the last change in the source
+	Built    string `json:"built,omitempty"` // time of the last change to the source
 }
 
 func (a *App) versionCommand() *cobra.Command {
@@ -43,8 +43,7 @@ func (a *App) printVersion(out output) error {
 	return err
 }
 
-// BuildTime is the time of the last change in the source of this build, and zero
-// when that is not known.
+// BuildTime is the time of the last change to the source of this build, or zero if unknown.
 func BuildTime() time.Time {
 	seconds, err := strconv.ParseInt(builtUnix, 10, 64)
 	if err != nil {

@@ -13,17 +13,19 @@ import (
 
 // A watchedEvent is one line of "watch" as JSON.
 type watchedEvent struct {
-	Name    string `json:"name"`
-	Cluster string `json:"cluster,omitempty"` // whose history it is of; with the number it is the position to resume after
+	Name string `json:"name"`
+	// The cluster whose history this is. With the number it is the position to resume after.
+	Cluster string `json:"cluster,omitempty"`
 	eventReport
 }
 
-// A historyChange is the line of "watch" as JSON that says that the events after it belong to another history.
+// A historyChange is the line of "watch" as JSON that says that the events after it belong to
+// another history.
 type historyChange struct {
 	Kind    string `json:"kind"`    // "history_changed"
-	Cluster string `json:"cluster"` // whose history follows
-	Number  uint64 `json:"number"`  // after which it goes on
-	Was     string `json:"was"`     // the last position in the old one
+	Cluster string `json:"cluster"` // the cluster whose history follows
+	Number  uint64 `json:"number"`  // the number after which it continues
+	Was     string `json:"was"`     // the last position in the old history
 }
 
 // watchFlags are the flags of watch.
@@ -71,7 +73,7 @@ func (a *App) watch(ctx context.Context, admin *client.Admin, f watchFlags) erro
 		return usageError("--after: %w", err)
 	}
 	defer a.sayMajority(ctx, admin.Status)()
-	printed, cluster := uint64(0), "" // of the history that is followed
+	printed, cluster := uint64(0), "" // the cluster whose history is being followed
 	for event, err := range admin.WatchFrom(ctx, f.prefix, from) {
 		if changed, ok := errors.AsType[*client.HistoryChangedError](err); ok && changed.Live {
 			cluster = changed.Cluster
@@ -95,11 +97,12 @@ func (a *App) watch(ctx context.Context, admin *client.Admin, f watchFlags) erro
 	return errors.New("the watch ended")
 }
 
-// majorityEvery is after how many looks a watch asks whether there is a leader: a node that is cut off from the others still
-// answers, and hears of nothing.
+// majorityEvery is the number of checks after which a watch asks whether there is a leader: a node
+// that is cut off from the others still answers, but gets no news.
 const majorityEvery = 5
 
-// sayMajority reports when none of the endpoints knows a leader, and when one does again, until stop is called.
+// sayMajority reports when none of the endpoints knows a leader, and when one does again, until
+// stop is called.
 func (a *App) sayMajority(ctx context.Context, ask func(context.Context) []client.NodeStatus) (stop func()) {
 	var said bool
 	return every(ctx, func(ctx context.Context, round int) {
