@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt makes this process the one that takes over what descends from it and lost its
-// parent (on Linux), and reaps every child that ends, from now on until the program ends: as process
-// 1 of a container it gets the orphans of strangers too. It is for a program
-// that starts no other process than by [StartChild], whose end the watcher tells: any
-// other child's status would be lost.
+// Adopt makes this process the parent of descendants that lose their own (on Linux), and reaps
+// every child that ends, from now until the program ends. As process 1 of a container, it also gets
+// the orphans of unrelated processes. It is for programs that start other processes only through
+// [StartChild], where the watcher reports how they end: the exit status of any other child would be
+// lost.
 func Adopt() error {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
@@ -27,7 +27,7 @@ func Adopt() error {
 	return becomeSubreaper()
 }
 
-// reapOne reports whether it has reaped a child.
+// reapOne reports whether it reaped a child.
 func reapOne() bool {
 	pid, err := unix.Wait4(-1, nil, unix.WNOHANG|waitAll, nil)
 	return pid > 0 || err == unix.EINTR

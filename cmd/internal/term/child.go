@@ -15,64 +15,65 @@ import (
 )
 
 const (
-	// watcherStart bounds the time in which a watcher must say that it is ready.
+	// watcherStart bounds how long a watcher may take to report that it is ready.
 	watcherStart = 10 * time.Second
-	// watcherEnd bounds the time in which it must end when it was told to.
+	// watcherEnd bounds how long it may take to end when asked to.
 	watcherEnd = 2 * time.Second
-	// feedPatience bounds a write to the watcher. The pipe holds 64 KiB, 7,000
-	// messages, so only one that is frozen for long lets it run full.
+	// feedPatience bounds a write to the watcher. The pipe holds 64 KiB, or 7,000 messages, so it
+	// fills up only if the watcher is frozen for a long time.
 	feedPatience = time.Second
-	// sweepPause is the pause between two kills of what a dead watcher left.
+	// sweepPause is the interval between kills of what a dead watcher left behind.
 	sweepPause = 10 * time.Millisecond
 )
 
-// A Command is what a child is to become.
+// A Command says what a child is to become.
 type Command struct {
-	Path string   // of the file to execute, as [exec.LookPath] found it
-	Args []string // with the name of the program first
-	Env  []string // all of it
-	// Signals are what it inherits from before this program started; see [SignalsAtStart].
+	Path string   // of the executable, as returned by [exec.LookPath]
+	Args []string // starting with the name of the program
+	Env  []string // the complete environment
+	// Signals are the signal settings to inherit from before this program started; see
+	// [SignalsAtStart].
 	Signals Signals
 }
 
-// A Child is a command with its watcher, which is its parent. The command leads a process group of its
-// own, and inherits the standard files and everything else that this program was started
-// with. One goroutine uses a Child.
+// A Child is a command together with its watcher, which is its parent. The command leads its own
+// process group, and inherits the standard files and everything else that this program was started
+// with. A Child is used by one goroutine.
 type Child struct {
-	watcher int // its process number
+	watcher int // its process id
 	group   Group
 	ended   bool  // the command itself has ended
-	before  []int // our children that have nothing to do with the command
+	before  []int // our children that are unrelated to the command
 	feed    *os.File
 	changes chan Change
 	gone    chan struct{} // closed when the watcher has ended
 	let     sync.Once     // closes released
-	// released is closed when nobody wants to know more, or be rid of more.
+	// released is closed when nobody needs further changes, or wants anything else killed.
 	released chan struct{}
-	blind    atomic.Bool // the watcher is gone and did not say that nothing is left
+	blind    atomic.Bool // the watcher is gone and has not reported that nothing is left
 }
 
-// A Change is news of a child.
+// A Change reports what happened to a child.
 type Change struct {
 	What   What
-	Signal unix.Signal // that stopped it
-	Status Status      // with which it ended
+	Signal unix.Signal // the signal that stopped it
+	Status Status      // how it ended
 }
 
-// What happened to a child.
+// What says what happened to a child.
 type What int
 
-// The kinds of news. Ended comes once; after it Empty comes once, and nothing else.
+// The kinds of changes. Ended comes once. After it, Empty comes once, and then nothing else.
 const (
 	Stopped   What = iota // the command was stopped by a signal
-	Ended                 // the command itself has ended; others that descend from it may be left
-	Empty                 // nothing that descends from the command is left
-	Overdue               // the watcher has seen the deadline pass, and kills everything
+	Ended                 // the command itself has ended; descendants may be left
+	Empty                 // no descendant of the command is left
+	Overdue               // the watcher saw the deadline pass, and is killing everything
 	Unwatched             // the watcher was killed; everything is being killed
 )
 
-// StartChild starts a watcher and, below it, a process that waits for [Child.Go] in a group of
-// its own. It returns when the watcher knows the deadline.
+// StartChild starts a watcher and, below it, a process in its own group that waits for [Child.Go].
+// It returns once the watcher knows the deadline.
 func StartChild(c Command, deadline time.Duration) (*Child, error) {
 	child := &Child{changes: make(chan Change), gone: make(chan struct{}), released: make(chan struct{})}
 	child.before = pids(below(unix.Getpid(), nil))
@@ -98,7 +99,7 @@ func pids(all []Process, err error) []int {
 	return numbers
 }
 
-// launch starts the watcher, and returns where it reports.
+// launch starts the watcher, and returns the pipe on which it reports.
 func (c *Child) launch(env []string) (report *os.File, err error) {
 	path, err := self()
 	if err != nil {
@@ -119,7 +120,7 @@ func (c *Child) launch(env []string) (report *os.File, err error) {
 	c.watcher, err = syscall.ForkExec(path, append([]string{watcherName, watcherArgument}, numbers(fds...)...), &syscall.ProcAttr{
 		Env:   env,
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
-		Sys:   &syscall.SysProcAttr{Setpgid: true}, // what hits our group is to leave the watcher alone
+		Sys:   &syscall.SysProcAttr{Setpgid: true}, // keep signals to our group away from the watcher
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, limits())
@@ -129,7 +130,7 @@ func (c *Child) launch(env []string) (report *os.File, err error) {
 	return report, nil
 }
 
-// introduce tells the watcher what to start and until when, and waits until it is ready.
+// introduce sends the watcher the command and the deadline, and waits until it is ready.
 func (c *Child) introduce(command Command, deadline time.Duration, report *os.File) error {
 	c.feed.SetWriteDeadline(time.Now().Add(watcherStart))
 	path, err := self()
@@ -161,7 +162,7 @@ func failure(value int64) string {
 	return fmt.Sprintf("its first process ended with code %d before it was ready", Status{unix.WaitStatus(value)}.Code())
 }
 
-// limits names the limits of the process that keep a program from being started.
+// limits lists the resource limits of the process that can prevent a program from starting.
 func limits() string {
 	var words string
 	for _, l := range []struct {
@@ -180,7 +181,7 @@ func limits() string {
 	return "; a watcher needs about 10 threads and 1 GiB of address space in addition to the command" + words
 }
 
-// listen passes on what the watcher reports.
+// listen handles the reports of the watcher.
 func (c *Child) listen(report *os.File) {
 	defer report.Close()
 	var ended, empty bool
@@ -195,7 +196,7 @@ func (c *Child) listen(report *os.File) {
 	if !empty {
 		c.blind.Store(true)
 	}
-	for !c.blind.Load() { // until it ends
+	for !c.blind.Load() { // until the watcher ends
 		if _, err := readMessage(report); err != nil {
 			break
 		}
@@ -228,8 +229,7 @@ func (c *Child) send(change Change) (wanted bool) {
 	}
 }
 
-// sweep kills what a watcher that was killed has left, until nothing is left or the child is
-// released.
+// sweep kills what a killed watcher left behind, until nothing is left or the child is released.
 func (c *Child) sweep(ended bool) {
 	if !c.send(Change{What: Unwatched}) {
 		return
@@ -256,9 +256,9 @@ func (c *Child) left(g Group) bool {
 // Go lets the child become its command.
 func (c *Child) Go() error { return c.say(message{kind: watchGo}) }
 
-// Feed moves the deadline, which may also come nearer. It waits at most one
-// second. A watcher that somebody has stopped is continued. An error says that the watcher is of no more use, which
-// is news of the child too.
+// Feed moves the deadline, possibly to an earlier time. It waits at most one second. If the watcher
+// was stopped, it is continued. An error means that the watcher is no longer of use, which is also
+// reported as a change of the child.
 func (c *Child) Feed(deadline time.Duration) error {
 	c.signalWatcher(unix.SIGCONT)
 	return c.say(message{watchDeadline, int64(deadline)})
@@ -274,20 +274,20 @@ func (c *Child) say(m message) error {
 
 func (c *Child) signalWatcher(sig unix.Signal) {
 	select {
-	case <-c.gone: // and its number may be another's
+	case <-c.gone: // its process id may have been reused
 	default:
 		unix.Kill(c.watcher, sig)
 	}
 }
 
-// Changes is where news of the child comes. It must be read until Empty, or until Release.
+// Changes returns the channel of changes. It must be read until Empty or Release.
 func (c *Child) Changes() <-chan Change { return c.changes }
 
-// Group is the process group that the command leads.
+// Group returns the process group that the command leads.
 func (c *Child) Group() Group { return c.group }
 
-// MarkEnded says that the Ended of [Child.Changes] was read: the number of the group may be
-// a stranger's once its last process is gone.
+// MarkEnded records that Ended was read from [Child.Changes]: the id of the group may be reused
+// once its last process is gone.
 func (c *Child) MarkEnded() { c.ended = true }
 
 // Signal sends sig to the process group of the command.
@@ -298,9 +298,9 @@ func (c *Child) Signal(sig unix.Signal) error {
 	return c.signalEach(sig, func(p Process) bool { return p.group == int(c.group) })
 }
 
-// SignalAll sends sig to everything that descends from the command. What the signal ends leaves its children to
-// another parent, where a look may miss them: the first look is before the command's own group gets the signal, and
-// looks follow until none finds a new process.
+// SignalAll sends sig to all descendants of the command. Processes that end leave their children to
+// another parent, where a listing may miss them. So processes are listed once before the command's
+// own group gets the signal, and then again until there are no new ones.
 func (c *Child) SignalAll(sig unix.Signal) error {
 	seen := map[int]bool{}
 	_, err := c.signalNew(sig, seen)
@@ -315,8 +315,8 @@ func (c *Child) SignalAll(sig unix.Signal) error {
 	return err
 }
 
-// signalNew sends sig to what descends from the command, is outside its group and is not in seen, and reports whether there
-// was any. A process that has been signalled is in seen.
+// signalNew sends sig to the descendants of the command that are outside its group and not in seen,
+// and reports whether there were any. It adds them to seen.
 func (c *Child) signalNew(sig unix.Signal, seen map[int]bool) (fresh bool, err error) {
 	err = c.signalEach(sig, func(p Process) bool {
 		if seen[p.PID] || !c.ended && p.group == int(c.group) {
@@ -341,12 +341,12 @@ func (c *Child) signalEach(sig unix.Signal, which func(Process) bool) error {
 	return err
 }
 
-// Kill kills everything that descends from the command, as far as it can be found now. It is to
-// be repeated until [Empty] comes: what was started or changed its parent meanwhile may have been missed.
+// Kill kills all descendants of the command that it can find now. It must be repeated until [Empty]
+// comes: it may miss processes that are started or reparented meanwhile.
 func (c *Child) Kill() error { return c.kill(c.ended) }
 
-// kill leaves the group alone when the command itself has ended and what descends from it can be listed: the number
-// of the group may be a stranger's.
+// kill spares the group if the command itself has ended and its descendants can be listed: the id
+// of the group may have been reused.
 func (c *Child) kill(ended bool) error {
 	g := c.group
 	if _, err := c.below(); err == nil && ended {
@@ -355,13 +355,13 @@ func (c *Child) kill(ended bool) error {
 	return kill(g, c.below)
 }
 
-// Left lists what descends from the command and is alive, as far as can be seen.
+// Left lists the living descendants of the command, as far as they can be seen.
 func (c *Child) Left() []Process {
 	found, _ := c.below()
 	return living(found)
 }
 
-// below lists what descends from the command.
+// below lists the descendants of the command.
 func (c *Child) below() ([]Process, error) {
 	if !c.blind.Load() {
 		return below(c.watcher, nil)
@@ -369,8 +369,8 @@ func (c *Child) below() ([]Process, error) {
 	return below(unix.Getpid(), c.before)
 }
 
-// Release ends the watcher without harm to what is left. When it returns, the watcher
-// no longer kills.
+// Release ends the watcher without harming what is left. Once it returns, the watcher no longer
+// kills.
 func (c *Child) Release() {
 	c.let.Do(func() {
 		close(c.released)
@@ -387,10 +387,10 @@ func (c *Child) Release() {
 	}
 }
 
-// A Status is how a command ended.
+// A Status says how a command ended.
 type Status struct{ status unix.WaitStatus }
 
-// Code is the exit code, or 128 + n for a command that signal n ended.
+// Code returns the exit code, or 128 + n if signal n ended the command.
 func (s Status) Code() int {
 	if s.status.Signaled() {
 		return 128 + int(s.status.Signal())

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the time since the machine started, suspends included (CLOCK_BOOTTIME).
+// Now is the time since boot, including suspends (CLOCK_BOOTTIME).
 func Now() time.Duration { return read(unix.CLOCK_BOOTTIME) }
 
 func read(clock int32) time.Duration {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the time on the system's monotonic clock. Whether it counts suspends
-// depends on the system; macOS counts them.
+// Now is the time on the system's monotonic clock. Whether that includes suspends depends on the
+// system; on macOS it does.
 func Now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil { // no lease can be judged without a clock

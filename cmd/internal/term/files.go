@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A closer opens files, and closes those that are not kept. After the first error it opens none.
+// A closer opens files, and closes those that are not kept. After the first error it opens no more.
 type closer struct {
 	open   []*os.File
 	copies []int
@@ -33,8 +33,8 @@ func (c *closer) null() (f *os.File) {
 	return f
 }
 
-// inherited lets the next program that is started have f, under its number: those that the
-// user's shell opened for the command, above the standard files, keep theirs.
+// inherited lets the next program that is started inherit f, with the same descriptor number.
+// Descriptors above the standard files that the user's shell opened for the command keep theirs.
 func (c *closer) inherited(f *os.File) int {
 	fd := int(f.Fd())
 	if c.err == nil {
@@ -43,7 +43,7 @@ func (c *closer) inherited(f *os.File) int {
 	return fd
 }
 
-// copied is an inherited copy of a descriptor.
+// copied returns an inherited copy of a descriptor.
 func (c *closer) copied(of int) int {
 	if c.err != nil {
 		return -1

@@ -13,29 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first arguments by which this program knows that it is another part of a
-// start. They are no commands of anybody else.
+// The first argument that makes this program act as one of the helpers. No command has these names.
 const (
 	childArgument   = "__child"
 	watcherArgument = "__watch"
 )
 
-// The names under which the helpers are seen. They are not that of the program, as a signal to all that
-// bear it (pkill -f lockstep) should leave the watcher to do its work.
+// The process names of the helpers. They differ from the name of the program, so that a signal to
+// every process of that name (pkill -f lockstep) lets the watcher do its work.
 const (
 	childName   = "command-to-be"
 	watcherName = "lock-watcher"
 )
 
-// The codes by which shells tell that a command could not be executed.
+// The exit codes with which shells report that a command could not be executed.
 const (
 	codeCannotExecute = 126
 	codeNotFound      = 127
 )
 
-// Hidden does the work of a waiting child or of a watcher if that is what args,
-// with the program's name first, ask for, and returns its exit code. Main
-// functions call it before anything else.
+// Hidden acts as the waiting child or the watcher if args, whose first element is the program's
+// name, ask for that, and returns the exit code. Main functions call it before anything else.
 func Hidden(args []string) (code int, mine bool) {
 	if len(args) < 2 {
 		return 0, false
@@ -52,12 +50,12 @@ func Hidden(args []string) (code int, mine bool) {
 	}
 }
 
-// showAs makes a name the one that ps, top and pgrep show for this process, at most 15 bytes of it. On Linux that would be "exe",
-// as helpers are started by the link /proc/self/exe.
+// showAs sets the name that ps, top and pgrep show for this process, at most 15 bytes of it. On
+// Linux it would be "exe", since the helpers are started through the link /proc/self/exe.
 func showAs(name string) { os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
-// childFiles are the descriptors of a waiting child: where it waits, where it says that it is
-// there, and those that become the command's standard files.
+// childFiles are the descriptors of a waiting child: where it waits, where it reports that it has
+// started, and those that become the command's standard files.
 type childFiles struct {
 	wait, here    int
 	in, out, errs int
@@ -73,7 +71,7 @@ func numbers(all ...int) []string {
 	return words
 }
 
-// parseNumbers reads as many numbers as there are places, and reports whether all were there.
+// parseNumbers parses one number for each place, and reports whether all were there.
 func parseNumbers(words []string, places ...*int) bool {
 	if len(words) < len(places) {
 		return false
@@ -88,8 +86,8 @@ func parseNumbers(words []string, places ...*int) bool {
 	return true
 }
 
-// becomeCommand waits for a byte and executes its arguments: the descriptors, the signals that it inherits, a
-// path, and the command's own arguments.
+// becomeCommand waits for a byte and executes its arguments: the descriptors, the signals to
+// inherit, a path, and the command's own arguments.
 func becomeCommand(args []string) int {
 	var f childFiles
 	if !parseNumbers(args, &f.wait, &f.here, &f.in, &f.out, &f.errs) || len(args) < 8 {
@@ -103,12 +101,12 @@ func becomeCommand(args []string) int {
 	parent := unix.Getppid()
 	unix.Write(f.here, []byte{'\n'})
 	unix.Close(f.here)
-	if !readByte(f.wait) { // who started us is gone
+	if !readByte(f.wait) { // the process that started us is gone
 		return codeCannotExecute
 	}
 	unix.CloseOnExec(f.wait)
-	// Of a process with threads it is the calling one that goes on after exec, and what
-	// the parent had set for the first thread is lost.
+	// In a multithreaded process, the calling thread is the one that survives exec, and what the
+	// parent set for the first thread is lost.
 	runtime.LockOSThread()
 	if !dieWithParent(parent) {
 		return codeCannotExecute
@@ -123,7 +121,7 @@ func becomeCommand(args []string) int {
 	return execute(path, args)
 }
 
-// readByte reports whether a byte came, and not the end.
+// readByte reports whether it read a byte, rather than the end of file.
 func readByte(fd int) bool {
 	var line [1]byte
 	n, err := unix.Read(fd, line[:])
@@ -133,10 +131,10 @@ func readByte(fd int) bool {
 	return n == 1
 }
 
-// execute returns only when the command cannot be executed.
+// execute returns only if the command cannot be executed.
 func execute(path string, args []string) int {
 	err := unix.Exec(path, args, os.Environ())
-	if errors.Is(err, unix.ENOEXEC) { // a script without its first line, as execvp has it
+	if errors.Is(err, unix.ENOEXEC) { // a script without a #! line, as execvp does
 		err = unix.Exec("/bin/sh", append([]string{"sh", path}, args[1:]...), os.Environ())
 	}
 	fmt.Fprintf(os.Stderr, "lockstep: run: cannot execute %+q: %v\n", path, err)
@@ -146,7 +144,7 @@ func execute(path string, args []string) int {
 	return codeCannotExecute
 }
 
-// self is the path of this program, also after its file was replaced or removed.
+// self returns a path to this program that works even after its file was replaced or removed.
 func self() (string, error) {
 	const link = "/proc/self/exe"
 	if _, err := os.Stat(link); err == nil {
@@ -155,7 +153,7 @@ func self() (string, error) {
 	if path, err := os.Executable(); err == nil {
 		return path, nil
 	}
-	path, err := exec.LookPath(os.Args[0]) // the first argument is as the user's shell looked for it
+	path, err := exec.LookPath(os.Args[0]) // as the user's shell found it
 	if err != nil {
 		return "", fmt.Errorf("cannot find the file of this program, which is started once more as the watcher: mount /proc, or start it by its whole path: %w", err)
 	}

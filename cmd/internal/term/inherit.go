@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Signals are the signals that a command is to ignore and to block from its start on.
+// Signals are the signals that a command ignores and blocks when it starts.
 type Signals struct {
 	ignored, blocked uint64 // bit n-1 is signal n
 	masked           bool   // blocked is known
@@ -21,7 +21,7 @@ func parseSignals(word string) (s Signals, err error) {
 	return s, err
 }
 
-// take makes them those of the calling thread, which goes on after exec.
+// take applies them to the calling thread, the one that survives exec.
 func (s Signals) take() {
 	for sig := 1; sig < maxSignal; sig++ {
 		if s.ignored&(1<<(sig-1)) != 0 {

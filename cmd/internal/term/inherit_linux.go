@@ -12,16 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ignoreHandler is the SIG_IGN of the kernel.
+// ignoreHandler is the kernel's SIG_IGN.
 const ignoreHandler = 1
 
-// SignalsAtStart are the signals that were ignored and blocked when this program started, for [Command]. It is to be
-// called before any signal is caught.
+// SignalsAtStart returns the signals that were ignored and blocked when this program started, for
+// [Command]. It must be called before any signal is caught.
 //
-// The runtime of Go installs its handlers and unblocks what ends a program before main. It keeps what was there before in
-// variables of its own, which are read here, as nothing gives them out: without them a command could not inherit that SIGPIPE
-// is ignored, as service managers have it. In a program without a symbol table a command inherits what the
-// runtime leaves alone, ignored SIGHUP and SIGINT among it.
+// The Go runtime installs its handlers, and unblocks the signals that end a program, before main.
+// It keeps the previous settings in variables of its own. They are read here, since nothing exports
+// them: without them a command could not inherit an ignored SIGPIPE, which service managers set. If
+// the program has no symbol table, a command inherits the settings that the runtime leaves alone,
+// such as ignored SIGHUP and SIGINT.
 func SignalsAtStart() Signals {
 	s := Signals{ignored: ignoredNow()}
 	program, err := os.Open("/proc/self/exe")
@@ -41,7 +42,7 @@ func SignalsAtStart() Signals {
 	return s
 }
 
-// ignoredNow is what is ignored now, or zero.
+// ignoredNow returns the signals ignored now, or zero.
 func ignoredNow() uint64 {
 	status, _ := os.ReadFile("/proc/self/status")
 	_, rest, _ := strings.Cut(string(status), "SigIgn:")
@@ -50,14 +51,14 @@ func ignoredNow() uint64 {
 	return mask
 }
 
-// block makes these the blocked signals of the calling thread.
+// block sets the blocked signals of the calling thread.
 func block(mask uint64) {
 	var set unix.Sigset_t
 	split(set.Val[:], mask)
 	unix.PthreadSigmask(unix.SIG_SETMASK, &set, nil)
 }
 
-// split stores a mask in the words of a signal set, whose size depends on the architecture.
+// split stores a mask in the words of a signal set. Their size depends on the architecture.
 func split[Word uint32 | uint64](words []Word, mask uint64) {
 	for i := range words {
 		words[i] = Word(mask)
@@ -67,9 +68,9 @@ func split[Word uint32 | uint64](words []Word, mask uint64) {
 
 // symbols is the symbol table of this program, if it is a 64-bit one.
 type symbols struct {
-	order          binary.ByteOrder // nil: there is no table
+	order          binary.ByteOrder // nil: no table
 	entries, names []byte
-	moved          uint64 // how far from where it was linked for the program is loaded
+	moved          uint64 // distance between the load address and the link address
 }
 
 func openSymbols(file *os.File) (s symbols) {
@@ -93,7 +94,7 @@ func openSymbols(file *os.File) (s symbols) {
 	return s
 }
 
-// read returns the words of a variable, or none when there is no such variable of that size.
+// read returns the words of a variable, or none if there is no such variable of that size.
 func (s symbols) read(name string, words int) []uint64 {
 	address := s.address(name, uint64(words)*8)
 	memory, err := os.Open("/proc/self/mem")
@@ -112,7 +113,8 @@ func (s symbols) read(name string, words int) []uint64 {
 	return values
 }
 
-// address is that of a variable, or zero. It looks for the one entry and decodes no other: there are a hundred thousand.
+// address returns the address of a variable, or zero. It decodes only the entry that it looks for:
+// there are a hundred thousand.
 func (s symbols) address(name string, size uint64) uint64 {
 	at := bytes.Index(s.names, []byte("\x00"+name+"\x00"))
 	if s.order == nil || at < 0 {
@@ -126,12 +128,13 @@ func (s symbols) address(name string, size uint64) uint64 {
 	return 0
 }
 
-// loadedAt is the address of the beginning of a program that may be loaded anywhere, and is linked for address zero.
+// loadedAt returns the start address of a position-independent program, which is linked for address
+// zero.
 func loadedAt() uint64 {
 	path, _ := os.Readlink("/proc/self/exe")
 	maps, _ := os.ReadFile("/proc/self/maps")
 	for line := range strings.Lines(string(maps)) {
-		fields := strings.Fields(line) // from-to, rights, offset, device, inode, path
+		fields := strings.Fields(line) // from-to, permissions, offset, device, inode, path
 		if len(fields) >= 6 && strings.HasSuffix(strings.TrimSpace(line), path) && strings.Trim(fields[2], "0") == "" {
 			from, _, _ := strings.Cut(fields[0], "-")
 			address, _ := strconv.ParseUint(from, 16, 64)

@@ -2,7 +2,8 @@
 
 package term
 
-// SignalsAtStart is empty: the runtime of Go leaves ignored SIGHUP and SIGINT alone, and the others are lost.
+// SignalsAtStart is empty: the Go runtime leaves ignored SIGHUP and SIGINT alone, and the other
+// settings are lost.
 func SignalsAtStart() Signals { return Signals{} }
 
 func block(uint64) {}

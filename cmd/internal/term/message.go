@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A message between this program and the watcher is a kind and a number. 9 bytes are
-// below PIPE_BUF, so that each is written whole or not at all.
+// A message between this program and the watcher is a kind and a number. Its 9 bytes are below
+// PIPE_BUF, so a write is all or nothing.
 type message struct {
 	kind  kind
 	value int64
@@ -21,16 +21,16 @@ type kind byte
 const (
 	watchDeadline kind = 'd' // value: nanoseconds of Now
 	watchGo       kind = 'g' // the child may become its command
-	watchNoMore   kind = 'q' // what is left is none of the watcher's business
+	watchNoMore   kind = 'q' // leave everything that is left alone
 )
 
 // From the watcher.
 const (
-	reportReady   kind = 'r' // it has the child, whose number is the value, and a deadline
+	reportReady   kind = 'r' // the child is started and the deadline is known; value: process id of the child
 	reportFailed  kind = 'f' // the child ended before it was ready; value: its wait status, or -errno
 	reportStopped kind = 's' // value: the signal that stopped the command
 	reportEnded   kind = 'e' // value: the wait status of the command
-	reportEmpty   kind = 'n' // nothing that descends from the command is left
+	reportEmpty   kind = 'n' // no descendant of the command is left
 	reportOverdue kind = 'k' // the deadline has passed, and everything is killed
 )
 
@@ -44,7 +44,7 @@ func decodeMessage(b []byte) message {
 	return message{kind(b[0]), int64(binary.BigEndian.Uint64(b[1:]))}
 }
 
-// readMessage reads a message; an error means that the other side is gone.
+// readMessage reads a message. An error means that the other side is gone.
 func readMessage(from io.Reader) (message, error) {
 	var buffer [messageSize]byte
 	if _, err := io.ReadFull(from, buffer[:]); err != nil {
@@ -53,12 +53,12 @@ func readMessage(from io.Reader) (message, error) {
 	return decodeMessage(buffer[:]), nil
 }
 
-// maxWords bounds what the watcher reads as a command, in bytes. The kernel takes 6 MiB of arguments at
-// most, with stacks of any size.
+// maxWords bounds the size of a command that the watcher accepts, in bytes. The kernel allows at
+// most 6 MiB of arguments, whatever the stack size.
 const maxWords = 8 << 20
 
-// sendWords sends the words of a command ahead of all messages. They are no arguments of the watcher:
-// a process that looks for the command by its words is to find it alone.
+// sendWords sends the words of a command before any message. They are not arguments of the watcher,
+// so that a search for a process by the words of the command finds only the command.
 func sendWords(to io.Writer, words []string) error {
 	text := strings.Join(words, "\x00")
 	if _, err := to.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text)))); err != nil {

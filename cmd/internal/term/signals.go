@@ -13,7 +13,7 @@ import (
 // ending are the signals that ask a program to end.
 var ending = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
-// stopping are those of a terminal's job control. TTOU is not among them; see [IgnoreStops].
+// stopping are the signals of a terminal's job control, except TTOU; see [IgnoreStops].
 var stopping = []os.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGCONT}
 
 // Ends reports whether sig asks a program to end.
@@ -26,29 +26,30 @@ func Ends(sig os.Signal) bool {
 	return false
 }
 
-// NotifyEnding relays the signals that ask a program to end, and all others but those of job
-// control, which would end it without cleanup. A signal that was ignored when this program
-// started, as nohup has it, stays ignored.
+// NotifyEnding relays the signals that ask a program to end, and all others except those of job
+// control, which would end it without cleanup. A signal that was ignored when this program started,
+// as nohup does, stays ignored.
 func NotifyEnding(to chan<- os.Signal) {
 	notify(to, ending)
 	notify(to, others())
-	// Writing to a closed standard error must not end a program that holds a lock.
-	// Caught, unlike ignored, is not inherited by the command.
+	// A write to a closed standard error must not end a program that holds a lock. The command does
+	// not inherit a caught signal, but would inherit an ignored one.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 }
 
-// NotifyPassing relays all signals that are passed on to a command: all that can be caught but those
-// that a program raises by its own doing (faults, PIPE, CHLD) or that the runtime of Go keeps to itself (URG, PROF).
+// NotifyPassing relays all signals that are passed on to a command: all that can be caught, except
+// those that a program causes itself (faults, PIPE, CHLD) and those that the Go runtime uses (URG,
+// PROF).
 func NotifyPassing(to chan<- os.Signal) {
 	notify(to, ending)
 	notify(to, others())
 	notify(to, stopping)
 }
 
-// maxSignal is above all signals; numbers that a system does not have are never sent.
+// maxSignal is above all signals. Numbers that a system does not have are never sent.
 const maxSignal = 65
 
-// others are the signals that neither ask for an end nor belong to job control.
+// others returns the signals that neither ask for an end nor belong to job control.
 func others() (all []os.Signal) {
 	no := map[os.Signal]bool{unix.SIGKILL: true, unix.SIGSTOP: true, unix.SIGTTOU: true, unix.SIGPIPE: true, unix.SIGCHLD: true, unix.SIGURG: true,
 		unix.SIGPROF: true, unix.SIGILL: true, unix.SIGTRAP: true, unix.SIGBUS: true, unix.SIGFPE: true, unix.SIGSEGV: true, unix.SIGSYS: true}
@@ -73,12 +74,12 @@ func notify(to chan<- os.Signal, signals []os.Signal) {
 	}
 }
 
-// StopSelf stops this process, and asks the rest of its group to stop, as the
-// terminal would have done if the group had been in the foreground. It returns
-// when somebody continues the process. A SIGTSTP that comes later is relayed again.
+// StopSelf stops this process, and asks the rest of its group to stop, as the terminal would have
+// done if the group had been in the foreground. It returns when the process is continued. A later
+// SIGTSTP is relayed again.
 func StopSelf(relay chan<- os.Signal) error {
 	if !signal.Ignored(unix.SIGTSTP) {
-		signal.Ignore(unix.SIGTSTP) // our own part of it comes next
+		signal.Ignore(unix.SIGTSTP) // we stop ourselves next
 		defer signal.Notify(relay, unix.SIGTSTP)
 	}
 	if err := unix.Kill(0, unix.SIGTSTP); err != nil {

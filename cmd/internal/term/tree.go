@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Process is one of those that descend from a command.
+// A Process is a descendant of a command.
 type Process struct {
 	PID    int
-	Name   string // of its program, at most 15 bytes; empty when it is not known
+	Name   string // of its program, at most 15 bytes; empty if unknown
 	group  int
 	zombie bool
 }
 
-// String is the number and the name.
+// String returns the process id and the name.
 func (p Process) String() string {
 	if p.Name == "" {
 		return fmt.Sprint(p.PID)
@@ -26,11 +26,11 @@ func (p Process) String() string {
 	return fmt.Sprintf("%d (%q)", p.PID, p.Name)
 }
 
-// errNoTree means that this system does not say who descends from whom.
+// errNoTree means that this system does not list descendants.
 var errNoTree = errors.New("the system does not list the descendants of a process (on Linux: is /proc mounted?)")
 
-// living are those that are no zombies. The first thread of a zombie has ended; others may
-// run on, which is why this is for people to read and decides nothing.
+// living returns the processes that are not zombies. In a zombie, the first thread has ended, but
+// others may still be running, so this is only for people to read.
 func living(all []Process) []Process {
 	var alive []Process
 	for _, p := range all {
@@ -41,10 +41,10 @@ func living(all []Process) []Process {
 	return alive
 }
 
-// maxNamed bounds the processes that a message names.
+// maxNamed bounds the number of processes in a message.
 const maxNamed = 5
 
-// Name names processes for people: "3 processes: 17 ("sh"), ...".
+// Name describes processes for people: "3 processes: 17 ("sh"), ...".
 func Name(all []Process) string {
 	if len(all) == 0 {
 		return "a process that cannot be seen"
@@ -63,16 +63,16 @@ func Name(all []Process) string {
 	return fmt.Sprintf("%d processes: %s", len(all), strings.Join(words, ", "))
 }
 
-// stopPasses bounds how often a kill looks for processes that were started since the
-// last look, before it kills what it has found.
+// stopPasses bounds how often a kill looks for new processes before it kills those that it has
+// found.
 const stopPasses = 8
 
-// kill sends SIGKILL to the processes that list finds and to the group. They are stopped
-// first, and looked for again until there are no new ones: what forks all the time would
-// run away from a kill. One that was missed is found by the next call.
+// kill sends SIGKILL to the listed processes and to the group. It first stops the processes, and
+// lists again until there are no new ones: a process that keeps forking could escape otherwise. If
+// one is missed, the next call finds it.
 //
-// A number that was listed could belong to a stranger by now only if all other numbers had
-// been given out since: the kernel gives them out in turn.
+// A listed process id could have been reused only if all other ids had been handed out since: the
+// kernel assigns them in turn.
 func kill(g Group, list func() ([]Process, error)) error {
 	var first error
 	note := func(err error) {
@@ -116,10 +116,9 @@ type Group int
 
 func (g Group) known() bool { return g > 1 }
 
-// Signal sends sig to every process of the group. A group that is gone is no
-// error.
+// Signal sends sig to every process of the group. It is not an error if the group is gone.
 func (g Group) Signal(sig unix.Signal) error {
-	if !g.known() { // kill(2) takes -0 for our own group and -1 for everybody
+	if !g.known() { // kill(2) takes -0 for our own group and -1 for every process
 		panic(fmt.Sprintf("term: signal %v to group %d", sig, g))
 	}
 	err := unix.Kill(-int(g), sig)
@@ -129,5 +128,5 @@ func (g Group) Signal(sig unix.Signal) error {
 	return fmt.Errorf("signal %v to process group %d: %w", sig, g, err)
 }
 
-// Exists reports whether the group has a process, a zombie included.
+// Exists reports whether the group has any process, including zombies.
 func (g Group) Exists() bool { return !errors.Is(unix.Kill(-int(g), 0), unix.ESRCH) }

@@ -13,32 +13,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomeSubreaper makes this process the parent of everything below it whose own parent ends.
+// becomeSubreaper makes this process the parent of all orphaned descendants.
 func becomeSubreaper() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// childAttributes: the parent-death signal reaches the direct child alone, but it
-// does so even when this program and the watcher are killed together.
+// childAttributes sets the parent-death signal. It only reaches the direct child, but works even if
+// this program and the watcher are killed together.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// dieWithParent repeats the parent-death signal for the calling thread, and reports
-// whether the parent is still there.
+// dieWithParent sets the parent-death signal again for the calling thread, and reports whether the
+// parent is still alive.
 func dieWithParent(parent int) bool {
 	err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 	return err == nil && unix.Getppid() == parent
 }
 
-// lingers reports whether a group has processes that are no children of its watcher. On Linux all
-// that descends from a subreaper's child becomes its own child in the end.
+// lingers reports whether a group has processes that are not children of its watcher. On Linux, all
+// descendants of a subreaper's child become its own children in the end.
 func lingers(Group) bool { return false }
 
-// waitAll also waits for children that send another signal than SIGCHLD at their end.
+// waitAll also waits for children whose exit signal is not SIGCHLD.
 const waitAll = unix.WALL
 
-// below lists what descends from the process root, without root and the processes that are named with
-// all that descends from them, parents before children. It may miss a process that changes its
-// parent meanwhile.
+// below lists the descendants of root, parents before children, without root itself, and without
+// the processes in without and their descendants. It may miss a process that is reparented
+// meanwhile.
 func below(root int, without []int) ([]Process, error) {
 	children := childrenFromTasks
 	if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d/children", unix.Gettid())); err != nil {
@@ -66,8 +66,8 @@ func below(root int, without []int) ([]Process, error) {
 	return found, nil
 }
 
-// childrenFromTasks asks each thread of a process, as children belong to the thread that forked them. A process that is
-// gone has none.
+// childrenFromTasks reads the children of each thread of a process, since a child belongs to the
+// thread that forked it. A process that is gone has none.
 func childrenFromTasks(pid int) []int {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/children", pid))
 	if err != nil {
@@ -85,7 +85,7 @@ func childrenFromTasks(pid int) []int {
 	return children
 }
 
-// parentTable looks at every process of the machine, for kernels without lists of children.
+// parentTable reads every process on the machine, for kernels that do not list children.
 func parentTable() (map[int][]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil || unix.Access("/proc/self/stat", unix.R_OK) != nil {
@@ -102,7 +102,7 @@ func parentTable() (map[int][]int, error) {
 	return table, nil
 }
 
-// look reads what a process is, and its parent; 0 when it is gone or hidden.
+// look reads a process and its parent. The parent is 0 if the process is gone or hidden.
 func look(pid int) (p Process, parent int) {
 	p.PID = pid
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -125,7 +125,7 @@ func look(pid int) (p Process, parent int) {
 	return p, parent
 }
 
-// Descends reports whether this process descends from another one.
+// Descends reports whether this process is a descendant of the process from.
 func Descends(from int) bool {
 	for at := unix.Getppid(); at > 1 || at == from; {
 		if at == from {

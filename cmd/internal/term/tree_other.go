@@ -16,12 +16,13 @@ func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgi
 // dieWithParent leaves it to the watcher.
 func dieWithParent(int) bool { return true }
 
-// lingers: what the command's own children leave behind in its group is found by the group alone.
+// lingers reports whether the group still exists: only the group leads to what the command's
+// children left behind.
 func lingers(g Group) bool { return g.known() && g.Exists() }
 
 const waitAll = 0
 
 func below(int, []int) ([]Process, error) { return nil, errNoTree }
 
-// Descends reports whether the other process exists: nothing here says who its descendants are.
+// Descends reports whether the other process exists: this system does not tell its descendants.
 func Descends(from int) bool { return from > 0 && unix.Kill(from, 0) == nil }

@@ -2,8 +2,8 @@
 
 package term
 
-// Hidden does nothing here: there are no process groups.
+// Hidden does nothing: this system has no process groups.
 func Hidden([]string) (code int, mine bool) { return 0, false }
 
-// Adopt does nothing here: no command runs under a lock.
+// Adopt does nothing: this system cannot run a command under a lock.
 func Adopt() error { return nil }

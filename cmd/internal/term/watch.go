@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// watchLook is the longest sleep of a watcher. Timers stand still in suspend,
-	// so it looks at the clock that does not; the service counts on a holder that
-	// is late by a quarter of a second at most.
+	// watchLook is the longest sleep of a watcher. Timers stop during suspend, so it polls the
+	// clock that does not stop; the service assumes that a holder is late by at most a quarter of a
+	// second.
 	watchLook = 100 * time.Millisecond
 
-	// A kill is repeated until nothing is left or killFor is over. Only a process that hangs in
-	// the kernel or is another user's takes longer than milliseconds.
+	// Kills are repeated until nothing is left or killFor has passed. Only a process that hangs in
+	// the kernel, or belongs to another user, takes longer than milliseconds.
 	killFor   = 10 * time.Second
 	killPause = 2 * time.Millisecond
 )
 
-// A guardian is what a watcher knows.
+// A guardian is the state of a watcher.
 type guardian struct {
-	group    Group         // zero before the command's first process is there
-	deadline time.Duration // zero before the first
+	group    Group         // zero until the command's first process is started
+	deadline time.Duration // zero until the first one arrives
 }
 
-// take stores a message and reports whether to go on.
+// take records a message and reports whether to continue.
 func (g *guardian) take(m message) (more bool) {
 	if m.kind == watchDeadline {
 		g.deadline = time.Duration(m.value)
@@ -42,13 +42,13 @@ func (g *guardian) take(m message) (more bool) {
 	return m.kind != watchNoMore
 }
 
-// armed reports whether the guardian knows enough to do harm.
+// armed reports whether the guardian knows enough to kill.
 func (g *guardian) armed() bool { return g.group.known() && g.deadline > 0 }
 
-// due reports whether everything has to die now.
+// due reports whether everything must be killed now.
 func (g *guardian) due(now time.Duration) bool { return g.armed() && now >= g.deadline }
 
-// sleep is how long nothing can happen but a message or the end of a child.
+// sleep returns how long nothing can happen except a message or a change of a child.
 func (g *guardian) sleep(now time.Duration) time.Duration {
 	if !g.armed() {
 		return watchLook
@@ -59,21 +59,21 @@ func (g *guardian) sleep(now time.Duration) time.Duration {
 // A watcher is the process between this program and its command.
 type watcher struct {
 	guardian
-	feed    *os.File // messages come from here; its end is that of the parent
+	feed    *os.File // messages; ends when the parent ends
 	report  *os.File
-	errs    *os.File // the command's standard error, for what nobody else can tell
-	goOn    *os.File // a byte here lets the child become the command; nil after it was sent
+	errs    *os.File // the command's standard error, for what nothing else can report
+	goOn    *os.File // a byte here lets the child become the command; nil once sent
 	child   *os.File // readable when a child may have changed
-	ready   bool     // was reported
+	ready   bool     // readiness was reported
 	ended   bool     // the command itself has ended
 	empty   bool     // nothing is left
 	killing bool
 }
 
-// watch is the whole life of a watcher. Its arguments are the descriptors on which messages come and go,
-// and the standard files of the command.
+// watch is the main function of a watcher. Its arguments are the descriptors for messages in and
+// out, and the standard files of the command.
 func watch(args []string) int {
-	// The parent-death signal of the command comes when the thread that started it ends.
+	// The command gets its parent-death signal when the thread that started it ends.
 	runtime.LockOSThread()
 	runtime.GOMAXPROCS(1)
 	var feed, report int
@@ -92,8 +92,8 @@ func watch(args []string) int {
 	return 0
 }
 
-// deafen keeps signals from ending the watcher that are meant for others ("killall lockstep"). They are
-// caught, not ignored: the command would inherit that.
+// deafen keeps the watcher alive when it gets signals meant for others ("killall lockstep"). They
+// are caught rather than ignored, since the command would inherit that.
 func (w *watcher) deafen() {
 	all := make(chan os.Signal, 1)
 	for sig := syscall.Signal(1); sig < maxSignal; sig++ {
@@ -103,7 +103,7 @@ func (w *watcher) deafen() {
 	}
 }
 
-// start starts the child and waits until it is there.
+// start starts the child and waits until it is running.
 func (w *watcher) start(f childFiles) error {
 	words, err := receiveWords(w.feed)
 	if err != nil || len(words) < 4 {
@@ -121,9 +121,9 @@ func (w *watcher) start(f childFiles) error {
 	w.errs = os.NewFile(uintptr(f.errs), "stderr")
 	unix.CloseOnExec(f.errs)
 	closeInherited()
-	os.Chdir("/") // no mount is busy because of a watcher
+	os.Chdir("/") // so that the watcher keeps no mount busy
 	defer here.Close()
-	if n, _ := here.Read(make([]byte, 1)); n == 1 { // its end is the child's end
+	if n, _ := here.Read(make([]byte, 1)); n == 1 { // end of file means that the child has ended
 		return nil
 	}
 	var status unix.WaitStatus
@@ -132,8 +132,8 @@ func (w *watcher) start(f childFiles) error {
 	return io.ErrUnexpectedEOF
 }
 
-// fork starts the child, which says on here that it is there. The first word is the path of this program, as
-// our parent found it.
+// fork starts the child, which reports on here that it is running. The first word is the path of
+// this program, as our parent found it.
 func (w *watcher) fork(f childFiles, words []string) (pid int, here *os.File, err error) {
 	files := &closer{}
 	defer files.close()
@@ -183,7 +183,7 @@ func (w *watcher) followChildren() error {
 	return nil
 }
 
-// turn serves until it is asked to stop, or everything was killed.
+// turn runs until it is asked to stop, or until everything was killed.
 func (w *watcher) turn() {
 	for {
 		wait := w.sleep(Now())
@@ -218,9 +218,9 @@ func (w *watcher) turn() {
 
 func (w *watcher) tell(k kind, value int64) { w.report.Write(message{k, value}.encode()) }
 
-// next waits for a message; the zero message says that none came. It looks before it sleeps: a
-// message that waits may move a deadline that has passed while this process alone was
-// frozen. If the parent was frozen as well there is none.
+// next waits for a message, and returns the zero message if none came. It polls even if the
+// deadline has passed: a waiting message may move a deadline that passed while only this process
+// was frozen. If the parent was frozen too, there is no message.
 func (w *watcher) next(wait time.Duration) (message, error) {
 	readable := []unix.PollFd{{Fd: int32(w.feed.Fd()), Events: unix.POLLIN}, {Fd: int32(w.child.Fd()), Events: unix.POLLIN}}
 	_, err := unix.Poll(readable, int((wait+time.Millisecond-1)/time.Millisecond))
@@ -236,8 +236,8 @@ func (w *watcher) next(wait time.Duration) (message, error) {
 	return readMessage(w.feed)
 }
 
-// reap takes the ends of children, those that came to the watcher when their parent ended as
-// well, and reports what the parent wants to know.
+// reap collects ended children, including those that were reparented to the watcher, and reports
+// the changes that the parent needs.
 func (w *watcher) reap() {
 	for !w.empty {
 		var status unix.WaitStatus
@@ -252,7 +252,7 @@ func (w *watcher) reap() {
 			w.tell(reportEmpty, 0)
 		case pid == 0:
 			return
-		case pid != int(w.group) || w.ended: // then its number is another's
+		case pid != int(w.group) || w.ended: // another process, or a reused id
 		case status.Stopped():
 			if !w.killing {
 				w.tell(reportStopped, int64(status.StopSignal()))
@@ -264,13 +264,13 @@ func (w *watcher) reap() {
 	}
 }
 
-// killAll kills everything below this process, until nothing is left or killFor is over.
+// killAll kills everything below this process, until nothing is left or killFor has passed.
 func (w *watcher) killAll() {
 	w.killing = true
 	list := func() ([]Process, error) { return below(unix.Getpid(), nil) }
 	for end := Now() + killFor; !w.empty && Now() < end; {
 		g := w.group
-		if _, err := list(); err == nil && w.ended { // its number may be a stranger's
+		if _, err := list(); err == nil && w.ended { // its id may have been reused
 			g = 0
 		}
 		kill(g, list)
@@ -280,7 +280,7 @@ func (w *watcher) killAll() {
 	}
 }
 
-// complain says what could not be killed, when there is nobody else to say it.
+// complain reports what could not be killed, if nothing else can report it.
 func (w *watcher) complain() {
 	if w.empty {
 		return
@@ -289,8 +289,8 @@ func (w *watcher) complain() {
 	fmt.Fprintf(w.errs, "lockstep: run was killed, and its command goes on without the lock: %s cannot be killed by this user, or hangs\n", Name(living(found)))
 }
 
-// linger stays for a parent that is frozen or does its own part: what this process leaves when it ends is no longer
-// below it.
+// linger waits for a parent that is frozen or still at work: once this process ends, what it leaves
+// is no longer below it.
 func (w *watcher) linger() {
 	for !w.empty {
 		next, err := w.next(watchLook)
@@ -300,8 +300,9 @@ func (w *watcher) linger() {
 	}
 }
 
-// closeInherited closes what the parent's own parent left open for the command: a
-// reader of such a pipe would wait for the watcher's end as well. What is marked close-on-exec is our own and stays.
+// closeInherited closes what the parent's own parent left open for the command: otherwise a reader
+// of such a pipe would also wait for the watcher to end. Descriptors marked close-on-exec are our
+// own and stay open.
 func closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
