@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
 )
 
-// reconnect finds a server that is back sooner than the library's pauses of up to two minutes.
+// reconnect finds a returning server sooner than the library's backoff of up to two minutes.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 	MinConnectTimeout: time.Second,
@@ -42,19 +42,19 @@ var etcd = kind{
 	},
 }
 
-// EtcdClient makes a client of the etcd at the URL, which the caller closes. It connects when it is used. Of the options it
-// takes Connect and Dial.
+// EtcdClient returns a client for the etcd at the URL. It connects on first use, and the caller
+// closes it. It uses the options Connect and Dial.
 func (u URL) EtcdClient(o Options) (*clientv3.Client, error) {
 	endpoints, err := u.withPorts("2379")
 	if err != nil {
 		return nil, err
 	}
 	password, _ := u.user.Password()
-	// Without a keepalive of the connection the client would stay with a server that is cut off.
+	// Without a keepalive, the client would stay with a server that is cut off.
 	cfg := clientv3.Config{
 		Endpoints: endpoints, Username: u.user.Username(), Password: password,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
-		Logger:      zap.NewNop(), // what the commands return as errors is not printed beside them
+		Logger:      zap.NewNop(), // the commands return errors; printing them too would repeat them
 		DialTimeout: o.Connect, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 	}
 	if u.scheme != u.kind.scheme {

@@ -10,21 +10,21 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// Options are what a command says of the Locker that it wants.
+// Options say which Locker a command wants.
 type Options struct {
 	TTL time.Duration
-	// Metadata is shown beside the session where the backend has sessions that show any.
+	// Metadata is shown with the session, if the backend's sessions show any.
 	Metadata map[string]string
-	// Cluster is the id of the one cluster of the service that will do. Empty: any. Other backends have none.
+	// Cluster is the required cluster id of the service. Empty: any. Other backends have none.
 	Cluster string
-	// Connect bounds how long a backend that does not answer is tried.
+	// Connect bounds how long to try a backend that does not answer.
 	Connect time.Duration
-	// Dial makes the connections to host:port. Nil: TCP.
+	// Dial opens connections to host:port. Nil: TCP.
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
-	Logger *slog.Logger // nil: nothing is logged
+	Logger *slog.Logger // nil: no logging
 }
 
-// dial is how the libraries that name a network want it; nil when they are to dial themselves.
+// dial adapts Dial to libraries that pass a network. It returns nil if they should dial themselves.
 func (o Options) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
 	if o.Dial == nil {
 		return nil
@@ -32,18 +32,19 @@ func (o Options) dial() func(ctx context.Context, network, address string) (net.
 	return func(ctx context.Context, _, address string) (net.Conn, error) { return o.Dial(ctx, address) }
 }
 
-// A kind is one backend: how its URL looks, and how it is opened.
+// A kind is one backend: what its URL looks like, and how it is opened.
 type kind struct {
 	scheme  string
 	also    []string // other schemes, such as one for TLS
 	example string
-	// check refuses what the URL has and the backend does not know. It does no I/O.
+	// check rejects parts of the URL that the backend does not support. It does no I/O.
 	check func(URL) error
-	// open makes the Locker. It does no I/O: a backend that is not there shows when a lock is asked for.
+	// open returns the Locker. It does no I/O: an unavailable backend shows when a lock is
+	// requested.
 	open func(URL, Options) (lockstep.Locker, error)
 }
 
-// kinds are all backends; the first is the service itself.
+// kinds lists all backends. The first is the service itself.
 var kinds = []*kind{&native, &redisKey, &redlockKind, &zookeeper, &etcd, &postgres}
 
 func kindOf(scheme string) *kind {
@@ -64,7 +65,7 @@ func schemes() (all []string) {
 	return all
 }
 
-// Open makes the Locker of a backend. The connections that it uses last as long as the process.
+// Open returns the Locker of a backend. Its connections last as long as the process.
 func Open(u URL, o Options) (lockstep.Locker, error) {
 	l, err := u.kind.open(u, o)
 	if err != nil {
@@ -73,14 +74,14 @@ func Open(u URL, o Options) (lockstep.Locker, error) {
 	return l, nil
 }
 
-// A Summary is what one backend promises.
+// A Summary says what one backend promises.
 type Summary struct {
 	Scheme       string
 	Example      string
 	Capabilities lockstep.Capabilities
 }
 
-// Summaries tell what all backends promise, with the default TTL. They reach no server.
+// Summaries returns what all backends promise, with the default TTL. It contacts no server.
 func Summaries() (all []Summary, err error) {
 	for _, k := range kinds {
 		u, err := Parse(k.example)

@@ -28,7 +28,7 @@ var native = kind{
 	},
 }
 
-// Service is the URL of the lock service with these nodes.
+// Service returns the URL of the lock service with these nodes.
 func Service(endpoints []string) URL {
 	return URL{kind: &native, scheme: native.scheme, Hosts: slices.Clone(endpoints)}
 }

@@ -31,8 +31,8 @@ var postgres = kind{
 	},
 }
 
-// PostgresPool makes a pool of connections to the server at the URL, which the caller closes. It connects when it is used. Of the
-// options it takes Dial.
+// PostgresPool returns a connection pool for the server at the URL. It connects on first use, and
+// the caller closes it. It uses the option Dial.
 func (u URL) PostgresPool(o Options) (*pgxpool.Pool, error) {
 	cfg, err := u.poolConfig()
 	if err != nil {
@@ -44,7 +44,8 @@ func (u URL) PostgresPool(o Options) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
 
-// poolConfig reads the whole URL as psql does. The error of the library may show a password, so it is not passed on.
+// poolConfig parses the whole URL as psql does. The library's error may contain a password, so it
+// is not returned.
 func (u URL) poolConfig() (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(u.text)
 	if err != nil {
@@ -53,5 +54,5 @@ func (u URL) poolConfig() (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// PostgresSchema is what makes the table that the Postgres backend needs.
+// PostgresSchema returns the SQL that creates the table of the Postgres backend.
 func PostgresSchema() (string, error) { return pglock.Schema("") }

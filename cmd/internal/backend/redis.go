@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/redis/redlock"
 )
 
-// silent keeps the library from printing to the standard error what the commands return as errors.
+// silent keeps the library from printing to standard error what the commands return as errors.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
@@ -66,8 +66,8 @@ var redlockKind = kind{
 	},
 }
 
-// RedisClient makes a client of the one server at the URL, which the caller closes. It connects when it is used. Of the
-// options it takes Dial.
+// RedisClient returns a client for the one server at the URL. It connects on first use, and the
+// caller closes it. It uses the option Dial.
 func (u URL) RedisClient(o Options) (*redis.Client, error) {
 	options, err := u.redisOptions()
 	if err != nil {
@@ -79,14 +79,14 @@ func (u URL) RedisClient(o Options) (*redis.Client, error) {
 	return redisClient(options[0], o), nil
 }
 
-// redisClient makes a client; it connects when it is used.
+// redisClient returns a client that connects on first use.
 func redisClient(server *redis.Options, o Options) *redis.Client {
 	redis.SetLogger(silent{})
-	// A server that is down is not dialled again within one call: the Locker tries again by itself.
+	// An unavailable server is not redialed within one call: the Locker retries itself.
 	server.DialerRetries = 1
 	server.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if server.Dialer = o.dial(); server.Dialer != nil && server.TLSConfig != nil {
-		server.Dialer = overTLS(server.Dialer, server.TLSConfig) // which the library leaves to whoever dials
+		server.Dialer = overTLS(server.Dialer, server.TLSConfig) // the library leaves TLS to a custom dialer
 	}
 	return redis.NewClient(server)
 }
@@ -108,7 +108,8 @@ func overTLS(dial dialer, cfg *tls.Config) dialer {
 	}
 }
 
-// redisOptions are those of each host. A scheme that ends with an additional s wants TLS, as redis-cli has it.
+// redisOptions returns the options for each host. A scheme with an additional s requires TLS, as in
+// redis-cli.
 func (u URL) redisOptions() (all []*redis.Options, err error) {
 	if err := u.only(true); err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-// Package backend turns a URL into the Locker of a backend: the one place where the program knows them all.
+// Package backend turns a URL into the Locker of a backend. It is the one place where the program
+// knows all backends.
 package backend
 
 import (
@@ -12,30 +13,33 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A URL names a backend and where it is. Those of Redis and Postgres are those that their own tools take.
+// A URL names a backend and says where it is. URLs of Redis and Postgres are those that their own
+// tools accept.
 type URL struct {
 	kind   *kind
 	scheme string // as given
 	text   string
-	Hosts  []string // as given, one empty string when there is none: whoever uses them checks them
-	path   string   // behind the hosts, without the slash
+	Hosts  []string // as given, or one empty string if there are none; callers must check them
+	path   string   // after the hosts, without the slash
 	user   *url.Userinfo
 	query  url.Values
 }
 
-// Scheme is what the URL begins with, such as "redis".
+// Scheme returns the scheme of the URL, such as "redis".
 func (u URL) Scheme() string { return u.kind.scheme }
 
-// Place says where the locks are, without who asks: the same for the same hosts in any order.
+// Place says where the locks are, without credentials. It is the same for the same hosts in any
+// order.
 func (u URL) Place() string {
 	hosts := slices.Sorted(slices.Values(u.Hosts))
 	return u.kind.scheme + "://" + strings.Join(hosts, ",") + "/" + u.path + "?" + u.query.Encode()
 }
 
-// Native reports whether the URL is that of the Lockstep service, which can do more than the contract.
+// Native reports whether the URL refers to the Lockstep service, which can do more than the
+// contract requires.
 func (u URL) Native() bool { return u.kind.scheme == "lockstep" }
 
-// Parse reads a URL. Its error says what is wrong, and never shows a password.
+// Parse parses a URL. Its error says what is wrong, and never contains a password.
 func Parse(text string) (URL, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
@@ -52,7 +56,8 @@ func Parse(text string) (URL, error) {
 	return u, k.check(u)
 }
 
-// parseRest reads user:password@host:port,host:port/path?key=value. Lists of hosts are why net/url cannot do it alone.
+// parseRest parses user:password@host:port,host:port/path?key=value. net/url alone cannot, because
+// of the list of hosts.
 func (u *URL) parseRest(rest string) error {
 	rest, query, _ := strings.Cut(rest, "?")
 	hosts, path, _ := strings.Cut(rest, "/")
@@ -71,7 +76,7 @@ func (u *URL) parseRest(rest string) error {
 	return nil
 }
 
-// only refuses what the query or the path has and this kind of URL does not know.
+// only rejects the query keys and paths that this kind of URL does not support.
 func (u URL) only(path bool, keys ...string) error {
 	if u.path != "" && !path {
 		return fmt.Errorf("%s:// has no path: %s", u.kind.scheme, lockstep.Excerpt(u.path))
@@ -88,7 +93,7 @@ func (u URL) only(path bool, keys ...string) error {
 	return nil
 }
 
-// withPorts are the hosts, each with a port.
+// withPorts returns the hosts, each with a port.
 func (u URL) withPorts(port string) (all []string, err error) {
 	for _, host := range u.Hosts {
 		address, err := withPort(host, port)
@@ -100,7 +105,7 @@ func (u URL) withPorts(port string) (all []string, err error) {
 	return all, nil
 }
 
-// withPort adds the port to a host that has none, and checks what is there.
+// withPort adds the port to a host that has none, and checks an existing one.
 func withPort(host, port string) (string, error) {
 	if !strings.Contains(host, ":") || strings.HasSuffix(host, "]") {
 		host += ":" + port

@@ -42,7 +42,7 @@ var zookeeper = kind{
 	},
 }
 
-// tick is the servers' unit of time, or zero when the URL does not say.
+// tick returns the tick time of the servers, or zero if the URL does not set it.
 func (u URL) tick() (time.Duration, error) {
 	text := u.query.Get("tick")
 	if text == "" {
