@@ -11,7 +11,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fence/filefence"
 )
 
-// files are guarded data files, each with its mark beside it. The store is the directory, and the resource the name of a file in it.
+// files are guarded data files, each with its mark next to it. The store is the directory, and the
+// resource is the name of a file in it.
 var files = kind{
 	scheme:  "file",
 	example: "file:///var/lib/billing",
@@ -21,7 +22,7 @@ var files = kind{
 	},
 }
 
-// directory is one of marks alone, of resources with any name.
+// directory is a directory of marks only, for resources with any name.
 var directory = kind{
 	scheme:  "dir",
 	example: "dir:///var/lib/billing/marks",
@@ -44,7 +45,7 @@ func parsePath(s *Store) error {
 	return nil
 }
 
-// A folder is a directory of guarded files. It is the [fence.Resetter] of all of them.
+// A folder is a directory of guarded files. It is the [fence.Resetter] for all of them.
 type folder struct{ path string }
 
 func (f folder) file(resource string) (*filefence.File, error) {

@@ -16,7 +16,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// bucket is a bucket of S3. Who we are, and in which region, is what the tools of AWS go by: their variables, files and roles.
+// bucket is an S3 bucket. Credentials and region come from where the AWS tools look for them: their
+// variables, files and roles.
 var bucket = kind{
 	scheme:  "s3",
 	example: "s3://reports",
@@ -33,7 +34,7 @@ var bucket = kind{
 		if err != nil {
 			return nil, nil, err
 		}
-		cfg.Region = cmp.Or(cfg.Region, "us-east-1") // which S3 asks no more of than a name
+		cfg.Region = cmp.Or(cfg.Region, "us-east-1") // S3 only needs some name
 		cli := s3.NewFromConfig(cfg, func(o *s3.Options) {
 			if endpoint != "" {
 				o.BaseEndpoint, o.UsePathStyle = aws.String(endpoint), true
@@ -44,7 +45,8 @@ var bucket = kind{
 	},
 }
 
-// parseBucket reads s3://BUCKET?endpoint=URL, where the endpoint is that of a store other than Amazon's.
+// parseBucket parses s3://BUCKET?endpoint=URL, where endpoint is set for stores other than
+// Amazon's.
 func parseBucket(text string) (name, endpoint string, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || strings.Contains(u.Host, ":") || strings.Trim(u.Path, "/") != "" || u.User != nil || u.Fragment != "" {

@@ -26,7 +26,8 @@ var postgres = kind{
 		if err != nil {
 			return nil, nil, err
 		}
-		// The guard passes on the errors of the connection as they are. This one says for certain that nothing was done.
+		// The guard returns errors of the connection unchanged. This one says for certain that
+		// nothing was done.
 		if err := pool.Ping(ctx); err != nil {
 			pool.Close()
 			return nil, nil, fmt.Errorf("%w: %w", lockstep.ErrUnavailable, err)

@@ -1,7 +1,8 @@
-// Package guard turns a URL into the marks of guarded resources, for operators who look at them and give a resource to another lock: the one
-// place where the program knows all stores that have a guard.
+// Package guard turns a URL into the marks of guarded resources, for operators who inspect them and
+// bind a resource to another lock. It is the one place where the program knows all stores that have
+// a guard.
 //
-// It writes no data and takes no steps of grants: that is for the programs that hold locks.
+// It writes no data and does not act as a lock holder: that is for the programs that hold locks.
 package guard
 
 import (
@@ -16,18 +17,18 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// A kind is one store: how its URL looks, and how its marks are reached.
+// A kind is one store: what its URL looks like, and how its marks are accessed.
 type kind struct {
 	scheme  string
 	also    []string // other schemes, such as one for TLS
 	example string
 	// parse fills in the rest of a Store. It does no I/O.
 	parse func(*Store) error
-	// open returns the marks and what gives up the connection.
+	// open returns the marks and a function that closes the connection.
 	open func(context.Context, Store) (fence.Resetter, func(), error)
 }
 
-// kinds are all stores. A new one is a line here and a file of its own.
+// kinds lists all stores. A new one takes a line here and a file of its own.
 var kinds = []*kind{&files, &directory, &postgres, &redis, &etcd, &bucket}
 
 func kindOf(scheme string) *kind {
@@ -39,7 +40,7 @@ func kindOf(scheme string) *kind {
 	return nil
 }
 
-// Examples are a URL of each store.
+// Examples returns a URL of each store.
 func Examples() (all []string) {
 	for _, k := range kinds {
 		all = append(all, k.example)
@@ -47,23 +48,26 @@ func Examples() (all []string) {
 	return all
 }
 
-// A Store says where marks are. [Parse] makes it.
+// A Store says where marks are. [Parse] returns one.
 type Store struct {
 	kind *kind
 	text string
-	path string      // of files
-	url  backend.URL // of a server
-	// marks is how the program that writes has named the place: a prefix of keys or a table. Empty: as the guard does by default.
+	path string      // for files
+	url  backend.URL // for servers
+	// marks is where the writing program keeps its marks: a prefix of keys or a table. Empty: the
+	// default of the guard.
 	marks string
-	// Connect bounds how long a server that does not answer is tried. Zero: as its client does by default.
+	// Connect bounds how long to try a server that does not answer. Zero: the default of its
+	// client.
 	Connect time.Duration
 }
 
-// Scheme is what the URL of the store begins with, such as "redis".
+// Scheme returns the scheme of the store's URL, such as "redis".
 func (s Store) Scheme() string { return s.kind.scheme }
 
-// Parse reads the URL of a store. marks is the prefix of the keys or the table where a guard was told to keep them, empty for the default. An
-// error says what is wrong, and never shows a password.
+// Parse parses the URL of a store. marks is the prefix of the keys, or the table, that the guard
+// was configured with; empty means the default. An error says what is wrong, and never contains a
+// password.
 func Parse(text, marks string) (Store, error) {
 	scheme, _, found := strings.Cut(text, "://")
 	if !found {
@@ -80,21 +84,22 @@ func Parse(text, marks string) (Store, error) {
 	return s, nil
 }
 
-// parseServer is the parse of stores that are a backend of locks too.
+// parseServer parses the URL of a store that is also a lock backend.
 func parseServer(s *Store) (err error) {
 	s.url, err = backend.Parse(s.text)
 	return err
 }
 
-// Marks are those of a store. Close gives up the connection.
+// Marks are the marks of a store. Close closes the connection.
 type Marks struct {
 	fence.Resetter
-	// Close is called once, when no call is under way.
+	// Close must be called once, after all calls have returned.
 	Close func()
 }
 
-// Open returns the marks of the store. ctx bounds reaching a server that must be reached first, which is then
-// [lockstep.ErrUnavailable]; others show that they are not there when they are asked.
+// Open returns the marks of the store. Some servers must be reached first: ctx bounds that, and the
+// error is [lockstep.ErrUnavailable] if it fails. With others, an unavailable server shows when it
+// is queried.
 func (s Store) Open(ctx context.Context) (Marks, error) {
 	resetter, end, err := s.kind.open(ctx, s)
 	if err != nil {
