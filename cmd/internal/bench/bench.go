@@ -1,8 +1,8 @@
-// Package bench measures how fast locks are granted: workers take a lock and free
-// it, in a closed loop, for a set time.
+// Package bench measures how fast locks are granted: workers acquire and release a lock in a closed
+// loop for a set time.
 //
-// It works over any [lockstep.Locker]. While it measures, it also checks that the
-// tokens of each name rise.
+// It works over any [lockstep.Locker]. While measuring, it also checks that the tokens of each name
+// increase.
 package bench
 
 import (
@@ -19,16 +19,16 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A Workload says which names the workers take.
+// A Workload says which names the workers use.
 type Workload string
 
 // The workloads.
 const (
-	Free Workload = "free" // each worker has a name of its own: no waiting
+	Free Workload = "free" // each worker has its own name: no waiting
 	Hot  Workload = "hot"  // all workers share one name: always waiting
 )
 
-// ParseWorkload reads the name of a workload.
+// ParseWorkload parses the name of a workload.
 func ParseWorkload(s string) (Workload, error) {
 	if w := Workload(s); w == Free || w == Hot {
 		return w, nil
@@ -42,18 +42,18 @@ const (
 	MaxClients = 10_000
 )
 
-// A Config is what one measurement needs.
+// A Config describes one measurement.
 type Config struct {
 	Workload Workload
-	// Workers take locks side by side, 1 to MaxWorkers.
+	// Workers is the number of concurrent workers, 1 to MaxWorkers.
 	Workers int
-	// Clients are shared by the workers, each with a session of its own. 0 means one for each
-	// 64 workers.
+	// Clients is the number of clients that the workers share. Each has its own session. 0 means
+	// one per 64 workers.
 	Clients  int
 	Duration time.Duration
-	// Prefix is what the names begin with. Default: "bench".
+	// Prefix is the prefix of the names. Default: "bench".
 	Prefix string
-	// Connect makes one client.
+	// Connect returns a new client.
 	Connect func() (lockstep.Locker, error)
 	// Progress, if set, is called about once a second.
 	Progress func(elapsed time.Duration, grants int64)
@@ -85,7 +85,7 @@ func invalid(field string, value any, rule string, args ...any) error {
 	return &lockstep.InvalidError{Field: field, Value: fmt.Sprint(value), Rule: fmt.Sprintf(rule, args...)}
 }
 
-// A Result is what was measured. Latencies are those of Acquire, from the call to the grant.
+// A Result holds what was measured. Latencies are those of Acquire, from the call to the grant.
 type Result struct {
 	Workload        Workload `json:"workload"`
 	Workers         int      `json:"workers"`
@@ -98,16 +98,16 @@ type Result struct {
 	Max             float64  `json:"max_ms"`
 	// LongestGap is the longest time in which no worker was granted a lock.
 	LongestGap float64 `json:"longest_gap_ms"`
-	// Errors counts failed calls, of which FirstError is one.
+	// Errors is the number of failed calls, of which FirstError is one.
 	Errors     int64  `json:"errors"`
 	FirstError string `json:"first_error,omitempty"`
-	// Regressions counts grants whose token was not above the last one of the name.
+	// Regressions is the number of grants whose token was not above the previous one of the name.
 	Regressions  int64  `json:"token_regressions"`
 	HighestToken uint64 `json:"highest_token"`
 }
 
-// Run measures. It returns an error when the clients cannot be made or ctx ends;
-// failing calls during the measurement are counted in the Result.
+// Run runs the measurement. It returns an error if the clients cannot be created or ctx ends. Calls
+// that fail during the measurement are counted in the Result.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -150,7 +150,7 @@ func closeAll(lockers []lockstep.Locker) {
 	_ = g.Wait() // what was not closed ends with its lease
 }
 
-// A run is one measurement under way.
+// A run is one measurement in progress.
 type run struct {
 	cfg     Config
 	lockers []lockstep.Locker
@@ -160,10 +160,10 @@ type run struct {
 	grants  atomic.Int64
 	failed  atomic.Int64
 	gaps    gaps
-	hot     tokens // of the one name of the hot workload
+	hot     tokens // of the single name of the hot workload
 
-	// A histogram takes 180 KB, too much for each of 100,000 workers, and one for all
-	// would be fought over.
+	// A histogram takes 180 KB, too much for each of 100,000 workers, and a single one would be
+	// contended.
 	latencies [16]latencies
 
 	mu struct {
@@ -172,7 +172,7 @@ type run struct {
 	}
 }
 
-// A worker takes one name again and again.
+// A worker acquires one name again and again.
 type worker struct {
 	name    string
 	locker  lockstep.Locker
@@ -180,7 +180,7 @@ type worker struct {
 	tokens  *tokens
 }
 
-// tokens checks that the tokens of one name rise. Only the holder of the name calls rise.
+// tokens checks that the tokens of one name increase. Only the holder of the name calls rise.
 type tokens struct {
 	last        atomic.Uint64
 	regressions atomic.Int64
@@ -247,7 +247,7 @@ func (r *run) work(ctx context.Context, w *worker) {
 	for ctx.Err() == nil {
 		if err := r.once(ctx, w); err != nil && ctx.Err() == nil {
 			r.fail(err)
-			pause(ctx, 10*time.Millisecond) // a closed port fails at once: no busy loop
+			pause(ctx, 10*time.Millisecond) // a closed port fails at once: avoid a busy loop
 		}
 	}
 }
@@ -286,7 +286,7 @@ func (r *run) report(ctx context.Context) {
 	}
 }
 
-// pause waits for d and reports whether ctx still goes on.
+// pause waits for d and reports whether ctx is still active.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

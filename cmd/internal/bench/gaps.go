@@ -27,7 +27,7 @@ func (g *gaps) grant(now time.Time) {
 	g.noteLocked(now)
 }
 
-// end counts the time since the last grant too: an outage that lasts to the end is a gap.
+// end also counts the time since the last grant: an outage that lasts to the end is a gap.
 func (g *gaps) end(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -37,7 +37,7 @@ func (g *gaps) end(now time.Time) {
 
 func (g *gaps) noteLocked(now time.Time) {
 	if g.mu.over || !now.After(g.mu.last) {
-		return // two workers may come here in the other order
+		return // two workers may get here in the other order
 	}
 	g.mu.gap = max(g.mu.gap, now.Sub(g.mu.last))
 	g.mu.last = now

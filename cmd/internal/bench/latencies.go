@@ -7,15 +7,15 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// latencies collects spans of time. It is safe for concurrent use.
+// latencies collects durations. It is safe for concurrent use.
 type latencies struct {
 	mu struct {
 		sync.Mutex
-		spans *hdrhistogram.Histogram // microseconds; nil until the first
+		spans *hdrhistogram.Histogram // microseconds; nil until the first one
 	}
 }
 
-// newHistogram holds 1 us to 10 min with three digits.
+// newHistogram holds 1 µs to 10 min with three digits.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, (10 * time.Minute).Microseconds(), 3)
 }
