@@ -34,7 +34,8 @@ func (c *caller) begin(method string, m proto.Message) error {
 	return c.framer.WriteData(stream, true, append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))), body...))
 }
 
-// calls keeps so many calls under way, or begins as many and takes nothing of their answers.
+// calls keeps a number of calls in progress, or, if deaf, begins that many and reads none of the
+// responses.
 func calls(ctx context.Context, o *options, target string) error {
 	conn, err := o.dial(ctx, target)
 	if err != nil {
@@ -71,7 +72,8 @@ func calls(ctx context.Context, o *options, target string) error {
 	return ready(ctx, opened)
 }
 
-// listen answers pings, gives room for what came, and calls ended for each call that is over, until the connection ends.
+// listen answers pings, opens the flow-control window for what arrived, and calls ended for each
+// finished call, until the connection ends.
 func (c *caller) listen(ended func() error) {
 	for {
 		frame, err := c.framer.ReadFrame()

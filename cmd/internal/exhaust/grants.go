@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// A result is what grants prints, times in milliseconds.
+// A result is the output of grants, with times in milliseconds.
 type result struct {
 	Grants int     `json:"grants"`
 	Failed int     `json:"failed"`
@@ -27,14 +27,14 @@ type result struct {
 // patience bounds one grant.
 const patience = 10 * time.Second
 
-// grants takes locks at a steady rate, whatever becomes of those before: a service that stalls does not get fewer requests. Each
-// latency is measured from the time at which the lock was due.
+// grants takes locks at a steady rate, whatever happens to the earlier ones: a stalled service does
+// not get fewer requests. Latency is measured from the time at which the lock was due.
 func grants(ctx context.Context, o *options, _ string) error {
 	c, err := client.New(client.Config{Endpoints: strings.Split(o.endpoints, ",")})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // its locks are free
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // its locks are already free
 	var (
 		mu   sync.Mutex
 		took []time.Duration

@@ -1,18 +1,27 @@
-// Command exhaust does to a cluster what its bounds are for, and measures how others fare meanwhile. accept/exhaustion.sh runs
-// it; it is no part of the program.
+// Command exhaust puts on a cluster the loads that its limits guard against, and measures how other
+// clients fare meanwhile. accept/exhaustion.sh runs it; it is not part of the program.
 //
-//	exhaust grants --endpoints LIST --rate 50 --for 10s        takes and frees locks at that rate; prints the latencies as JSON
-//	exhaust connections --number N [--from IP] [--busy] ADDR   opens connections and keeps them until TERM; busy ones have a call
-//	exhaust watches --number N [--from IP] URL                 opens GET URL as often and reads nothing
-//	exhaust headers --number N --bytes B ADDR                  opens calls with so many bytes of headers; prints how many were refused
-//	exhaust calls --number N [--deaf] [--from IP] ADDR         keeps N calls of History under way on one connection; deaf: begins N of
-//	                                                           ListLocks and lets nothing of the answers come
-//	exhaust sessions --number N [--from IP] ADDR               opens sessions until it is refused, and goes on trying
-//	exhaust claims --number N [--bytes B] [--from IP] ADDR     takes locks until it is refused, each with B bytes of names, and goes on
-//	exhaust streams --number N [--from IP] ADDR                watches over gRPC until it is refused, 16 times on each connection
-//	exhaust backups --number N [--from IP] ADDR                asks for N backups at once and reads nothing of them
+//	exhaust grants --endpoints LIST --rate 50 --for 10s
+//		takes and releases locks at that rate; prints the latencies as JSON
+//	exhaust connections --number N [--from IP] [--busy] ADDR
+//		opens N connections and keeps them until TERM; busy ones have a call
+//	exhaust watches --number N [--from IP] URL
+//		opens GET URL N times and reads nothing
+//	exhaust headers --number N --bytes B ADDR
+//		opens N calls with B bytes of headers; prints how many were refused
+//	exhaust calls --number N [--deaf] [--from IP] ADDR
+//		keeps N calls of History in progress on one connection; deaf: begins N calls of
+//		ListLocks and blocks their responses
+//	exhaust sessions --number N [--from IP] ADDR
+//		opens sessions until it is refused, and keeps trying
+//	exhaust claims --number N [--bytes B] [--from IP] ADDR
+//		takes locks, each with B bytes of names, until it is refused, and keeps trying
+//	exhaust streams --number N [--from IP] ADDR
+//		watches over gRPC until it is refused, 16 times on each connection
+//	exhaust backups --number N [--from IP] ADDR
+//		asks for N backups at once and reads nothing of them
 //
-// What opens things prints "ready OPENED" once it has tried them all.
+// Commands that open things print "ready OPENED" once they have tried them all.
 package main
 
 import (
@@ -44,7 +53,7 @@ type options struct {
 	}
 }
 
-// commands run until they are done or ctx is.
+// commands run until they are done or ctx is done.
 var commands = map[string]func(ctx context.Context, o *options, target string) error{
 	"grants":      grants,
 	"connections": connections,
@@ -86,7 +95,8 @@ func run(ctx context.Context, args []string) error {
 	return commands[args[0]](ctx, &o, flags.Arg(0))
 }
 
-// dial makes a connection from the wanted address, and keeps it: what nobody refers to is closed by the runtime.
+// dial opens a connection from the wanted address and keeps a reference: the runtime closes
+// connections that nothing refers to.
 func (o *options) dial(ctx context.Context, address string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: 2 * time.Second}
 	if o.from != "" {
@@ -102,7 +112,7 @@ func (o *options) dial(ctx context.Context, address string) (net.Conn, error) {
 	return c, nil
 }
 
-// ready says that all was tried, and waits until ctx is done.
+// ready reports that everything was tried, and waits until ctx is done.
 func ready(ctx context.Context, opened int) error {
 	fmt.Println("ready", opened)
 	<-ctx.Done()

@@ -15,10 +15,11 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// atOnce bounds what is opened side by side.
+// atOnce bounds how many connections are opened concurrently.
 const atOnce = 64
 
-// connections opens connections to a client port and keeps them. What the server closes is not opened again.
+// connections opens connections to a client port and keeps them. If the server closes one, it is
+// not reopened.
 func connections(ctx context.Context, o *options, target string) error {
 	opened := each(o.number, func() bool {
 		c, err := o.dial(ctx, target)
@@ -33,7 +34,7 @@ func connections(ctx context.Context, o *options, target string) error {
 	return ready(ctx, opened)
 }
 
-// each calls open so often, and counts how often it was true.
+// each calls open number times, and counts how often it returned true.
 func each(number int, open func() bool) int {
 	var opened atomic.Int64
 	var all sync.WaitGroup
@@ -51,7 +52,7 @@ func each(number int, open func() bool) int {
 	return int(opened.Load())
 }
 
-// watchHealth begins a call of the health service that never ends, and answers pings from then on.
+// watchHealth begins a call to the health service that never ends, and answers pings from then on.
 func watchHealth(c net.Conn) error {
 	f, err := preface(c)
 	if err != nil {
@@ -60,14 +61,14 @@ func watchHealth(c net.Conn) error {
 	if err := call(f, 1, "/grpc.health.v1.Health/Watch", ""); err != nil {
 		return err
 	}
-	if err := f.WriteData(1, true, make([]byte, 5)); err != nil { // an empty message: the whole server
+	if err := f.WriteData(1, true, make([]byte, 5)); err != nil { // an empty message: the health of the whole server
 		return err
 	}
 	go func() { _, _ = answers(f, 1) }() // until the connection ends
 	return c.SetDeadline(time.Time{})
 }
 
-// watches opens requests over HTTP that have no end.
+// watches opens HTTP requests that never end.
 func watches(ctx context.Context, o *options, target string) error {
 	host, path, _ := strings.Cut(strings.TrimPrefix(target, "http://"), "/")
 	opened := each(o.number, func() bool {
@@ -88,7 +89,7 @@ func watches(ctx context.Context, o *options, target string) error {
 	return ready(ctx, opened)
 }
 
-// headers opens calls with large headers, each on a connection of its own, and keeps them open.
+// headers opens calls with large headers, each on its own connection, and keeps them open.
 func headers(ctx context.Context, o *options, target string) error {
 	var refused atomic.Int64
 	large := strings.Repeat("x", o.bytes)
@@ -114,7 +115,7 @@ func headers(ctx context.Context, o *options, target string) error {
 	return ready(ctx, opened)
 }
 
-// preface begins HTTP/2.
+// preface starts an HTTP/2 connection.
 func preface(c net.Conn) (*http2.Framer, error) {
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func preface(c net.Conn) (*http2.Framer, error) {
 	return f, f.WriteSettings()
 }
 
-// call sends the head of a call.
+// call sends the headers of a call.
 func call(f *http2.Framer, stream uint32, method, large string) error {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
