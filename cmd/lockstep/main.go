@@ -1,5 +1,5 @@
-// Command lockstep is the whole of Lockstep in one program: the service, the tools
-// to look at it, and "lockstep run", which runs a command under a lock.
+// Command lockstep is all of Lockstep in one program: the service, the tools for inspecting it, and
+// "lockstep run", which runs a command under a lock.
 package main
 
 import (

@@ -61,7 +61,7 @@ func (c *cluster) claimAddresses() error {
 	return nil
 }
 
-// secretFile is the file of the stage with the secret by which the nodes know each other.
+// secretFile is the file, in the directory of the stage, with the secret that the nodes share.
 const secretFile = "cluster.secret"
 
 func (s *stage) writeSecret() error {
@@ -96,7 +96,7 @@ func (c *cluster) kill(i int) {
 	if n.process == nil {
 		return
 	}
-	_ = n.process.Process.Kill() // it may have ended by itself
+	_ = n.process.Process.Kill() // it may have ended already
 	<-n.exited
 	n.process = nil
 }
@@ -107,7 +107,7 @@ func (c *cluster) killAll() {
 	}
 }
 
-// A status is what "lockstep status -o json" says, as far as it is used here.
+// A status is the part of "lockstep status -o json" that is used here.
 type status struct {
 	Leader  string `json:"leader"`
 	Term    uint64 `json:"term"`
@@ -130,7 +130,7 @@ func (s *stage) status(ctx context.Context) (status, error) {
 	return st, nil
 }
 
-// leader waits until a node leads that is not the one named.
+// leader waits until a node other than not leads, and returns it.
 func (s *stage) leader(ctx context.Context, not string) (int, error) {
 	for ctx.Err() == nil {
 		st, err := s.status(ctx)
@@ -151,7 +151,7 @@ func (c *cluster) index(name string) (int, error) {
 	return 0, fmt.Errorf("%q is no node of this cluster", name)
 }
 
-// lockstep makes a command that talks to this cluster, or to the backend.
+// lockstep returns a command that talks to this cluster, or to the backend.
 func (s *stage) lockstep(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.binary, args...)
 	cmd.Env = append(environment(), s.backend...)
@@ -162,7 +162,7 @@ func (s *stage) lockstep(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// environment is ours without what is meant for another cluster.
+// environment returns our environment without the variables for another cluster.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "LOCKSTEP_") })
 }

@@ -1,7 +1,6 @@
-// Package demo shows the lock service at work on real processes: five servers, jobs
-// under "lockstep run", a killed leader, a frozen holder, a lost quorum. Each step
-// says what it is about to show, shows it, and checks it; the demo succeeds only
-// when every step held.
+// Package demo shows the lock service at work on real processes: five servers, jobs under "lockstep
+// run", a killed leader, a frozen holder, a lost quorum. Each step says what it is about to show,
+// shows it, and checks it; the demo succeeds only if every check passes.
 package demo
 
 import (
@@ -18,24 +17,24 @@ import (
 
 // A Config says where the demo runs.
 type Config struct {
-	// Binary is the lockstep program, which the demo runs as servers and clients.
+	// Binary is the lockstep program. The demo runs it as servers and clients.
 	Binary string
 	// Out receives the narration.
 	Out io.Writer
 }
 
-// Run shows everything in about half a minute. It returns an error that names the
-// first step that did not hold. It stops what it started and removes its files.
+// Run shows everything in about half a minute. It returns an error that names the first step that
+// failed. It stops what it started and removes its files.
 func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, nil, serviceSteps) }
 
-// RunOn shows what a running backend does for the jobs of its clients, in less than half a minute. It uses
-// names that nobody else does, and breaks nothing.
+// RunOn shows what a running backend does for the jobs of its clients, in less than half a minute.
+// It uses lock names of its own, and breaks nothing.
 func RunOn(ctx context.Context, cfg Config, url string) error {
 	return run(ctx, cfg, []string{"LOCKSTEP_BACKEND=" + url}, clientSteps)
 }
 
-// RunRedlock shows on five real Redis servers what breaks the exclusion of Redlock, and what then keeps the data
-// whole. It takes about half a minute, and needs redis-server and gcc.
+// RunRedlock shows on five real Redis servers what breaks mutual exclusion in Redlock, and what
+// then protects the data. It takes about half a minute, and needs redis-server and gcc.
 func RunRedlock(ctx context.Context, cfg Config) error { return run(ctx, cfg, nil, redlockSteps) }
 
 func run(ctx context.Context, cfg Config, environment []string, steps []step) error {
@@ -66,13 +65,13 @@ func run(ctx context.Context, cfg Config, environment []string, steps []step) er
 	return nil
 }
 
-// A step is one thing that is shown.
+// A step is one thing to show.
 type step struct {
 	title string
 	show  func(context.Context, *stage) error
 }
 
-// serviceSteps are shown in this order; later ones use the cluster that the first started.
+// serviceSteps are shown in this order; later steps use the cluster that the first one started.
 var serviceSteps = []step{
 	{"Five nodes agree on a leader", startCluster},
 	{"Competing jobs, and the leader is killed in the middle", competingJobs},
@@ -82,7 +81,7 @@ var serviceSteps = []step{
 	{"Three of five nodes are gone: nothing is granted", lostQuorum},
 }
 
-// clientSteps need nothing of the backend but locks.
+// clientSteps need only locks from the backend.
 var clientSteps = []step{
 	{"Competing jobs", undisturbedJobs},
 	{"A holder freezes beyond its lease", frozenHolder},
@@ -94,14 +93,14 @@ type stage struct {
 	dir     string
 	out     io.Writer
 	begin   time.Time
-	space   string // what the names of this demo's locks begin with
+	space   string // prefix of the lock names of this demo
 	cluster cluster
-	// backend are the variables that say where the locks are; nil: in the cluster.
+	// backend holds the variables that say where the locks are; nil: in the cluster.
 	backend []string
-	closers []func() // of what else was started
+	closers []func() // of other things that were started
 }
 
-// name is that of a lock of this demo.
+// name returns the name of a lock of this demo.
 func (s *stage) name(last string) string { return s.space + "/" + last }
 
 func (s *stage) title(number int, text string) {

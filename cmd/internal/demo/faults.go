@@ -35,7 +35,8 @@ func (p *performance) cutOff(context.Context) error {
 	return nil
 }
 
-// awaitLoss shows that A could know by now. It has been told to write: its work takes as long as it takes.
+// awaitLoss shows that A could know by now that its lock is lost. A has already been asked to
+// write, and its work takes its time.
 func (p *performance) awaitLoss(ctx context.Context) error {
 	for range 100 {
 		if lost, is := p.a.Lost(); is {

@@ -17,8 +17,8 @@ import (
 
 const frozenTTL = 2 * time.Second
 
-// writer is the job of both holders: it says that it is there, then appends its
-// token to the store for as long as it lives.
+// writer is the job of both holders: it announces itself, then appends its token to the store for
+// as long as it lives.
 const writer = `echo $LOCKSTEP_TOKEN > $0.token; echo $$ > $0.pid; while :; do echo $LOCKSTEP_TOKEN >> store; sleep 0.05; done`
 
 func frozenHolder(ctx context.Context, s *stage) error {
@@ -45,7 +45,7 @@ func frozenHolder(ctx context.Context, s *stage) error {
 	return s.wakeLate(ctx, a, frozen)
 }
 
-// wakeLate wakes A, whose lock is B's by now, and checks what becomes of it.
+// wakeLate wakes A, whose lock B holds by now, and checks what happens to A.
 func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 	tokens := map[string]uint64{}
 	for _, who := range []string{"A", "B"} {
@@ -63,7 +63,7 @@ func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 		return err
 	}
 	for _, pid := range frozen {
-		_ = syscall.Kill(pid, syscall.SIGCONT) // those that are gone need no waking
+		_ = syscall.Kill(pid, syscall.SIGCONT) // some may be gone already
 	}
 	code := a.exitCode()
 	s.say("SIGCONT: A's watcher sees the passed deadline and kills the job; run exits %d.", code)
@@ -73,7 +73,8 @@ func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 	return s.judgeStore(tokens["A"], tokens["B"])
 }
 
-// judgeStore replays the writes against a store that refuses a token older than the newest it has seen.
+// judgeStore replays the writes against a store that rejects tokens older than the newest it has
+// seen.
 func (s *stage) judgeStore(a, b uint64) error {
 	writes, err := s.numbers("store")
 	if err != nil {
@@ -95,7 +96,7 @@ func (s *stage) judgeStore(a, b uint64) error {
 	return nil
 }
 
-// A job is one "lockstep run" with its process.
+// A job is one "lockstep run" and its process.
 type job struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -108,7 +109,7 @@ func (s *stage) startJob(ctx context.Context, args ...string) (*job, error) {
 	}
 	j := &job{cmd: cmd, done: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // its exit code is asked for where it matters
+		_ = cmd.Wait() // callers read its exit code where it matters
 		close(j.done)
 	}()
 	return j, nil
@@ -135,7 +136,7 @@ func (s *stage) startWaiter(ctx context.Context) (*job, error) {
 	return j, s.waitClaims(ctx, s.name("frozen"), 2)
 }
 
-// waitToken waits until the job of who runs.
+// waitToken waits until the job of who is running.
 func (j *job) waitToken(ctx context.Context, s *stage, who string) error {
 	deadline := time.Now().Add(20 * time.Second)
 	for time.Now().Before(deadline) && ctx.Err() == nil {
@@ -161,7 +162,7 @@ func (j *job) freeze(s *stage) ([]int, error) {
 	return pids, nil
 }
 
-// suspend stops a process without its knowledge; resume lets it go on.
+// suspend stops a process without its noticing; resume continues it.
 func suspend(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
 
 func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
@@ -171,13 +172,13 @@ func (j *job) exitCode() int {
 	return j.cmd.ProcessState.ExitCode()
 }
 
-// kill ends run; its watcher then ends the job.
+// kill kills run; its watcher then kills the job.
 func (j *job) kill() {
-	_ = j.cmd.Process.Kill() // it may have ended by itself
+	_ = j.cmd.Process.Kill() // it may have ended already
 	<-j.done
 }
 
-// descendants lists the children of a process, theirs, and so on.
+// descendants lists the descendants of a process.
 func descendants(pid int) []int {
 	var all []int
 	for _, child := range children(pid) {
@@ -196,7 +197,7 @@ func children(pid int) []int {
 	for _, stat := range stats {
 		content, err := os.ReadFile(stat)
 		if err != nil {
-			continue // it ended meanwhile
+			continue // it has ended meanwhile
 		}
 		child, parent, ok := parseStat(string(content))
 		if ok && parent == pid {
@@ -206,7 +207,7 @@ func children(pid int) []int {
 	return found
 }
 
-// parseStat reads "pid (name) state parent ..."; the name may hold anything.
+// parseStat parses "pid (name) state parent ..."; the name may contain anything.
 func parseStat(stat string) (pid, parent int, ok bool) {
 	open, shut := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
 	if open < 0 || shut < open {

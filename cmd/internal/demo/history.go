@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// An event is what "lockstep history -o json" says, as far as it is used here.
+// An event is the part of "lockstep history -o json" that is used here.
 type event struct {
 	Kind  string `json:"kind"`
 	Token uint64 `json:"token"`
@@ -29,7 +29,7 @@ func history(ctx context.Context, s *stage) error {
 	return checkHistory(h.Events)
 }
 
-// checkHistory wants A granted, B queued, A expired, B granted, in this order.
+// checkHistory expects A granted, B queued, A expired, B granted, in this order.
 func checkHistory(events []event) error {
 	want := []string{"granted", "queued", "expired", "granted"}
 	for _, e := range events {

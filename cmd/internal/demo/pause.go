@@ -14,24 +14,26 @@ import (
 	"github.com/lockstep-dev/lockstep/cmd/internal/timeline"
 )
 
-// pauseTTL is short, as every scene waits for its end; yet no busy machine misses its renewals.
+// pauseTTL is short, since every scene waits for its end, but long enough for renewals on a busy
+// machine.
 const pauseTTL = 3 * time.Second
 
-// A Pause is the story of the client that writes late.
+// A Pause configures the demo of a client that writes late.
 type Pause struct {
-	// Backend is one of [PauseBackends], which is then started, or the URL of a running one.
+	// Backend is one of [PauseBackends], which is then started, or the URL of a running backend.
 	Backend string
-	// Store is one of [account.Kinds]; it is started.
+	// Store is one of [account.Kinds]. It is started.
 	Store string
-	// SVG is the file that gets the timelines as a picture; it is written when all is shown. Empty: none.
+	// SVG is the file for the timelines as a picture. It is written at the end. Empty: none.
 	SVG string
 	// Width is how many columns the timelines may take.
 	Width int
 }
 
-// RunPause shows, in about half a minute, how a client that was frozen or cut off beyond its lease writes late: into a plain account, where it
-// destroys what the next holder wrote, and into a guarded one, which refuses it. It is an error when the plain account is not
-// destroyed: then nothing was shown.
+// RunPause shows, in about half a minute, how a client that was frozen or cut off beyond the end of
+// its lease writes late: to a plain account, where it destroys what the next holder wrote, and to a
+// guarded one, which rejects the write. It is an error if the plain account is not damaged: then
+// nothing was shown.
 func RunPause(ctx context.Context, cfg Config, p Pause) error {
 	picture, err := openPicture(p.SVG)
 	if err != nil {
@@ -48,7 +50,8 @@ func RunPause(ctx context.Context, cfg Config, p Pause) error {
 	return nil
 }
 
-// openPicture finds out before anything is shown whether the picture can be written. What is in the file stays until then.
+// openPicture checks before the demo starts that the picture can be written. The file keeps its
+// content until then.
 func openPicture(path string) (*os.File, error) {
 	if path == "" {
 		return nil, nil
@@ -75,11 +78,11 @@ type set struct {
 	charts  []timeline.Chart
 }
 
-// A scene is one way in which a client comes too late.
+// A scene is one way in which a client can be too late.
 type scene struct {
 	name  string
 	title string
-	// strike does to A what makes it late. relent undoes it when A is to write; it is called once.
+	// strike makes A late. relent undoes that when A is to write; it is called once.
 	strike func(*performance, context.Context) error
 	relent func(*performance, context.Context) error
 }
@@ -98,7 +101,7 @@ func (set *set) scenes() []scene {
 		{"cut", "A is cut off from the lock service", (*performance).cutOff, (*performance).awaitLoss},
 	}
 	if strings.Contains(set.Backend, "://") {
-		return scenes // its servers are somebody's
+		return scenes // the servers are not ours
 	}
 	return append(scenes, scene{"change", changeTitle(set.Backend), (*performance).changeLeader, (*performance).thaw})
 }
@@ -120,7 +123,7 @@ func (set *set) open(ctx context.Context, s *stage) (err error) {
 	return nil
 }
 
-// checkFenced refuses a backend whose tokens no guard can go by.
+// checkFenced rejects a backend whose tokens are useless to a guard.
 func (set *set) checkFenced() error {
 	u, err := backend.Parse(set.service.url)
 	if err != nil {
@@ -136,7 +139,7 @@ func (set *set) checkFenced() error {
 	return nil
 }
 
-// perform plays a scene and draws what happened.
+// perform runs a scene and draws what happened.
 func (set *set) perform(ctx context.Context, s *stage, sc scene) error {
 	p, err := set.cast(ctx, s, sc)
 	if err != nil {
@@ -157,19 +160,19 @@ func (set *set) perform(ctx context.Context, s *stage, sc scene) error {
 	return nil
 }
 
-// errVoid is wrapped when a demonstration did not show what it is for.
+// errVoid is wrapped when a demo did not show what it should.
 var errVoid = errors.New("void: A's late write has destroyed nothing in the plain account, so nothing was shown")
 
-// tokenDigits are enough to tell the tokens of a scene apart.
+// tokenDigits is enough digits to tell the tokens of a scene apart.
 const tokenDigits = 4
 
-// short is a token as it fits into a picture.
+// short formats a token to fit into a picture.
 func short(t lockstep.Token) string { return last(t, tokenDigits) }
 
-// older says that a is older than b in as few digits as show it.
+// older shows that a is less than b, in as few digits as that takes.
 func older(a, b lockstep.Token) string {
 	digits, unit := tokenDigits, lockstep.Token(10_000)
-	for a%unit >= b%unit { // ends, as a is less than b
+	for a%unit >= b%unit { // terminates, since a is less than b
 		digits, unit = digits+1, unit*10
 	}
 	return last(a, digits) + " < " + last(b, digits)

@@ -20,19 +20,19 @@ const (
 	addsB = 50
 )
 
-// beat is a pause between two events that lets the picture show which came first.
+// beat separates two events so that the picture shows which came first.
 const beat = 250 * time.Millisecond
 
-// A performance is one scene while it is played.
+// A performance is one scene in progress.
 type performance struct {
 	*stage
 	scene
 	service        *service
-	account        account.Pair // as the audience sees it
+	account        account.Pair // as an observer sees it
 	cable          *testbed.Proxy
 	a, b           *actor.Actor
 	tokenA, tokenB lockstep.Token
-	believed       time.Time // until when A believed in its lease when it last looked
+	believed       time.Time // end of the lease as A last saw it
 	struck         time.Time
 	refusal        string
 	tale           *tale
@@ -45,7 +45,7 @@ func (set *set) cast(ctx context.Context, s *stage, sc scene) (p *performance, e
 	if p.account, err = account.Open(ctx, set.store.URL, name); err != nil {
 		return nil, err
 	}
-	other, err := testbed.NewCable() // B's, which is never cut
+	other, err := testbed.NewCable() // for B, never cut
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (set *set) cast(ctx context.Context, s *stage, sc scene) (p *performance, e
 	s.closers = append(s.closers, other.Close, p.cable.Close)
 	start := func(who string, cable *testbed.Proxy) (*actor.Actor, error) {
 		cmd := exec.Command(s.binary, "demo", "actor", "--store", set.store.URL, "--name", name, "--cable", cable.Address(), "--ttl", pauseTTL.String())
-		cmd.Env = append(environment(), "LOCKSTEP_BACKEND="+set.service.url) // which may have a password
+		cmd.Env = append(environment(), "LOCKSTEP_BACKEND="+set.service.url) // it may contain a password
 		return actor.Start(who, cmd)
 	}
 	if p.a, err = start("A", p.cable); err != nil {
@@ -78,7 +78,7 @@ func (p *performance) strike(ctx context.Context) error {
 	return p.scene.strike(p, ctx)
 }
 
-// beginA lets A take the lock.
+// beginA makes A take the lock.
 func (p *performance) beginA(ctx context.Context) error {
 	grant, err := p.acquire(ctx, p.a)
 	if err != nil {
@@ -91,17 +91,17 @@ func (p *performance) beginA(ctx context.Context) error {
 	return nil
 }
 
-// queueB lets B wait.
+// queueB makes B wait for the lock.
 func (p *performance) queueB(ctx context.Context) error {
 	p.tale.waits(laneB, time.Now())
 	if err := p.b.Acquire(); err != nil {
 		return err
 	}
-	sleep(ctx, 2*beat) // so that it does wait when A is struck
+	sleep(ctx, 2*beat) // so that B is waiting when the fault hits A
 	return ctx.Err()
 }
 
-// lookA lets A read, and look at its lease for the last time.
+// lookA makes A read, and check its lease for the last time.
 func (p *performance) lookA(ctx context.Context) error {
 	seen, err := p.a.Look(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (p *performance) acquire(ctx context.Context, who *actor.Actor) (actor.Repo
 	return who.Await(ctx)
 }
 
-// takeOver awaits B's grant and lets it change the accounts.
+// takeOver waits for B's grant and makes B change the accounts.
 func (p *performance) takeOver(ctx context.Context) error {
 	grant, err := p.b.Await(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *performance) change(ctx context.Context) error {
 	return nil
 }
 
-// writeLate lets A go on with what it read.
+// writeLate lets A continue with what it read.
 func (p *performance) writeLate(ctx context.Context) error {
 	if err := p.a.Add(addsA); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (p *performance) writeLate(ctx context.Context) error {
 	return nil
 }
 
-// judge looks into the accounts.
+// judge checks the accounts.
 func (p *performance) judge(ctx context.Context) error {
 	plain, errPlain := p.account.Plain.Read(ctx)
 	guarded, errGuarded := p.account.Guarded.Read(ctx)
@@ -203,7 +203,7 @@ func (p *performance) judge(ctx context.Context) error {
 	return nil
 }
 
-// again lets A do its work once more, now that it knows.
+// again makes A repeat its work, now that it knows.
 func (p *performance) again(ctx context.Context) error {
 	sleep(ctx, 2*beat)
 	p.cable.Heal()

@@ -23,25 +23,26 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// redlockSteps each begin with five servers of their own.
+// redlockSteps each start five servers of their own.
 var redlockSteps = []step{
 	{"A clock jumps: the lock is granted twice", clockJump},
 	{"A server restarts without what it had stored: the lock is granted twice", forgetfulRestart},
 	{"A holder pauses: the lock is another's when it writes", pausedHolder},
 }
 
-// redlockTTL is long: no lease ends by itself while the first two steps look.
+// redlockTTL is long, so that no lease ends by itself during the first two steps.
 const redlockTTL = 30 * time.Second
 
-// masters are five Redis servers that keep nothing on disk. A reaches a, b and c only, and B only c, d and e, so
-// that their majorities have one master in common, c.
+// masters are five Redis servers without persistence. A reaches only a, b and c, and B only c, d
+// and e, so that their majorities have a single master in common, c.
 type masters struct {
 	servers []*redisserver.Server
 	clocks  []*clockjump.Clock
 	a, b    []string // addresses as A and B know them
 }
 
-// silent keeps the library from printing which servers it cannot reach: that is the point.
+// silent keeps the library from printing which servers it cannot reach: they are unreachable on
+// purpose.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
@@ -87,7 +88,7 @@ func (s *stage) startMaster(m *masters, i int, library *clockjump.Library) error
 	return nil
 }
 
-// locker makes one client of Redlock.
+// locker returns a new client of Redlock.
 func (s *stage) locker(addresses []string) (*redlock.Locker, error) {
 	var clients []*redis.Client
 	for _, address := range addresses {
@@ -102,7 +103,7 @@ func (s *stage) locker(addresses []string) (*redlock.Locker, error) {
 	s.closers = append(s.closers, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		l.Close(ctx) // the servers end anyway
+		l.Close(ctx) // the servers are stopped anyway
 	})
 	return l, nil
 }
@@ -122,7 +123,8 @@ func forgetfulRestart(ctx context.Context, s *stage) error {
 	})
 }
 
-// grantTwice lets A take a lock, breaks the one master that A and B have in common, and lets B take it too.
+// grantTwice makes A take a lock, breaks the one master that A and B share, and makes B take it
+// too.
 func (s *stage) grantTwice(ctx context.Context, name string, fault func(*masters) error) error {
 	m, err := s.startMasters()
 	if err != nil {
@@ -156,7 +158,7 @@ func (s *stage) grantTwice(ctx context.Context, name string, fault func(*masters
 	return s.guardDecides(ctx, one, name, a.Token(), b.Token())
 }
 
-// guardDecides lets both write, the later holder first, to a plain file and to a guarded one.
+// guardDecides makes both write, the later holder first, to a plain file and to a guarded one.
 func (s *stage) guardDecides(ctx context.Context, l lockstep.Locker, name string, a, b lockstep.Token) error {
 	if b <= a {
 		return fmt.Errorf("the token of B, %d, is not larger than that of A, %d", b, a)
@@ -184,7 +186,7 @@ func (s *stage) guardDecides(ctx context.Context, l lockstep.Locker, name string
 	return nil
 }
 
-// lateWriter is a job that was told to go on when it last looked, and writes when it wakes.
+// lateWriter is a job that was allowed to continue when it last checked, and writes once it wakes.
 const lateWriter = `echo $LOCKSTEP_TOKEN > A.token; echo $$ > A.pid; while [ ! -e A.go ]; do sleep 0.02; done; echo A > plain`
 
 func pausedHolder(ctx context.Context, s *stage) error {
@@ -216,7 +218,8 @@ func pausedHolder(ctx context.Context, s *stage) error {
 	return s.wakeWriter(ctx, a, frozen, all)
 }
 
-// wakeWriter wakes A's job before the watcher that would kill it: the order is the scheduler's to choose.
+// wakeWriter wakes A's job before the watcher that would kill it: the scheduler could choose either
+// order.
 func (s *stage) wakeWriter(ctx context.Context, a *job, frozen []int, addresses []string) error {
 	if err := os.WriteFile(s.path("A.go"), nil, 0o600); err != nil {
 		return err
@@ -226,7 +229,7 @@ func (s *stage) wakeWriter(ctx context.Context, a *job, frozen []int, addresses 
 		return fmt.Errorf("process of A's job: %v %w", shell, err)
 	}
 	for _, pid := range append([]int{int(shell[0])}, descendants(int(shell[0]))...) {
-		_ = syscall.Kill(pid, syscall.SIGCONT) // those that are gone need no waking
+		_ = syscall.Kill(pid, syscall.SIGCONT) // some may be gone already
 	}
 	if !s.waitFor(ctx, "plain", "A\n", 5*time.Second) {
 		return errors.New("void: A did not write late")
@@ -235,7 +238,7 @@ func (s *stage) wakeWriter(ctx context.Context, a *job, frozen []int, addresses 
 		_ = syscall.Kill(pid, syscall.SIGCONT)
 	}
 	s.say("SIGCONT: A's job goes on where it stopped, and writes. The plain file is A's again: B's write is lost.")
-	a.exitCode() // 121, or 0 when the job was done before run had looked at its lease
+	a.exitCode() // 121, or 0 if the job was done before run checked its lease
 	tokens, err := s.bothTokens()
 	if err != nil {
 		return err

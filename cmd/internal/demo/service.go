@@ -18,19 +18,20 @@ import (
 	"github.com/lockstep-dev/lockstep/cmd/internal/backend"
 )
 
-// A service is where the locks of a pause are.
+// A service is where the locks of a pause demo are.
 type service struct {
 	shown  string
 	url    string
-	leader string // who leads, as it is shown; empty: there is no such server
-	// change kills whoever leads and waits until another does. Nil: the servers are not ours.
+	leader string // name of the leader, as shown; empty: there is none
+	// change kills the leader and waits until another one takes over. Nil: the servers are not
+	// ours.
 	change func(context.Context) (what, leader string, err error)
 }
 
-// services are those that the demonstration can start.
+// services are those that the demo can start.
 var services = []struct {
 	name   string // the scheme of its URLs
-	change string // what its change of leader is called
+	change string // title of the scene in which its leader changes
 	start  func(context.Context, *stage) (*service, error)
 }{
 	{"lockstep", "The leader dies while A is frozen", startNative},
@@ -40,7 +41,7 @@ var services = []struct {
 	{"redlock", "Two of five masters die while A is frozen", startRedlock},
 }
 
-// PauseBackends are what [Pause] can start: all whose tokens a guard can go by.
+// PauseBackends returns the backends that [Pause] can start: those whose tokens a guard can use.
 func PauseBackends() (all []string) {
 	for _, each := range services {
 		all = append(all, each.name)
@@ -94,7 +95,7 @@ func startNative(ctx context.Context, s *stage) (*service, error) {
 	return &service{shown: "five nodes of Lockstep", url: "lockstep://" + s.cluster.endpoints(), leader: st.Leader, change: change}, nil
 }
 
-// folder is a new one of this demonstration.
+// folder creates a new directory for this demo.
 func (s *stage) folder(name string) (string, error) { return os.MkdirTemp(s.dir, name+"-") }
 
 func startEtcd(ctx context.Context, s *stage) (*service, error) {
@@ -129,7 +130,7 @@ func startZooKeeper(ctx context.Context, s *stage) (*service, error) {
 	return changing(ctx, &service{shown: "three servers of ZooKeeper", url: "zk://" + strings.Join(ensemble.Addresses(), ",") + "/demo"}, leads, ensemble.Kill)
 }
 
-// changing completes a service of numbered servers of which one leads.
+// changing completes a service of numbered servers, one of which leads.
 func changing(ctx context.Context, sv *service, leads func(context.Context) (int, error), kill func(int)) (*service, error) {
 	old, err := awaitLeader(ctx, leads, -1)
 	if err != nil {
@@ -145,7 +146,7 @@ func changing(ctx context.Context, sv *service, leads func(context.Context) (int
 	return sv, nil
 }
 
-// awaitLeader waits until a server leads that is not the one given.
+// awaitLeader waits until a server other than not leads.
 func awaitLeader(ctx context.Context, leads func(context.Context) (int, error), not int) (int, error) {
 	for ctx.Err() == nil {
 		if i, err := leads(ctx); err == nil && i != not {
@@ -156,7 +157,7 @@ func awaitLeader(ctx context.Context, leads func(context.Context) (int, error), 
 	return 0, errors.New("no leader was elected")
 }
 
-// startPostgres starts a primary and a standby that has all that the primary has acknowledged.
+// startPostgres starts a primary and a standby that has everything the primary acknowledged.
 func startPostgres(ctx context.Context, s *stage) (*service, error) {
 	primary, err := pgserver.Start(pgserver.Config{})
 	if err != nil {
@@ -180,7 +181,7 @@ func startPostgres(ctx context.Context, s *stage) (*service, error) {
 	return &service{shown: "PostgreSQL with a synchronous standby", url: url + writable(url), leader: "the primary", change: change}, nil
 }
 
-// writable is what the URL needs so that clients find the server that takes writes.
+// writable adds what the URL needs for clients to find the server that accepts writes.
 func writable(url string) string {
 	const parameter = "target_session_attrs=read-write"
 	if strings.Contains(url, "?") {
@@ -203,7 +204,7 @@ func makeLockTable(ctx context.Context, url string) error {
 	return err
 }
 
-// masterCount is how many masters Redlock has.
+// masterCount is the number of Redlock masters.
 const masterCount = 5
 
 func startRedlock(_ context.Context, s *stage) (*service, error) {

@@ -54,7 +54,7 @@ func healthy(st status) int {
 	return n
 }
 
-// showOutput runs a reading command and shows what it prints.
+// showOutput runs a read-only command and shows its output.
 func (s *stage) showOutput(ctx context.Context, args ...string) error {
 	out, err := s.output(ctx, args...)
 	if err != nil {
@@ -235,7 +235,7 @@ func orderlyQueue(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// A lockState is what "lockstep show -o json" says, as far as it is used here.
+// A lockState is the part of "lockstep show -o json" that is used here.
 type lockState struct {
 	Holders []struct {
 		Token uint64 `json:"token"`
@@ -255,8 +255,9 @@ func (s *stage) lockState(ctx context.Context, name string) (lockState, error) {
 	return st, nil
 }
 
-// waitClaims waits until the lock has so many holders and waiters together. Most backends do not show who waits: there a
-// second is enough for a job to ask.
+// waitClaims waits until the lock has count holders and waiters together. Most backends do not show
+// waiters: with another backend it waits a second instead, which is enough for a job to request the
+// lock.
 func (s *stage) waitClaims(ctx context.Context, name string, count int) error {
 	if s.backend != nil {
 		sleep(ctx, time.Second)

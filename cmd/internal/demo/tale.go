@@ -20,13 +20,13 @@ const (
 
 var laneNames = []string{"lock service", "A's lease", "A", "B's lease", "plain", "guarded"}
 
-// A tale is what happened in a scene, as it is drawn.
+// A tale is what happened in a scene, for drawing.
 type tale struct {
 	begin time.Time
 	lanes []lane
 }
 
-// A lane is the past of one actor. The last span is open until the next begins.
+// A lane is the history of one actor. The last span is open until the next one begins.
 type lane struct {
 	spans []span
 	marks []mark
@@ -44,7 +44,7 @@ type mark struct {
 	label string
 }
 
-// newTale begins a tale with whoever leads the lock service; empty: nobody does.
+// newTale starts a tale with the current leader of the lock service; empty: none.
 func newTale(leader string) *tale {
 	t := &tale{begin: time.Now(), lanes: make([]lane, len(laneNames))}
 	if leader != "" {
@@ -53,13 +53,13 @@ func newTale(leader string) *tale {
 	return t
 }
 
-// enter begins a span, and ends the one before it.
+// enter begins a span and ends the previous one.
 func (t *tale) enter(l int, at time.Time, kind timeline.Kind, label string) {
 	t.over(l, at)
 	t.lanes[l].spans = append(t.lanes[l].spans, span{at, time.Time{}, kind, label})
 }
 
-// over ends the last span of a lane, unless it has ended.
+// over ends the last span of a lane, unless it has already ended.
 func (t *tale) over(l int, at time.Time) {
 	if n := len(t.lanes[l].spans); n > 0 && t.lanes[l].spans[n-1].to.IsZero() {
 		t.lanes[l].spans[n-1].to = at
@@ -72,7 +72,7 @@ func (t *tale) mark(l int, at time.Time, kind timeline.Kind, label string) {
 
 func (t *tale) waits(l int, at time.Time) { t.enter(l, at, timeline.Waits, "waits") }
 
-// tokenLabel is left out where there is little room.
+// tokenLabel is omitted where space is short.
 const tokenLabel = "token "
 
 func (t *tale) held(l int, at time.Time, token lockstep.Token) {
@@ -81,10 +81,10 @@ func (t *tale) held(l int, at time.Time, token lockstep.Token) {
 
 func (t *tale) leads(at time.Time, who string) { t.enter(laneService, at, timeline.Leads, who) }
 
-// chart draws the tale as it stands. What still goes on ends with it.
+// chart draws the tale so far. Open spans end with the chart.
 func (t *tale) chart(title string) timeline.Chart {
 	end := time.Now()
-	c := timeline.Chart{Title: title, End: end.Sub(t.begin) + time.Second} // with room for the last label
+	c := timeline.Chart{Title: title, End: end.Sub(t.begin) + time.Second} // leaves room for the last label
 	for i, l := range t.lanes {
 		drawn := timeline.Lane{Name: laneNames[i]}
 		for _, s := range l.spans {

@@ -1,4 +1,5 @@
-// Package timeline draws what happened to several actors over a few seconds, as text for a terminal and as an SVG picture.
+// Package timeline draws what happened to several actors over a few seconds, as text for a terminal
+// and as an SVG picture.
 //
 // It is a pure function of a [Chart]: it reads no clock and does no I/O.
 package timeline
@@ -8,10 +9,10 @@ import (
 	"time"
 )
 
-// A Chart is one story on one axis of time, which begins at zero.
+// A Chart is a set of lanes on one time axis, which starts at zero.
 type Chart struct {
 	Title string
-	End   time.Duration // spans and marks behind it are drawn at it
+	End   time.Duration // spans and marks after it are drawn at it
 	Lanes []Lane
 }
 
@@ -22,21 +23,21 @@ type Lane struct {
 	Marks []Mark
 }
 
-// A Span is a state that lasted.
+// A Span is a state with a duration.
 type Span struct {
 	From, To time.Duration
 	Kind     Kind
 	Label    string
 }
 
-// A Mark is something that happened at once.
+// A Mark is an event without a duration.
 type Mark struct {
 	At    time.Duration
 	Kind  Kind
 	Label string
 }
 
-// A Kind is what a span or a mark is about. It decides how it looks.
+// A Kind says what a span or a mark is about. It determines how it looks.
 type Kind int
 
 const (
@@ -44,19 +45,19 @@ const (
 	Leads Kind = iota
 	// Waits is a client that waits for a lock.
 	Waits
-	// Holds is a client that holds a lock, as it believes.
+	// Holds is a client that believes it holds a lock.
 	Holds
-	// Frozen is a process that does not run.
+	// Frozen is a process that is not running.
 	Frozen
 	// Cut is a client without a network.
 	Cut
 	// Event is any mark that is neither good nor bad.
 	Event
-	// Wrote is a write as it should be.
+	// Wrote is a correct write.
 	Wrote
 	// Damaged is a write that destroyed another.
 	Damaged
-	// Refused is a write that a guard refused.
+	// Refused is a write that a guard rejected.
 	Refused
 )
 
@@ -67,7 +68,7 @@ type look struct {
 	color string // of both in SVG
 }
 
-// looks are those of the kinds, in their order.
+// looks are indexed by Kind.
 var looks = []look{
 	Leads:   {fill: '=', color: "#8aa0b8"},
 	Waits:   {fill: '.', color: "#d5d9de"},
@@ -83,7 +84,8 @@ var looks = []look{
 // A box is the part of a line that a label needs.
 type box struct{ from, to int }
 
-// rows gives each box the first row in which it touches none before it. The boxes come in the order of time.
+// rows assigns each box to the first row in which it touches no earlier box. Boxes are in order of
+// time.
 func rows(boxes []box) (row []int, count int) {
 	var taken [][]box
 	for _, b := range boxes {
@@ -99,7 +101,8 @@ func rows(boxes []box) (row []int, count int) {
 	return row, len(taken)
 }
 
-// beside is where a label of some width goes whose mark is at a place: to its right, or to its left where the line ends. markFirst says which.
+// beside returns where to put a label of the given width for the mark at at: to the right of the
+// mark, or to the left where the line ends. markFirst is true for the right.
 func beside(at, width, end int) (b box, markFirst bool) {
 	if at+width <= end || at < width {
 		return box{at, at + width}, true
@@ -107,7 +110,7 @@ func beside(at, width, end int) (b box, markFirst bool) {
 	return box{at - width, at}, false
 }
 
-// scale is the place of a time on a line of some length.
+// scale returns the position of a time on a line of the given length.
 func scale(at, end time.Duration, length int) int {
 	if end <= 0 {
 		return 0
@@ -115,7 +118,7 @@ func scale(at, end time.Duration, length int) int {
 	return int(min(max(at, 0), end) * time.Duration(length) / end)
 }
 
-// sorted are the marks of a lane in the order of time.
+// sorted returns the marks of a lane in order of time.
 func (l Lane) sorted() []Mark {
 	marks := slices.Clone(l.Marks)
 	slices.SortStableFunc(marks, func(a, b Mark) int { return int(a.At - b.At) })

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The measures of a picture in pixels.
+// The dimensions of a picture in pixels.
 const (
 	svgWidth  = 1000
 	svgNames  = 130 // where the axis begins
@@ -16,10 +16,11 @@ const (
 	svgGap    = 12 // between lanes
 	svgHead   = 58 // title and axis
 	svgFoot   = 18
-	svgLetter = 7 // an estimate, as no font is measured
+	svgLetter = 7 // an estimate, since no font is measured
 )
 
-// SVG draws the charts below each other in one picture. It needs nothing but itself: no script, no font, no style from elsewhere.
+// SVG draws the charts below each other in one picture. The picture is self-contained: no script,
+// no font, no external style.
 func SVG(charts ...Chart) string {
 	var body strings.Builder
 	y := 0
@@ -30,7 +31,7 @@ func SVG(charts ...Chart) string {
 		fmt.Sprintf(`<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", svgWidth, y) + body.String() + "</svg>\n"
 }
 
-// svgX is the place of a time.
+// svgX returns the position of a time.
 func (c Chart) svgX(at time.Duration) int {
 	return svgNames + scale(at, c.End, svgWidth-svgNames-svgRight)
 }
@@ -44,7 +45,7 @@ func (c Chart) svg(out *strings.Builder, y int) int {
 	for _, l := range c.Lanes {
 		y = c.svgLane(&lanes, l, y) + svgGap
 	}
-	c.svgAxis(out, top, y) // behind the lanes
+	c.svgAxis(out, top, y) // in the background of the lanes
 	out.WriteString(lanes.String())
 	return y
 }

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// MinWidth is the least number of columns that [Chart.Text] draws in.
+// MinWidth is the minimum number of columns for [Chart.Text].
 const MinWidth = 60
 
-// Text draws the chart in ASCII, in lines of at most width columns; less than [MinWidth] counts as that. A span that is too short for its label has none.
+// Text draws the chart in ASCII, in lines of at most width columns. A width below [MinWidth] counts
+// as MinWidth. The label of a span that is too short for it is omitted.
 func (c Chart) Text(width int) string {
 	names := 0
 	for _, l := range c.Lanes {
@@ -36,7 +37,7 @@ func (c Chart) Text(width int) string {
 
 func blank(columns int) []byte { return bytes.Repeat([]byte{' '}, columns) }
 
-// textAxis has the whole seconds.
+// textAxis draws the whole seconds.
 func (c Chart) textAxis(columns int) []byte {
 	line := blank(columns)
 	for at := time.Duration(0); at <= c.End; at += time.Second {
@@ -46,7 +47,7 @@ func (c Chart) textAxis(columns int) []byte {
 	return line
 }
 
-// textLane has the spans in its first line, and the marks in it or in further ones.
+// textLane draws the spans, if any, in the first line, and the marks below them.
 func (c Chart) textLane(l Lane, columns int) [][]byte {
 	var lines [][]byte
 	if len(l.Spans) > 0 {
@@ -81,7 +82,7 @@ func (c Chart) textSpans(spans []Span, columns int) []byte {
 	for _, s := range spans {
 		from, to := scale(s.From, c.End, columns), scale(s.To, c.End, columns)
 		if to-from < 2 {
-			continue // nothing could be told of it
+			continue // too short to show anything
 		}
 		body := line[from:to]
 		copy(body, bytes.Repeat([]byte{looks[s.Kind].fill}, len(body)))

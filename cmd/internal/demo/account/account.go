@@ -1,5 +1,6 @@
-// Package account keeps the accounts of a demonstration in a store that people use: files, PostgreSQL, Redis or S3. Each account is
-// kept twice, plain and behind the guard of that store, so that one can see what the guard is for.
+// Package account keeps the accounts of a demo in a real store: files, PostgreSQL, Redis or S3.
+// Each account is kept twice, plain and behind the guard of that store, to show what the guard is
+// for.
 package account
 
 import (
@@ -14,28 +15,30 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// Opening is the balance of an account that nobody has written.
+// Opening is the balance of an account that was never written.
 const Opening = 100
 
 // An Account has a balance. It is safe for concurrent use.
 type Account interface {
-	// Enter tells that the holder of this grant is at work. It comes before the holder's first Read.
+	// Enter announces that the holder of this grant is at work. It must precede the holder's first
+	// Read.
 	Enter(ctx context.Context, g fence.Grant) error
 	// Read returns the balance.
 	Read(ctx context.Context) (int, error)
-	// Write sets the balance for the holder of this grant. A guarded account refuses one that is not the latest: see [fence.Refused].
+	// Write sets the balance for the holder of this grant. A guarded account rejects a grant that
+	// is not the latest: see [fence.Refused].
 	Write(ctx context.Context, g fence.Grant, balance int) error
 }
 
 // A Pair is one account, kept twice.
 type Pair struct {
-	Plain   Account // takes every write
+	Plain   Account // accepts every write
 	Guarded Account
 }
 
 // A kind is one kind of store.
 type kind struct {
-	name   string // what its URLs begin with, too
+	name   string // also the scheme of its URLs
 	shown  string // as people write it
 	serves func(ctx context.Context, dir string) (*Store, error)
 	opens  func(ctx context.Context, url, name string) (Pair, error)
@@ -48,7 +51,7 @@ var kinds = []kind{
 	{"s3", "S3 (versitygw)", startS3, openS3},
 }
 
-// Kinds are the names of the stores, the one first that needs no server.
+// Kinds returns the names of the stores. The first one needs no server.
 func Kinds() (all []string) {
 	for _, k := range kinds {
 		all = append(all, k.name)
@@ -56,14 +59,14 @@ func Kinds() (all []string) {
 	return all
 }
 
-// A Store is a store of the demonstration's own, until Close.
+// A Store is a store that the demo owns, until Close.
 type Store struct {
 	Name  string // such as "PostgreSQL"
-	URL   string // what [Open] takes
+	URL   string // for [Open]
 	Close func()
 }
 
-// Start starts a store of a kind, with its data below dir.
+// Start starts a store of the given kind, with its data below dir.
 func Start(ctx context.Context, name, dir string) (*Store, error) {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
 	if i < 0 {
@@ -77,7 +80,8 @@ func Start(ctx context.Context, name, dir string) (*Store, error) {
 	return s, nil
 }
 
-// Open opens the account of this name in a store that runs. What it uses lasts as long as the process.
+// Open opens the account of this name in a running store. Its connections last as long as the
+// process.
 func Open(ctx context.Context, url, name string) (Pair, error) {
 	scheme, _, _ := strings.Cut(url, "://")
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == scheme })
@@ -91,18 +95,18 @@ func Open(ctx context.Context, url, name string) (Pair, error) {
 	return p, nil
 }
 
-// balance reads what an account has stored.
+// balance parses what an account stores.
 func balance(stored []byte) (int, error) { return strconv.Atoi(string(stored)) }
 
-// stored is what an account stores.
+// stored formats what an account stores.
 func stored(balance int) []byte { return []byte(strconv.Itoa(balance)) }
 
-// unguarded is what an account has to say of grants that looks at none.
+// unguarded implements Enter for an account that ignores grants.
 type unguarded struct{}
 
 func (unguarded) Enter(context.Context, fence.Grant) error { return nil }
 
-// A guarded account is data of its name behind a guard that keeps the data too.
+// A guarded account is stored behind a guard that also keeps the data.
 type guarded struct {
 	guard guard
 	name  string
@@ -124,7 +128,7 @@ func (a guarded) Write(ctx context.Context, g fence.Grant, balance int) error {
 	return a.guard.Write(ctx, a.name, g, stored(balance))
 }
 
-// opened is the balance in what was read, where nothing was written too.
+// opened returns the balance in what was read, including when nothing was ever written.
 func opened(content []byte, err error) (int, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Opening, nil

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// An Actor is a process that runs [Serve]. Its methods are for one goroutine.
+// An Actor is a process that runs [Serve]. Its methods are for a single goroutine.
 type Actor struct {
 	name    string
 	cmd     *exec.Cmd
 	in      io.WriteCloser
-	answers chan Report // one for each step; closed when the process has ended
+	answers chan Report // one per step; closed when the process has ended
 	errors  bytes.Buffer
 
 	mu   sync.Mutex
 	lost []Report
 }
 
-// Start starts the process that cmd describes, until Close.
+// Start starts the process that cmd describes. It runs until Close.
 func Start(name string, cmd *exec.Cmd) (*Actor, error) {
 	a := &Actor{name: name, cmd: cmd, answers: make(chan Report, 16)}
 	cmd.Stderr = &a.errors
@@ -43,13 +43,13 @@ func Start(name string, cmd *exec.Cmd) (*Actor, error) {
 	return a, nil
 }
 
-// listen is the goroutine that reads what the process says.
+// listen runs in a goroutine and reads what the process prints.
 func (a *Actor) listen(out io.Reader) {
 	defer close(a.answers)
 	for decoder := json.NewDecoder(out); ; {
 		var r Report
 		if decoder.Decode(&r) != nil {
-			return // it has ended
+			return // the process has ended
 		}
 		r.At = time.Now()
 		if r.Step == "lost" {
@@ -62,7 +62,7 @@ func (a *Actor) listen(out io.Reader) {
 	}
 }
 
-// Lost is what the actor last said of the loss of a lock.
+// Lost returns the actor's last report of a lost lock.
 func (a *Actor) Lost() (r Report, is bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,19 +72,19 @@ func (a *Actor) Lost() (r Report, is bool) {
 	return a.lost[len(a.lost)-1], true
 }
 
-// PID is the process.
+// PID returns the process id.
 func (a *Actor) PID() int { return a.cmd.Process.Pid }
 
-// Acquire begins to wait for the lock; Await has the answer.
+// Acquire starts waiting for the lock; Await returns the answer.
 func (a *Actor) Acquire() error { return a.begin(acquire) }
 
-// Look makes the actor enter, read the balances and look at its lease.
+// Look makes the actor enter, read the balances and check its lease.
 func (a *Actor) Look(ctx context.Context) (Report, error) { return a.do(ctx, look) }
 
-// Add makes the actor write the balances that it read plus an amount; Await has the answer.
+// Add makes the actor write the balances that it read plus an amount; Await returns the answer.
 func (a *Actor) Add(amount int) error { return a.begin(fmt.Sprint(add, " ", amount)) }
 
-// Release makes the actor give its lock back.
+// Release makes the actor release its lock.
 func (a *Actor) Release(ctx context.Context) (Report, error) { return a.do(ctx, release) }
 
 func (a *Actor) do(ctx context.Context, step string) (Report, error) {
@@ -101,13 +101,13 @@ func (a *Actor) begin(step string) error {
 	return nil
 }
 
-// Await waits for the answer to the step that was begun. What could not be done is an error.
+// Await waits for the answer to the current step. If the step failed, it returns an error.
 func (a *Actor) Await(ctx context.Context) (Report, error) {
 	select {
 	case r, alive := <-a.answers:
 		switch {
 		case !alive:
-			_ = a.cmd.Wait() // the standard error says why; it is complete from now on
+			_ = a.cmd.Wait() // standard error says why, and is complete once Wait returns
 			return r, fmt.Errorf("%s has ended: %s", a.name, bytes.TrimSpace(a.errors.Bytes()))
 		case r.Error != "":
 			return r, fmt.Errorf("%s: %s: %w", a.name, strings.TrimSpace(r.Step), errors.New(r.Error))
@@ -118,9 +118,9 @@ func (a *Actor) Await(ctx context.Context) (Report, error) {
 	}
 }
 
-// Close ends the process at once.
+// Close kills the process.
 func (a *Actor) Close() {
-	_ = a.cmd.Process.Kill() // it may have ended by itself
+	_ = a.cmd.Process.Kill() // it may have ended already
 	for range a.answers {
 	}
 	_ = a.cmd.Wait() // killed

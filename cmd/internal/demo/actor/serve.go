@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// patience bounds each step: a demonstration that hangs shows nothing.
+// patience bounds each step: a demo that hangs shows nothing.
 const patience = 30 * time.Second
 
 // A Config says what an actor works with.
@@ -28,11 +28,11 @@ type Config struct {
 	Backend string        // URL of the backend
 	Store   string        // URL of the store: see [account.Open]
 	Name    string        // of the lock and of the account
-	Cable   string        // what the backend is reached through: see [testbed.NewCable]. Empty: nothing
+	Cable   string        // what the backend is reached through: see [testbed.NewCable]; empty: a direct connection
 	TTL     time.Duration // of the lease
 }
 
-// A player is what [Serve] works with.
+// A player is the state of [Serve].
 type player struct {
 	locker  lockstep.Locker
 	source  fence.Source
@@ -40,7 +40,7 @@ type player struct {
 	name    string
 
 	lock           lockstep.Lock
-	plain, guarded int // as read
+	plain, guarded int // as last read
 
 	out struct {
 		sync.Mutex
@@ -48,7 +48,7 @@ type player struct {
 	}
 }
 
-// Serve does the steps that come from in until it ends.
+// Serve executes the steps that it reads from in, until in ends.
 func Serve(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	p, err := open(ctx, cfg, out)
 	if err != nil {
@@ -87,7 +87,7 @@ func open(ctx context.Context, cfg Config, out io.Writer) (*player, error) {
 func (p *player) tell(r Report) {
 	p.out.Lock()
 	defer p.out.Unlock()
-	_ = p.out.Encode(r) // whoever does not listen has ended
+	_ = p.out.Encode(r) // a reader that does not listen has ended
 }
 
 func (p *player) step(ctx context.Context, words []string) Report {
