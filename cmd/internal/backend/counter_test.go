@@ -15,11 +15,12 @@ import (
 	"time"
 )
 
-// addOne reads, adds and writes: without a lock some of the sums would be lost.
+// addOne reads, adds and writes: without a lock, some of the increments would be lost.
 const addOne = `n=$(cat f); echo $((n+1)) > f; echo $LOCKSTEP_TOKEN >> tokens`
 
-// TestTheCounterIsExactOnEveryBackend has 20 shells add one to a file, each run under a lock of the backend, while the backend suffers
-// what it says that it survives. COUNTER_RUNS says how many runs there are; the acceptance has 200.
+// TestTheCounterIsExactOnEveryBackend has 20 shells increment a counter in a file, each run under a
+// lock of the backend, while the backend suffers the faults that it claims to survive. COUNTER_RUNS
+// is the number of runs; acceptance uses 200.
 func TestTheCounterIsExactOnEveryBackend(t *testing.T) {
 	runs := 40
 	if text := os.Getenv("COUNTER_RUNS"); text != "" {
@@ -77,7 +78,7 @@ func addUnderLock(t *testing.T, binary, url, dir string) {
 	}
 }
 
-// numbers reads a file with a number in each line; one that is not there has none.
+// numbers reads a file with one number per line. A missing file has none.
 func numbers(t *testing.T, dir, file string) (all []uint64) {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil && !os.IsNotExist(err) {

@@ -19,14 +19,15 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// A stage is a backend that runs.
+// A stage is a running backend.
 type stage struct {
 	url string
-	// disturb does to the backend what it says that it survives, while jobs run. Nil: it survives nothing.
+	// disturb causes a fault that the backend claims to survive, while jobs run. Nil: it survives
+	// none.
 	disturb func(t testing.TB)
 }
 
-// stages start the backends; each ends with its test.
+// stages start the backends. Each one ends with its test.
 var stages = []struct {
 	name  string
 	start func(t testing.TB, binary string) stage
@@ -47,7 +48,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// build makes the program.
+// build builds the program.
 func build(t testing.TB) string {
 	binary := filepath.Join(t.TempDir(), "lockstep")
 	out, err := exec.Command("go", "build", "-o", binary, "github.com/lockstep-dev/lockstep/cmd/lockstep").CombinedOutput()
@@ -156,7 +157,8 @@ func startPooled(t testing.TB, binary string) stage {
 	return stage{url: b.URL()}
 }
 
-// postgresWithTable makes the table as a user does: what the program prints goes to psql.
+// postgresWithTable creates the table as a user would, by passing the output of the program to
+// psql.
 func postgresWithTable(t testing.TB, binary string) *pgserver.Server {
 	s, err := pgserver.Start(pgserver.Config{})
 	must(t, err)

@@ -12,8 +12,9 @@ import (
 	"github.com/lockstep-dev/lockstep/cmd/internal/bench"
 )
 
-// BenchmarkBackends measures a closed loop of acquire and release on each backend, all servers on this machine with their syncs.
-// Run it with -benchtime=1x: the time of a measurement is its own.
+// BenchmarkBackends measures a closed loop of acquire and release on each backend, with all servers
+// on this machine and syncing to disk. Run it with -benchtime=1x: a measurement has its own
+// duration.
 func BenchmarkBackends(b *testing.B) {
 	binary := build(b)
 	for _, each := range stages {

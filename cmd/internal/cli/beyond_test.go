@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// beyondReach starts a run of an ordinary user, whose command becomes root's, as one under sudo does.
+// beyondReach starts a run as an ordinary user, whose command becomes a root process, as under
+// sudo.
 func (w *world) beyondReach(args ...string) (p *process, pid int) {
 	w.t.Helper()
 	if os.Getuid() != 0 {
@@ -46,7 +47,7 @@ func (w *world) beyondReach(args ...string) (p *process, pid int) {
 	p = &process{Cmd: exec.Command("/proc/self/exe", append(args, "--", rooted)...), w: w, done: make(chan struct{})}
 	p.Dir, p.Env, p.Stdout, p.Stderr = w.dir, w.env, &p.out, &p.err
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	p.WaitDelay = 100 * time.Millisecond // the command goes on, with our pipes
+	p.WaitDelay = 100 * time.Millisecond // the command keeps running, with our pipes
 	if err := p.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func (w *world) beyondReach(args ...string) (p *process, pid int) {
 	return p, found[0]
 }
 
-// Who cannot stop a command does not say so, and does not confirm a revocation.
+// A run that cannot stop its command says so, and does not confirm a revocation.
 func TestACommandBeyondReachIsNotConfirmed(t *testing.T) {
 	w := newWorld(t)
 	p, pid := w.beyondReach("run", "--ttl", "3", "--kill-after", "0.2", "x")
@@ -77,13 +78,13 @@ func TestACommandBeyondReachIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// A lock that nobody lost is kept while the command lives, no matter who asked it to end.
+// A lock that was not lost is kept while the command lives, no matter who asked it to end.
 func TestALockIsKeptForACommandBeyondReach(t *testing.T) {
 	w := newWorld(t)
 	p, pid := w.beyondReach("elect", "--ttl", "3", "--kill-after", "0.2", "x")
 	p.Process.Signal(syscall.SIGTERM)
 	w.eventually("it is reported", func() bool { return strings.Contains(p.err.String(), "is renewed while that lives") })
-	time.Sleep(4 * time.Second) // more than a lease
+	time.Sleep(4 * time.Second) // more than the TTL
 	if w.has("released") || !runs(p.Process.Pid) {
 		t.Fatal("the lock was given up while the command lives")
 	}

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// newClusters is a world with n services, each a cluster of its own, whose programs have the endpoints of all.
+// newClusters returns a world with n services, each a cluster of its own. Its programs have the
+// endpoints of all of them.
 func newClusters(t *testing.T, n int) (w *world, endpoints []string) {
 	const variable = "LOCKSTEP_ENDPOINTS="
 	for range n {
@@ -34,7 +35,7 @@ func TestEveryCommandRefusesEndpointsOfSeveralClusters(t *testing.T) {
 		"member list", "member add n9 127.0.0.1:9", "member promote n1", "member remove n1 --force", "member replace n1 127.0.0.1:9", "member lead",
 		"snapshot save backup",
 	} {
-		for range 3 { // a client begins with any of the nodes
+		for range 3 { // a client starts with any of the nodes
 			out, errs := w.with(handled, CodeUsage, strings.Fields(line)...)
 			if out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "endpoints of two clusters: ") {
 				t.Errorf("%s: prints %q and %q", line, out, errs)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// offered are the completions of the last word, and whether files are offered too.
+// offered returns the completions of the last word, and whether files are offered too.
 func offered(t *testing.T, out string) (words []string, files bool) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(out), "\n")

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kubernetesObject is what the tests look at of an object of deploy/kubernetes.
+// kubernetesObject has the fields of an object in deploy/kubernetes that the tests use.
 type kubernetesObject struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string

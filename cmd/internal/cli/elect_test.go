@@ -19,17 +19,19 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// reign notes each start of a leader with its token, and leads until the file NAME.enough is there.
+// reign returns a shell line that records each start of a leader with its token, and leads until
+// the file NAME.enough exists.
 func reign(name string) string {
 	return `grep SigIgn /proc/self/status | cut -f 2 >> ` + name + `.masks; echo $LOCKSTEP_TOKEN >> ` + name + `.terms; echo $$ >> ` + name + `.pids; until [ -e ` + name + `.enough ]; do sleep 0.01; done`
 }
 
-// aliveOf notes the state of the first leader's process unless that is gone or a zombie.
+// aliveOf returns a shell line that records the state of the first leader's process unless it is
+// gone or a zombie.
 func aliveOf(name string) string {
 	return `grep -s '^State' /proc/$(head -n 1 ` + name + `.pids)/status | grep -v '[ZX] (' > alive; `
 }
 
-// wasGone checks what aliveOf has noted.
+// wasGone checks what aliveOf recorded.
 func (w *world) wasGone() {
 	w.t.Helper()
 	if text, err := os.ReadFile(filepath.Join(w.dir, "alive")); err != nil || len(text) > 0 {
@@ -45,7 +47,7 @@ func (w *world) enough(name string) {
 	}
 }
 
-// terms waits for the nth start of a leader and returns the tokens of all.
+// terms waits for the nth start of a leader and returns all tokens.
 func (w *world) terms(name string, n int) (tokens []string) {
 	w.t.Helper()
 	w.eventually("the leadership of "+name, func() bool {
@@ -56,13 +58,13 @@ func (w *world) terms(name string, n int) (tokens []string) {
 	return tokens
 }
 
-// leaders are the lines of an observer up to now.
+// leaders returns the lines of an observer so far.
 func leaders(t *testing.T, p *process) (all []leaderReport) {
 	t.Helper()
 	for d := json.NewDecoder(strings.NewReader(p.out.String())); d.More(); {
 		var l leaderReport
 		if err := d.Decode(&l); err != nil {
-			return all // a line that is not whole yet
+			return all // an incomplete line
 		}
 		all = append(all, l)
 	}
@@ -138,13 +140,13 @@ func TestALeaderResignsOnTerm(t *testing.T) {
 	b := w.start("elect", "--ttl", "120", "office", "-c", reign("b"))
 	w.eventually("queued", func() bool { return readJSON[lockReport](w, "show", "office").WaiterCount == 1 })
 	a.Process.Signal(syscall.SIGTERM)
-	if got := a.code(); got != 128+9 { // it goes on after TERM
+	if got := a.code(); got != 128+9 { // it ignores TERM
 		t.Errorf("exit code %d of the leader, want 137: %s", got, a.err.String())
 	}
 	if got := w.read("got"); got[0] != "term" {
 		t.Error("the command got no TERM before KILL")
 	}
-	w.terms("b", 1) // long before the lease of 120 s
+	w.terms("b", 1) // long before the lease of 120 s ends
 	b.Process.Signal(syscall.SIGINT)
 	if got := b.code(); got != 128+15 {
 		t.Errorf("exit code %d of the second leader, want 143: its command gets TERM", got)
@@ -238,7 +240,7 @@ func TestACandidateOutlivesAnOutage(t *testing.T) {
 
 func TestAPauseEndsWithTerm(t *testing.T) {
 	w := newWorld(t)
-	p := w.start("elect", "--ttl", "300", "x", "-c", reign("a")) // the pause is 40 s
+	p := w.start("elect", "--ttl", "300", "x", "-c", reign("a")) // the retry period is 40 s
 	w.terms("a", 1)
 	w.set("expired")
 	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "standing again") })
@@ -333,7 +335,8 @@ func TestACandidateOutlastsANodeOfAnotherCluster(t *testing.T) {
 	w.terms("a", 1)
 	w.env[last] = one + "," + stale
 	b := w.start("elect", "office", "-c", reign("b"))
-	time.Sleep(surveyed + reachedAfter + 2*time.Second) // long enough to have been served, and to ask the endpoints again
+	// Long enough to have been served, and to ask the endpoints again.
+	time.Sleep(surveyed + reachedAfter + 2*time.Second)
 	_, port, _ := strings.Cut(stale, ":")
 	other := w.start("dev", "--nodes", "1", "--port", port)
 	w.eventually("the other cluster", func() bool { return strings.Contains(other.out.String(), "ready") })

@@ -26,13 +26,13 @@ import (
 	"github.com/lockstep-dev/lockstep/fence/filefence"
 )
 
-// A guarded is a resource "invoices" in a store that runs, as a program writes it.
+// A guarded is a resource "invoices" in a running store, written as a program would.
 type guarded struct {
 	store string // the flags that name it
 	admit func(fence.Grant) error
 }
 
-// guards start the stores that the fence commands know; each ends with its test.
+// guards start the stores that the fence commands support. Each one ends with its test.
 var guards = []struct {
 	name  string
 	start func(t *testing.T) guarded
@@ -55,7 +55,7 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// admitting makes the writer of a guard.
+// admitting returns the writer of a guard.
 func admitting(t *testing.T, store string, g fence.Guard) guarded {
 	return guarded{store, func(grant fence.Grant) error { return g.Admit(t.Context(), "invoices", grant, fence.Write) }}
 }
@@ -71,7 +71,7 @@ func guardedDir(t *testing.T) guarded {
 	return admitting(t, "--guard dir://"+dir, must(filefence.OpenDir(dir, filefence.Config{}))(t))
 }
 
-// guardedS3 names itself to the store as the tools of AWS do.
+// guardedS3 authenticates to the store as the AWS tools do.
 func guardedS3(t *testing.T) guarded {
 	s := must(s3server.Start(t.TempDir()))(t)
 	t.Cleanup(s.Close)
@@ -81,7 +81,7 @@ func guardedS3(t *testing.T) guarded {
 	return admitting(t, "--marks ours --guard s3://"+s3server.Bucket+"?endpoint="+s.Endpoint(), g)
 }
 
-// guardedPostgres has its marks in a table of its own, to be named with --marks.
+// guardedPostgres keeps its marks in a table of its own, which --marks must name.
 func guardedPostgres(t *testing.T) guarded {
 	s := must(pgserver.Start(pgserver.Config{}))(t)
 	t.Cleanup(func() { s.Close() })

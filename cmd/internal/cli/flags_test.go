@@ -344,12 +344,12 @@ func TestVariablesWithoutEffectAreWarnedOf(t *testing.T) {
 		"LOCKSTEP_ALSO=b":                             "lockstep: the variable LOCKSTEP_ALSO has no effect: no flag has this name\n",
 		"LOCKSTEP_COLOUR_OF_THE_SKY=blue":             "lockstep: the variable LOCKSTEP_COLOUR_OF_THE_SKY has no effect: no flag has this name\n",
 		"LOCKSTEP_ENDPOINTS=10.0.0.1:7400":            "",
-		"LOCKSTEP_NAME=n1":                            "", // of another command
+		"LOCKSTEP_NAME=n1":                            "", // a flag of another command
 		"LOCKSTEP_HANDLE=x":                           "",
 		"LOCKSTEP_ETCD=/usr/bin/etcd":                 "",
 		"LOCKSTEP_TOKEN=1":                            "",
 		"LOCKSTEP_VERSION=1.2":                        "",
-		"LOCKSTEP_PORT=tcp://10.96.0.1:7400":          "", // from here on of a Service of Kubernetes
+		"LOCKSTEP_PORT=tcp://10.96.0.1:7400":          "", // this and the next ones: set by Kubernetes for a Service
 		"LOCKSTEP_SERVICE_HOST=10.96.0.1":             "",
 		"LOCKSTEP_SERVICE_PORT=7400":                  "",
 		"LOCKSTEP_SERVICE_PORT_CLIENTS=7400":          "",
@@ -391,7 +391,7 @@ func TestAnErrorOfSeveralLinesIsToldInOne(t *testing.T) {
 	}
 }
 
-// imageEnvironment are the variables that the image sets.
+// imageEnvironment returns the variables that the image sets.
 func imageEnvironment(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../../deploy/Dockerfile")

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// What log tools do to a server: they close the pipe that its log goes to, move the audit log away, and send HUP.
+// Log tools close the pipe that a server logs to, move its audit log away, and send HUP.
 func TestLogToolsDoNotEndAServer(t *testing.T) {
 	w := newWorld(t)
 	free, err := testbed.Addresses(3)

@@ -22,7 +22,8 @@ import (
 func TestIgnoredAndBlockedSignalsStaySo(t *testing.T) {
 	w := newWorld(t)
 	self := testBinary(t)
-	// "go test" links without a symbol table (with -c it does not): then only these stay. accept/contain.sh tries the program itself.
+	// "go test" links without a symbol table (with -c it does not): then only these settings
+	// survive. accept/contain.sh tests the program itself.
 	before := []string{"--ignore-signal=HUP,INT,TSTP,TTOU", "--block-signal=USR2"}
 	if program, err := elf.Open(self); err == nil && program.Section(".symtab") != nil {
 		before = []string{"--ignore-signal=PIPE,HUP,INT,TERM,USR1,TSTP,TTOU,CHLD,ALRM", "--block-signal=USR2,TERM,QUIT"}
@@ -108,7 +109,8 @@ func hasTerminal() bool {
 	return err == nil
 }
 
-// A parent that goes while the lock is waited for takes its run along: the command is never started.
+// When the parent ends while the run waits for the lock, the run ends too: the command is never
+// started.
 func TestTheQueueIsLeftWithTheParent(t *testing.T) {
 	for _, command := range []string{"run x -- touch ran", "elect x -- touch ran", "hold x"} {
 		t.Run(strings.Fields(command)[0], func(t *testing.T) {
@@ -159,7 +161,7 @@ func TestWhatACommandLeavesRunningIsToldOrWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	const line = "setsid sleep 1.5 >/dev/null 2>&1 & exit 3"
 	_, stderr := w.run(3, "run", "x", "--", "sh", "-c", line)
-	// The process may not have come to its program yet.
+	// The process may not have reached its exec yet.
 	if !strings.Contains(stderr, `"sleep"`) && !strings.Contains(stderr, `"setsid"`) && !strings.Contains(stderr, `("sh")`) {
 		t.Errorf("stderr %q, want what is left", stderr)
 	}
@@ -251,7 +253,7 @@ func TestARunThatWouldWaitForItselfSaysSo(t *testing.T) {
 			t.Errorf("%s in %s: stderr %q", c.inner, c.outer, stderr)
 		}
 	}
-	// What the command leaves running may ask for the lock: it waits for nobody.
+	// Processes that the command left running may request the lock: nothing waits for them.
 	w.run(0, "run", "a", "--", "sh", "-c", "(while kill -0 ${LOCKSTEP_HELD%%:*}; do sleep 0.05; done; "+self+" run a -- touch later) >/dev/null 2>&1 &")
 	w.eventually("the run that was left got the lock", func() bool { _, err := os.Stat(filepath.Join(w.dir, "later")); return err == nil })
 }
@@ -268,7 +270,7 @@ func TestALeaderMayDrainLongerThanItsLeaseLasts(t *testing.T) {
 	p = w.start("elect", "--ttl", "2", "--kill-after", "0.2", "--drain", "1m", "x", "-c", `trap "" TERM; echo up > up2; while :; do sleep 0.01; done`)
 	w.read("up2")
 	p.Process.Signal(syscall.SIGTERM)
-	w.set("cut") // a lease that is not renewed ends the patience
+	w.set("cut") // a lease that is not renewed cuts the drain short
 	if got := p.code(); got != CodeLost {
 		t.Errorf("exit code %d, want %d: %s", got, CodeLost, p.err.String())
 	}
@@ -283,7 +285,7 @@ func TestAShellThatRunsNothingIsNoBusyLock(t *testing.T) {
 	}
 }
 
-// inNamespace runs a shell line as root in namespaces of its own.
+// inNamespace runs a shell line as root in new namespaces.
 func (w *world) inNamespace(line string, flags ...string) string {
 	w.t.Helper()
 	if os.Getuid() != 0 {
@@ -302,7 +304,8 @@ func TestAsProcess1RunAndElectReapOrphans(t *testing.T) {
 	for _, command := range []string{"run", "elect"} {
 		t.Run(command, func(t *testing.T) {
 			w := newWorld(t)
-			// Half of the orphans descend from the command, half are strangers that process 1 gets.
+			// Half of the orphans descend from the command; the other half are strangers that
+			// process 1 inherits.
 			orphans := `i=0; while [ $i -lt 20 ]; do sh -c "sleep 0.2 & exit" & i=$((i+1)); done; `
 			out := w.inNamespace(`(sleep 0.5; `+orphans+`) & exec $LOCKSTEP `+command+` x -- sh -c '`+orphans+`wait; sleep 1.5; ps -eo stat= | grep -c Z; true'`,
 				"--pid", "--fork", "--mount-proc", "--kill-child")
@@ -318,7 +321,7 @@ func TestWithoutProcRunIsFoundByItsPath(t *testing.T) {
 	os.Mkdir(filepath.Join(w.dir, "bin"), 0o755) // not where it would be found without PATH
 	os.Symlink(testBinary(t), filepath.Join(w.dir, "bin", "lockstep"))
 	out := w.inNamespace(`umount -l /proc && PATH=$PWD/bin:$PATH && lockstep run x -- echo ran`, "--mount")
-	if !strings.HasSuffix(out, "ran\n") { // the race detector misses /proc as well, and says so
+	if !strings.HasSuffix(out, "ran\n") { // the race detector needs /proc too, and says so
 		t.Errorf("got %q", out)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// jsonCommands are command lines that print JSON, for each command that can. They run in this order on one service.
+// jsonCommands has a command line that prints JSON for each command that can. They run in this
+// order on one service.
 var jsonCommands = []struct {
 	path string
 	args string
@@ -29,7 +30,7 @@ var jsonCommands = []struct {
 	{"top", "--interval 0.1"},
 	{"member list", ""},
 	{"upgrade", "--check"},
-	{"elect", "--observe a/x"}, // until it is interrupted
+	{"elect", "--observe a/x"}, // runs until interrupted
 	{"revoke", "a/x --reason test --now"},
 	{"history", "a/x"},
 	{"watch", "--after 1 --limit 1"},
@@ -48,7 +49,7 @@ var jsonCommands = []struct {
 	{"fence reset", ""}, // needs a mark; its reports are those of show
 }
 
-// skipsJSON are those above that are not run: each says why.
+// skipsJSON lists the commands above that are not run. The comment on each says why.
 var skipsJSON = []string{"run", "release", "fence reset", "elect"}
 
 func TestEveryJSONHasTheSameShape(t *testing.T) {
@@ -110,10 +111,11 @@ var (
 	anyTime   = regexp.MustCompile(`\d\d:\d\d:\d\d`)
 )
 
-// mayBeNull are the fields that can be unknown.
+// mayBeNull lists the fields that can be unknown.
 var mayBeNull = []string{"applied_index", "since"}
 
-// checkShape wants names in snake_case, lists that are no null, one format of times and tokens that are whole numbers.
+// checkShape requires names in snake_case, lists that are not null, a single time format, and
+// tokens that are integers.
 func checkShape(t *testing.T, path, name string, value any) {
 	t.Helper()
 	switch v := value.(type) {

@@ -37,7 +37,8 @@ func TestALockWithMoreHoldersThanAreShownSaysHowMany(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 
-	old := reportLock(&pb.Lock{Name: "pool", Mode: pb.Mode_MODE_SHARED, Holders: []*pb.Holder{holder, holder}}) // from a node that does not count
+	// As sent by a node that does not count.
+	old := reportLock(&pb.Lock{Name: "pool", Mode: pb.Mode_MODE_SHARED, Holders: []*pb.Holder{holder, holder}})
 	shown.Reset()
 	old.write(&shown, now)
 	if s := shown.String(); !strings.Contains(s, "shared by 2,") || strings.Contains(s, "more") {
@@ -87,7 +88,7 @@ func TestAgesAndNumbersReadAsPeopleSayThem(t *testing.T) {
 	var shown bytes.Buffer
 	permit := &pb.Holder{Session: "s1", Token: 7, Mode: pb.Mode_MODE_PERMITS, Weight: 1}
 	reportLock(&pb.Lock{Name: "gpu", Mode: pb.Mode_MODE_PERMITS, Capacity: 3, Holders: []*pb.Holder{permit}}).write(&shown, at)
-	if got := shown.String(); !strings.Contains(got, "holder    grant 7,") { // its holder is told that it has no token
+	if got := shown.String(); !strings.Contains(got, "holder    grant 7,") { // its holder sees no token
 		t.Errorf("a permit is shown as %q", got)
 	}
 }

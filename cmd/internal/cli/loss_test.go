@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// family starts a shell, a child of it and a grandchild, and writes their numbers.
-// on is what they do about TERM.
+// family starts a shell, a child and a grandchild of it, and writes their process ids. on is how
+// they handle TERM.
 func family(on string) string {
 	return `trap "` + on + `" TERM
 sh -c 'trap "` + on + `" TERM; sleep 1000 >/dev/null 2>&1 & echo $! > grandchild; while :; do sleep 0.01; done' >/dev/null 2>&1 &
@@ -30,7 +30,7 @@ func TestAKilledRunLeavesNothingOfTheGroup(t *testing.T) {
 	w.gone(pids...)
 }
 
-// The kill of run's own group takes neither the watcher nor the command along.
+// Killing run's own group kills neither the watcher nor the command with it.
 func TestAKilledGroupOfRunLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "x", "--", "sh", "-c", family(""))
@@ -39,7 +39,7 @@ func TestAKilledGroupOfRunLeavesNothing(t *testing.T) {
 	w.gone(pids...)
 }
 
-// Killed together they leave nobody but the kernel, which ends the command itself.
+// When both are killed together, only the kernel is left to end the command itself.
 func TestAKilledRunAndWatcherLeaveNoCommand(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "x", "--", "sh", "-c", family(""))
@@ -51,7 +51,7 @@ func TestAKilledRunAndWatcherLeaveNoCommand(t *testing.T) {
 	w.gone(pids[0])
 }
 
-// A signal to all that bear the name of the program does not hit the watcher.
+// A signal to every process with the name of the program spares the watcher.
 func TestTheWatcherDoesNotBearTheNameOfTheProgram(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "x", "--", "sh", "-c", family(""))
@@ -62,7 +62,7 @@ func TestTheWatcherDoesNotBearTheNameOfTheProgram(t *testing.T) {
 	}
 }
 
-// watcherOf is the only child of run.
+// watcherOf returns the only child of run.
 func watcherOf(t *testing.T, p *process) int {
 	t.Helper()
 	all := children(p.Process.Pid)
@@ -72,8 +72,8 @@ func watcherOf(t *testing.T, p *process) int {
 	return all[0]
 }
 
-// escapes starts processes in each way that leaves the process group of the command and waits; their
-// numbers are in the file pids, that of the command last.
+// escapes starts processes in each way that leaves the process group of the command, and waits.
+// Their process ids are in the file pids, that of the command last.
 const escapes = `setsid sleep 1001 & echo $! >> part
 timeout 1000 sh -c 'echo $$ >> part; exec sleep 1002' &
 nohup sleep 1003 >/dev/null 2>&1 & echo $! >> part
@@ -84,7 +84,7 @@ bash --norc --noprofile -i -c 'sleep 1007 & echo $! >> part; wait' 2>/dev/null &
 until [ $(wc -l < part) -eq 7 ]; do sleep 0.01; done
 echo $$ >> part; mv part pids; sleep 1000`
 
-// Each of these ends a run, and nothing that its command has started may be left.
+// Each of these ends a run, and must leave nothing that its command started.
 func TestWhatLeavesTheGroupIsStoppedToo(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -115,7 +115,7 @@ func TestWhatLeavesTheGroupIsStoppedToo(t *testing.T) {
 	}
 }
 
-// What the kernel says decides: a revocation is confirmed after the last process has ended.
+// What the kernel reports decides: a revocation is confirmed after the last process has ended.
 func TestARevocationIsConfirmedAfterTheLastProcess(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "--kill-after", "0.3", "x", "--", "sh", "-c", escapes)
@@ -146,7 +146,7 @@ func TestAFrozenRunLosesItsGroupWhenTheLeaseEnds(t *testing.T) {
 		}
 	}
 	w.gone(pids...)
-	// The lease was renewed before the freeze, so it has ended one TTL after it.
+	// The lease was last renewed before the freeze, so it ended within one TTL of it.
 	if took := time.Since(frozen); took > 4*time.Second {
 		t.Errorf("the group lived for %v of a lease of 2 s", took)
 	}
@@ -194,7 +194,7 @@ func TestTheWatcherAloneFrozenDoesNoHarm(t *testing.T) {
 	pid := w.pids("pid")[0]
 	watcher := watcherOf(t, p)
 	syscall.Kill(watcher, syscall.SIGSTOP)
-	time.Sleep(4500 * time.Millisecond) // its deadline passes, and newer ones wait in the pipe
+	time.Sleep(4500 * time.Millisecond) // its deadline passes while newer ones wait in the pipe
 	syscall.Kill(watcher, syscall.SIGCONT)
 	time.Sleep(300 * time.Millisecond)
 	if !runs(pid) {
@@ -206,7 +206,7 @@ func TestTheWatcherAloneFrozenDoesNoHarm(t *testing.T) {
 	}
 }
 
-// Nobody would stop the command of a run that is killed after its watcher.
+// Without its watcher, nothing would stop the command if run were killed next.
 func TestADeadWatcherEndsTheCommand(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "x", "--", "sh", "-c", family(""))
@@ -299,7 +299,7 @@ func TestARevokedLockSendsTermKillAndThenConfirms(t *testing.T) {
 	}
 }
 
-// Those who clean up after TERM get their time, although the shell above them ends at once.
+// Processes that clean up after TERM get their time, although the shell above them ends at once.
 func TestTheRestOfAGroupHasUntilKillAfter(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("run", "--kill-after", "3", "x", "--", "sh", "-c",

@@ -18,16 +18,16 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// asProgram makes the test binary behave as lockstep, so that the tests start real
-// processes, and so does the program when it starts itself again.
+// asProgram makes the test binary act as lockstep, so that tests start real processes, including
+// when the program starts itself again.
 const asProgram = "LOCKSTEP_TEST_AS_PROGRAM"
 
-// controlDir names a directory whose files say what happens to the lock; see
-// [controlled]. Without it the program is as it is in real life.
+// controlDir names a directory whose files control the lock; see [controlled]. Without it the
+// program behaves normally.
 const controlDir = "LOCKSTEP_TEST_CONTROL"
 
-// asRoot is the name by which the test binary, if it is setuid, becomes a process of root that sleeps; see
-// [world.beyondReach].
+// asRoot is the name under which the test binary, if it is setuid, becomes a sleeping root process;
+// see [world.beyondReach].
 const asRoot = "rooted"
 
 func becomeRoot() {
@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv(asProgram) == "" {
-		// The tests may run with HUP ignored, as under nohup. What is caught here is not ignored in the programs that they start.
+		// The tests may run with HUP ignored, as under nohup. A signal caught here is not ignored
+		// in the programs that they start.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		os.Exit(m.Run())
 	}
@@ -59,10 +60,10 @@ func TestMain(m *testing.M) {
 	os.Exit(app.Main(context.Background(), os.Args[1:]))
 }
 
-// A controlled Locker has one session with the real lease code. Its service is a
-// directory: while the file "busy" is there nothing is granted, while "cut" is there no
-// renewal gets through, and "revoked" or "expired" end the lock. What the holder
-// does becomes the files "queued", "granted", "released" and "closed".
+// A controlled Locker has one session with the real lease code. Its service is a directory: while
+// the file "busy" exists nothing is granted, while "cut" exists no renewal gets through, and
+// "revoked" or "expired" end the lock. The holder's actions create the files "queued", "granted",
+// "released" and "closed".
 type controlled struct {
 	dir    string
 	target Target

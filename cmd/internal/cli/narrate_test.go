@@ -38,7 +38,7 @@ func TestWhatIsWaitedForIsSaidWhenItIsNewAndSparinglyAfterwards(t *testing.T) {
 		{16 * time.Second, held("g"), 0, "waiting for a/b: held by host g, pid 7 for 3m0s, next in the queue"},
 		{75 * time.Second, held("g"), 0, ""},
 		{77 * time.Second, held("g"), 0, "waiting for a/b: held by host g, pid 7 for 3m0s, next in the queue"},
-		{140 * time.Second, held("g"), 0, ""}, // the time between two reminders doubles
+		{140 * time.Second, held("g"), 0, ""}, // the interval between reminders doubles
 		{198 * time.Second, held("g"), 0, "waiting for a/b: held by host g, pid 7 for 3m0s, next in the queue"},
 		{199 * time.Second, lockReport{}, -1, "waiting for a/b: not held"},
 	} {
@@ -130,7 +130,7 @@ func TestStatusTellsOfEachNodeWhatItSaysItself(t *testing.T) {
 		return client.NodeStatus{Endpoint: name + ":7400", Status: &pb.StatusResponse{ClusterId: "c", Node: name, Leader: leader, Term: 3, AppliedIndex: applied, Members: members, Locks: 1}}
 	}
 	first := answer("n1", "n2", 41)
-	first.Endpoint = "localhost:7400" // not as the node calls itself
+	first.Endpoint = "localhost:7400" // not the name that the node uses for itself
 	if got := unasked(first.Status, []client.NodeStatus{first}); !slices.Equal(got, []string{"n2:7400", "n3:7400"}) {
 		t.Errorf("asked as well: %v", got)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A moment is one call of an overseer and the orders that it wants.
+// A moment is one call of an overseer and the orders it should return.
 type moment struct {
 	at         time.Duration
 	validUntil time.Duration
@@ -107,7 +107,8 @@ func TestTheOverseer(t *testing.T) {
 			{at: 3 * s, signal: unix.SIGINT, want: "SIGTERM SIGCONT"},
 			{at: 4 * s, signal: unix.SIGINT, want: "SIGINT SIGCONT"},
 			{at: 5 * s, validUntil: 14 * s, want: "KILL! feed 14s"},
-			{at: 6 * s, validUntil: 15 * s, want: "feed 15s"}, // it may be a process that does not end: the lock is kept
+			// The process may be one that never ends: the lock is kept.
+			{at: 6 * s, validUntil: 15 * s, want: "feed 15s"},
 		}, false},
 		{"a loss after the second interrupt is one", []moment{
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
@@ -170,7 +171,7 @@ func TestTheOverseerWakesInTime(t *testing.T) {
 		{ending, 9970 * ms, 30 * ms},  // KILL is due at 10 s
 		{ending, 11 * s, 0},
 		{killed, 11 * s, overseerLook},
-		{draining, 7950 * ms, 50 * ms}, // the lease is looked at as before
+		{draining, 7950 * ms, 50 * ms}, // the lease is checked as before
 	} {
 		o := overseer{killAfter: 2 * s, validUntil: 10 * s, killAt: 10 * s, phase: c.phase, loss: errNotRenewed}
 		if c.phase == draining {
@@ -182,7 +183,7 @@ func TestTheOverseerWakesInTime(t *testing.T) {
 	}
 }
 
-// A loss is told with its reason, also when TERM came first.
+// A loss is reported with its reason, even if TERM came first.
 func TestTheVerdictNamesTheReason(t *testing.T) {
 	o := overseer{killAfter: time.Second, validUntil: 5 * time.Second}
 	o.look(1, 10*time.Second, nil)

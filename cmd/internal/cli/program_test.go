@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// patience bounds every wait of these tests; nothing of it is used on a good day.
+// patience bounds every wait of these tests. Normally they need far less.
 const patience = 60 * time.Second
 
 // A world is a working directory and a control directory for programs.
@@ -28,7 +28,7 @@ type world struct {
 	env     []string
 }
 
-// newWorld makes the world of a test, which runs in parallel with others from here on.
+// newWorld returns the world of a test, which runs in parallel with others from here on.
 func newWorld(t *testing.T) *world {
 	t.Parallel()
 	return makeWorld(t)
@@ -58,7 +58,7 @@ type process struct {
 	done     chan struct{}
 }
 
-// A screen is what a process has printed up to now.
+// A screen is what a process has printed so far.
 type screen struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -76,7 +76,8 @@ func (s *screen) String() string {
 	return s.b.String()
 }
 
-// start starts lockstep in a group of its own, and kills what is left of it at the end.
+// start starts lockstep in its own process group, and kills what is left of it at the end of the
+// test.
 func (w *world) start(args ...string) *process {
 	w.t.Helper()
 	return w.startWith(nil, args...)
@@ -106,7 +107,7 @@ func (w *world) startWith(stdin *os.File, args ...string) *process {
 	return p
 }
 
-// code waits for the end of the process.
+// code waits for the process to end and returns its exit code.
 func (p *process) code() int {
 	p.w.t.Helper()
 	select {
@@ -118,7 +119,7 @@ func (p *process) code() int {
 	}
 }
 
-// stopsAndGoesOn sends what ctrl-Z does, waits until the process is stopped, and continues it.
+// stopsAndGoesOn sends what ctrl-Z sends, waits until the process is stopped, and continues it.
 func (p *process) stopsAndGoesOn() {
 	p.w.t.Helper()
 	p.Process.Signal(syscall.SIGTSTP)
@@ -129,7 +130,7 @@ func (p *process) stopsAndGoesOn() {
 	p.Process.Signal(syscall.SIGCONT)
 }
 
-// run runs lockstep to its end and wants this exit code.
+// run runs lockstep to its end and checks its exit code.
 func (w *world) run(want int, args ...string) (stdout, stderr string) {
 	w.t.Helper()
 	p := w.start(args...)
@@ -139,7 +140,7 @@ func (w *world) run(want int, args ...string) (stdout, stderr string) {
 	return p.out.String(), p.err.String()
 }
 
-// set makes a file that controls the lock.
+// set creates a file that controls the lock.
 func (w *world) set(file string) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.control, file), nil, 0o600); err != nil {
@@ -154,7 +155,7 @@ func (w *world) has(file string) bool {
 	return err == nil
 }
 
-// read waits until the file is there and ends with a line break, and returns its words.
+// read waits until the file exists and ends with a newline, and returns its words.
 func (w *world) read(file string) []string {
 	w.t.Helper()
 	var text []byte
@@ -165,7 +166,7 @@ func (w *world) read(file string) []string {
 	return strings.Fields(string(text))
 }
 
-// pids reads the numbers of processes from a file.
+// pids reads process ids from a file.
 func (w *world) pids(file string) []int {
 	w.t.Helper()
 	var pids []int
@@ -189,7 +190,7 @@ func (w *world) eventually(what string, holds func() bool) {
 	}
 }
 
-// gone waits until none of the processes runs.
+// gone waits until none of the processes is running.
 func (w *world) gone(pids ...int) {
 	w.t.Helper()
 	for _, pid := range pids {
@@ -197,13 +198,13 @@ func (w *world) gone(pids ...int) {
 	}
 }
 
-// runs reports whether a process exists and is no zombie.
+// runs reports whether a process exists and is not a zombie.
 func runs(pid int) bool {
 	state, err := processState(pid)
 	return err == nil && state != 'Z' && state != 'X'
 }
 
-// processState is the letter in /proc/PID/stat.
+// processState returns the state letter in /proc/PID/stat.
 func processState(pid int) (byte, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -216,13 +217,13 @@ func processState(pid int) (byte, error) {
 	return rest[0], nil
 }
 
-// children are the direct children of a process.
+// children returns the direct children of a process.
 func children(pid int) []int {
 	return processes(func(stat []string) bool { return stat[1] == strconv.Itoa(pid) })
 }
 
-// processes are those for which is says yes to the fields of /proc/PID/stat behind the name:
-// state, parent, group, session and so on.
+// processes returns those for which is returns true, given the fields of /proc/PID/stat after the
+// name: state, parent, group, session and so on.
 func processes(is func(stat []string) bool) []int {
 	var found []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

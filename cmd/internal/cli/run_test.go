@@ -128,7 +128,7 @@ func TestSignalsBeforeTheGrantEndTheToolAndLeaveNoTicket(t *testing.T) {
 			w.set("busy")
 			p := w.start("run", "x", "--", "touch", "ran")
 			w.eventually("queued", func() bool { return w.has("queued") })
-			p.Process.Signal(syscall.SIGUSR1) // is for the command, which is not there yet
+			p.Process.Signal(syscall.SIGUSR1) // for the command, which is not running yet
 			p.Process.Signal(sig)
 			if got, want := p.code(), 128+int(sig); got != want {
 				t.Errorf("exit code %d, want %d", got, want)
@@ -142,7 +142,7 @@ func TestSignalsBeforeTheGrantEndTheToolAndLeaveNoTicket(t *testing.T) {
 
 func TestSignalsArePassedOnToTheWholeGroup(t *testing.T) {
 	w := newWorld(t)
-	// The inner shell is a grandchild: it gets the signals with the group alone.
+	// The inner shell is a grandchild: it gets signals only through the group.
 	inner := `trap "echo inner >> got" USR1; echo ready > inner; while :; do sleep 0.01; done`
 	outer := `trap "echo usr1 >> got" USR1; trap "echo usr2 >> got" USR2; trap "echo term >> got; kill -KILL $inner; exit 9" TERM
 sh -c '` + inner + `' & inner=$!

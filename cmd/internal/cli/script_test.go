@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// with runs lockstep with a variable more, and wants this exit code.
+// with runs lockstep with one more variable, and checks its exit code.
 func (w *world) with(entry string, want int, args ...string) (stdout, stderr string) {
 	w.t.Helper()
 	more := *w
@@ -306,7 +306,7 @@ func TestAHandleFileIsNotReplacedInSilence(t *testing.T) {
 	if got := readJSON[lockReport](w, "show", "b"); len(got.Holders) != 0 {
 		t.Error("b is held, and its handle is nowhere")
 	}
-	w.run(0, "release", "--handle-file", "h") // that of a, still
+	w.run(0, "release", "--handle-file", "h") // still the handle of a
 	if got := readJSON[lockReport](w, "show", "a"); len(got.Holders) != 0 {
 		t.Error("a is still held")
 	}
@@ -316,7 +316,7 @@ func TestAHandleFileIsNotReplacedInSilence(t *testing.T) {
 	w.run(0, "acquire", "--ttl", "1", "--handle-file", "h", "b")
 	w.run(0, "run", "-w", "10", "b", "--", "true")
 	w.run(CodeLost, "release", "--handle-file", "h")
-	w.run(0, "acquire", "--handle-file", "h", "b") // the handle of a lost lock is not in the way
+	w.run(0, "acquire", "--handle-file", "h", "b") // the handle of a lost lock does not get in the way
 }
 
 func TestAHandleFileOfALockThatWasTakenBackIsRemoved(t *testing.T) {
@@ -352,7 +352,8 @@ func TestAHandleFileThatComesMeanwhileStays(t *testing.T) {
 	}
 }
 
-// TestThePrintedRecipeWorksUnderTheLockOnly runs the script of acquire --help and that of docs/cli.md with the lock free and busy.
+// TestThePrintedRecipeWorksUnderTheLockOnly runs the scripts in acquire --help and docs/cli.md with
+// the lock free and busy.
 func TestThePrintedRecipeWorksUnderTheLockOnly(t *testing.T) {
 	w := newService(t)
 	help, _ := w.run(0, "acquire", "--help")
@@ -382,7 +383,7 @@ func TestThePrintedRecipeWorksUnderTheLockOnly(t *testing.T) {
 	}
 }
 
-// recipe runs a script and wants this exit code and so many parts of its work done.
+// recipe runs a script and checks its exit code and how many parts of its work were done.
 func (w *world) recipe(shell, text string, want, parts int) {
 	w.t.Helper()
 	os.Remove(filepath.Join(w.dir, "worked"))

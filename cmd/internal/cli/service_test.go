@@ -19,8 +19,8 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// newService is a world whose programs talk to a real service: one node of
-// "lockstep dev" in a process of its own.
+// newService returns a world whose programs use a real service: one node of "lockstep dev" in a
+// separate process.
 func newService(t *testing.T) *world {
 	t.Parallel()
 	return makeService(t)
@@ -45,7 +45,7 @@ func makeService(t *testing.T) *world {
 	return w
 }
 
-// read runs a reading command with -o json and decodes what it prints.
+// readJSON runs a read-only command with -o json and decodes its output.
 func readJSON[T any](w *world, args ...string) T {
 	w.t.Helper()
 	out, _ := w.run(0, append(args, "-o", "json")...)
@@ -204,7 +204,7 @@ func TestARevokedHolderIsStoppedBeforeTheNextOneStarts(t *testing.T) {
 	w.run(CodeBusy, "revoke", "x", "--reason", "nobody is there")
 }
 
-// The command line of a killed run: its command is gone before the next holder starts.
+// When run is killed, its command is gone before the next holder starts.
 func TestAKilledHolderIsFollowedAfterItsTTL(t *testing.T) {
 	w := newService(t)
 	holder := w.start("run", "--ttl", "3", "x", "--", "sh", "-c", family(""))
@@ -270,7 +270,7 @@ func TestAServerWithFewFilesSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// freePorts are addresses on which nobody listens.
+// freePorts returns addresses on which nothing listens.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	addresses, err := testbed.Addresses(n)
@@ -306,7 +306,7 @@ func TestALockStaysClosedForItsDelayAfterTheLeaseOfADeadHolder(t *testing.T) {
 	w := newService(t)
 	w.run(0, "acquire", "--ttl", "1", "--lock-delay", "1h", "x")
 	w.run(0, "acquire", "--ttl", "1", "y")
-	w.run(0, "run", "-w", "20", "y", "--", "true") // its lease has ended, and that of x about as long ago
+	w.run(0, "run", "-w", "20", "y", "--", "true") // its lease has ended, and so has that of x, at about the same time
 	w.run(CodeBusy, "run", "-w", "1", "x", "--", "true")
 }
 

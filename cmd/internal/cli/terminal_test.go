@@ -18,14 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A keyboard is an interactive shell at a terminal of its own.
+// A keyboard is an interactive shell at its own terminal.
 type keyboard struct {
 	t      *testing.T
 	master *os.File
 	shell  *exec.Cmd
 	mu     sync.Mutex
-	screen bytes.Buffer // all that was ever shown
-	from   int          // where the next expect looks
+	screen bytes.Buffer // everything shown so far
+	from   int          // where the next expect starts
 }
 
 // sit starts bash with job control at a new terminal.
@@ -57,7 +57,7 @@ func (w *world) sit() *keyboard {
 	return k
 }
 
-// killSession ends all processes of a session, those that are stopped as well.
+// killSession kills all processes of a session, including stopped ones.
 func killSession(leader int) {
 	for _, pid := range processes(func(stat []string) bool { return stat[3] == strconv.Itoa(leader) }) {
 		syscall.Kill(pid, syscall.SIGKILL)
@@ -102,7 +102,7 @@ func (k *keyboard) read() {
 	}
 }
 
-// press sends keys as they are; \x03 is ctrl-C, \x1a ctrl-Z.
+// press sends keys unchanged; \x03 is ctrl-C, \x1a ctrl-Z.
 func (k *keyboard) press(keys string) {
 	k.t.Helper()
 	if _, err := k.master.WriteString(keys); err != nil {
@@ -110,7 +110,7 @@ func (k *keyboard) press(keys string) {
 	}
 }
 
-// expect waits until what was shown since the last expect matches.
+// expect waits until the output since the last expect matches.
 func (k *keyboard) expect(pattern string) string {
 	k.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -219,7 +219,7 @@ func TestTheOtherEndOfAPipelineKeepsTheKeyboard(t *testing.T) {
 	k.expect(`\nfrom command\r\n`)
 	k.press("pressed\n")
 	k.expect(`\nkey=pressed\r\n`)
-	k.press("\x03") // is for the whole pipeline; run passes it on
+	k.press("\x03") // for the whole pipeline; run passes it on
 	k.expect(`prompt> $`)
 }
 
@@ -297,7 +297,8 @@ func TestInTheGroupOfTheSessionsLeaderCtrlZDoesNothing(t *testing.T) {
 	}
 }
 
-// A command asks on the terminal itself, as sudo, ssh and git do, whatever its standard files are.
+// A command prompts on the terminal itself, as sudo, ssh and git do, whatever its standard files
+// are.
 func TestACommandAsksOnTheTerminalWhateverItsInputIs(t *testing.T) {
 	for _, files := range []string{"</dev/null", "</dev/null >out 2>&1"} {
 		t.Run(files, func(t *testing.T) {
@@ -318,7 +319,8 @@ func TestACommandAsksOnTheTerminalWhateverItsInputIs(t *testing.T) {
 	}
 }
 
-// ctrl-C is the command's, as often as it comes: interactive programs live on it. Two INT to run end a stubborn command.
+// Every ctrl-C goes to the command: interactive programs rely on it. Two INT to run end a stubborn
+// command.
 func TestCtrlCIsTheCommands(t *testing.T) {
 	w := newWorld(t)
 	k := w.sit()

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// A fixed account has one balance.
+// A fixed account always has the same balance.
 type fixed int
 
 func (f fixed) Enter(context.Context, fence.Grant) error      { return nil }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawn starts a process in a group of its own, and kills and reaps it at the end.
+// spawn starts a process in its own process group, and kills and reaps it at the end.
 func spawn(t *testing.T, args ...string) int {
 	t.Helper()
 	pid, err := syscall.ForkExec("/bin/sh", append([]string{"sh", "-c"}, args...), &syscall.ProcAttr{

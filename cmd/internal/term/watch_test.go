@@ -74,7 +74,7 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// A job is a child and the news of it.
+// A job is a child and its changes.
 type job struct {
 	*Child
 	t *testing.T
@@ -100,7 +100,7 @@ func start(t *testing.T, line string, lease time.Duration) job {
 	return job{c, t}
 }
 
-// expect waits for news of a kind.
+// expect waits for a change of this kind.
 func (j job) expect(what What) Change {
 	j.t.Helper()
 	select {
@@ -115,7 +115,7 @@ func (j job) expect(what What) Change {
 	}
 }
 
-// running reads the numbers of processes that a job wrote into a file, and waits until there are n.
+// running reads the process ids that a job wrote to a file, and waits until there are n.
 func running(t *testing.T, path string, n int) []int {
 	t.Helper()
 	for range 20000 {
@@ -150,8 +150,8 @@ func gone(pids ...int) bool {
 	return false
 }
 
-// escapes is a line that starts processes in each way that leaves the process group, and writes
-// their numbers to a file.
+// escapes returns a shell line that starts processes in each way that leaves the process group, and
+// writes their process ids to a file.
 func escapes(path string) string {
 	return `setsid sleep 1001 & echo $! >> PATH.part
 timeout 1000 sh -c 'echo $$ >> PATH.part; exec sleep 1002' &
@@ -209,7 +209,7 @@ func TestAKillReachesWhatAFrozenWatcherDoesNot(t *testing.T) {
 
 func TestAKillCatchesWhatForksAllTheTime(t *testing.T) {
 	path := t.TempDir() + "/pids"
-	// Each process starts the next one and ends; three of them at once.
+	// Each process starts the next one and ends; three of them do so at once.
 	chain := "#!/bin/sh\nsetsid " + path + ".chain &\n"
 	if err := os.WriteFile(path+".chain", []byte(chain), 0o700); err != nil {
 		t.Fatal(err)
@@ -258,9 +258,9 @@ func TestAWatcherThatIsReleasedDoesNoHarm(t *testing.T) {
 	j.Go()
 	pid := running(t, path, 1)[0]
 	j.expect(Ended)
-	unix.Kill(j.watcher, unix.SIGSTOP) // a frozen one is released too
+	unix.Kill(j.watcher, unix.SIGSTOP) // a frozen watcher is released too
 	j.Release()
-	j.Release() // once more is nothing
+	j.Release() // a second call does nothing
 	time.Sleep(20 * time.Millisecond)
 	if dead(pid) {
 		t.Error("what the command left is gone")
