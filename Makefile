@@ -1,4 +1,4 @@
-# Lockstep. "make help" lists what there is.
+# Lockstep. "make help" lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -23,7 +23,7 @@ build: ## build bin/lockstep
 	go build -ldflags '$(LDFLAGS)' -o bin/lockstep ./cmd/lockstep
 
 .PHONY: demo
-demo: build ## see the service at work: five nodes, a killed leader, a frozen holder (under 40 s)
+demo: build ## show the service at work: five nodes, a killed leader, a frozen holder (under 40 s)
 	bin/lockstep demo
 
 .PHONY: test
@@ -44,7 +44,7 @@ test: ## install what the tests need, then run everything that a change must pas
 	@$(STEP) 'fault tour' scripts/fault-tour
 
 .PHONY: zookeeper-faults
-zookeeper-faults: # the two tests of norace_test.go, which says why; it is a failure if they do not run
+zookeeper-faults: # the two tests of norace_test.go, which explains why; fails if they do not run
 	go test -v -run '^(TestServersGoAndComeBack|TestAFollowerThatDiesTakesNoSignOfLifeWithIt)$$' ./adapter/zookeeper/zklock | \
 	awk '{ print } /^--- PASS/ { n++ } END { exit n != 2 }'
 
@@ -53,11 +53,11 @@ sim: build ## run the simulator's seeds (SEEDS=60 SEED=1)
 	bin/lockstep sim --seeds $${SEEDS:-60} --seed $${SEED:-1} -o json
 
 .PHONY: mutants
-mutants: ## plant eleven bugs, one by one, and see each found within 2 minutes
+mutants: ## plant eleven bugs, one by one, and check that each is found within 2 minutes
 	server/sim/mutants.sh
 
 .PHONY: docs
-docs: build ## run every command of every document, but for the slow ones (accept/run docs runs those too)
+docs: build ## run every command in the documentation, except the slow ones (accept/run docs runs those too)
 	QUICK=1 accept/run docs
 
 .PHONY: accept
@@ -65,12 +65,12 @@ accept: build ## run the acceptance scripts (ONLY=name runs one)
 	accept/run $${ONLY:-}
 
 .PHONY: bench
-bench: build ## the machine's benchmarks, and bench figures against five server processes
+bench: build ## run the benchmarks, and bench against five server processes
 	go test -run '^$$' -bench . -benchmem ./server/machine/
 	accept/run bench
 
 .PHONY: fuzz
-fuzz: ## each fuzz test for FUZZTIME (10s)
+fuzz: ## run each fuzz test for FUZZTIME (10s)
 	scripts/fuzz $${FUZZTIME:-10s}
 
 .PHONY: format
@@ -83,24 +83,24 @@ format-check:
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make format: $$unformatted"; exit 1; fi
 
 .PHONY: generate
-generate: tools ## make the generated code anew
+generate: tools ## regenerate the generated code
 	scripts/generate
 
 .PHONY: generate-check
-generate-check: ## fail when the generated code is not what the sources give
+generate-check: ## fail if the generated code does not match the sources
 	scripts/generate-check
 
 .PHONY: vet
-vet: ## go vet, for the other systems too where a client or the tool may run
+vet: ## go vet, also for the other systems on which a client or the tool may run
 	go vet work
 	for os in darwin windows; do GOOS=$$os go vet ./... $(ADAPTERS:%=./%/...) ./client/... ./cmd/internal/... ; done
 
 .PHONY: staticcheck
-staticcheck: tools ## staticcheck on every module
+staticcheck: tools ## run staticcheck on every module
 	for m in $(MODULES); do (cd $$m && staticcheck ./...); done
 
 .PHONY: lint
-lint: ## golangci-lint, by hand: the first run takes minutes
+lint: ## run golangci-lint, manually: the first run takes minutes
 	cd $$(mktemp -d) && GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@latest
 	for m in $(MODULES); do (cd $$m && golangci-lint run ./...); done
 
@@ -112,5 +112,5 @@ tools: ## install the pinned tools, and the servers that the tests need, into .b
 	@scripts/install-promtool
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove the build results
 	rm -rf bin .bin
