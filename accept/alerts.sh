@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# promtool reads the alert rules and the scrape configuration, and the rules' tests hold; each alert has a test and is in docs/operations.md
+# promtool accepts the alert rules and the scrape configuration, and the tests of the rules pass; each alert has a test and is in docs/operations.md
 . "$(dirname "$0")/lib.sh"
 PATH=$top/.bin:$PATH
 command -v promtool >/dev/null || "$top/scripts/install-promtool"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# all five nodes killed at once under load and restarted: nothing acknowledged is missing, tokens still rise
+# all five nodes killed at once under load and restarted: nothing acknowledged is lost, tokens still increase
 . "$(dirname "$0")/lib.sh"
 cluster_start 5
 cd "$work"
 rounds=${ROUNDS:-3}
 for ((r = 1; r <= rounds; r++)); do
-  # Twenty holders whose grants were acknowledged, and a load that is cut in the middle.
+  # Twenty holders whose grants were acknowledged, and a load that is interrupted.
   holders=()
   for i in $(seq 20); do
     "$lockstep" run --ttl 60s "held/$r/$i" -- sh -c "echo \$LOCKSTEP_TOKEN > held-$r-$i; sleep 1000" 2>"held-$r-$i.err" &

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# audit logs of all nodes agree event for event after kills and a catch-up by a snapshot that has forgotten events, and tell each grant's end and reason
+# audit logs of all nodes agree event by event after kills and a catch-up from a snapshot that no longer has all events, and record the end of each grant and its reason
 . "$(dirname "$0")/lib.sh"
 SECONDS_OF_LOAD=${SECONDS_OF_LOAD:-15}
 server_flags="$server_flags --audit-log-bytes 8388608 --audit-log-files 9999"
 
-# Each node has a file of its own: the flag's twin in the environment names it.
+# Each node has its own file: the environment variable of the flag sets it.
 eval "plain_$(declare -f node_start)"
 node_start() { export LOCKSTEP_AUDIT_LOG=$work/audit-$1.log; plain_node_start "$1"; unset LOCKSTEP_AUDIT_LOG; }
 
-# lines I: all lines of a node but the headers, the oldest first.
+# lines I: all lines of a node except the headers, oldest first.
 lines() {
   local n
   for n in $(ls "$work/audit-$1.log".* 2>/dev/null | sed 's/.*\.//' | sort -rn); do cat "$work/audit-$1.log.$n"; done | grep -v '^{"audit"' || true
@@ -19,7 +19,7 @@ metric() { curl -s -m 2 "http://127.0.0.1:$(($(client_port "$1") + 2))/metrics" 
 applied_alike() { # waits until all nodes have written the same last event
   local deadline=$((SECONDS + 120)) i all
   while :; do
-    sleep 1.5 # a file is written at once, and synced each second
+    sleep 1.5 # the file is written at once, and synced every second
     all=$(for ((i = 1; i <= nodes; i++)); do last "$i"; done | sort -u)
     [ "$(wc -l <<<"$all")" = 1 ] && return
     [ $SECONDS -lt $deadline ] || fail "the last events differ: $all"
@@ -28,7 +28,7 @@ applied_alike() { # waits until all nodes have written the same last event
 
 cluster_start 5
 cd "$work"
-# Long names make the log grow, so that the node that is away needs a snapshot.
+# Long names make the log grow, so that the node that is down needs a snapshot.
 prefix=audit/$(head -c 480 /dev/zero | tr '\0' x)
 lead=$(leader)
 away=$((lead % 5 + 1)) other=$(((lead + 1) % 5 + 1))
@@ -49,8 +49,8 @@ node_kill "$other"; sleep 1; node_start "$other"
 say "n$other killed and started again"
 wait $load || fail "bench: $(cat bench-0.json)"
 wait $revoked 2>/dev/null || true
-# The others write snapshots and let go of the log that n$away would need, and the history in the snapshots begins behind
-# what n$away has: an event has at least the 480 bytes of its name in it, and it is 32 MiB.
+# The others write snapshots and drop the part of the log that n$away would need, and the history in the snapshots starts after
+# what n$away has: an event includes at least the 480 bytes of its name, and the history is 32 MiB.
 stopped_at=$(last "$away")
 forgotten=$((stopped_at + 150000))
 for round in $(seq 40); do
@@ -89,7 +89,7 @@ jq -r .number "$reference" | awk '$1 != NR {print "line " NR " is of event " $1;
 for i in 1 2 3 4 5; do cmp "$reference" "lines-$i" || fail "the files of n$lead and n$i differ"; done
 say "$(wc -l <"$reference") events, all from the first to the last, the same in all five files"
 
-# Every grant has its end.
+# Every grant has an end.
 jq -r 'select(.token) | [.kind, .name, .session, .seq] | @tsv' "$reference" |
   awk -F'\t' '{k = $2 FS $3 FS $4} $1 == "granted" {open[k]++; grants++; next} {delete open[k]}
     END {for (k in open) {print "no end: " k; bad = 1} print grants " grants" > "grants"; exit bad}' || fail "a grant has no end"

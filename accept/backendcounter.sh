@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# 200 runs add one to a file under the lock of each backend, while it suffers what it says that it survives
+# 200 runs increment a file under the lock of each backend, while it suffers the faults that it claims to survive
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 COUNTER_RUNS=${COUNTER_RUNS:-200} go test -count=1 -timeout 20m -v -run TestTheCounterIsExactOnEveryBackend ./cmd/internal/backend >"$work/log" 2>&1 ||

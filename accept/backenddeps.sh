@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# who imports one backend gets no other's client, and the contract needs nothing but the standard library
+# importing one backend does not pull in another's client, and the contract needs only the standard library
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 declare -A client=([redis]='github.com/redis/' [zookeeper]='github.com/go-zookeeper/' [etcd]='go.etcd.io/etcd/' [postgres]='github.com/jackc/' [s3]='github.com/aws/')

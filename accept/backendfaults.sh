@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# faults on the real servers of every backend: killed, frozen, cut off, failed over, pooled; what is lost is told, what is held is not leaked
+# faults on the real servers of every backend: killed, frozen, cut off, failed over, pooled; every loss is reported, and no held lock leaks
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 for package in redis/redislock redis/redlock zookeeper/zklock etcd/etcdlock postgres/pglock; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# locktest passes for every backend on its real servers, with what ran and what was declared unsupported
+# locktest passes for every backend on its real servers; shows what ran and what was declared unsupported
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 conformance='Conform|KeepsTheContract'

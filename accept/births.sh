@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# one cluster, one birth: emptied disks and nodes that were never up begin no second history; a node of an earlier life ends nobody and says what to do
+# a cluster is created only once: wiped disks and nodes that never ran start no second history; a node of an earlier life stops no other node and says what to do
 BASE_PORT=${BASE_PORT:-26800}
 . "$(dirname "$0")/lib.sh"
 
@@ -15,13 +15,13 @@ missing() { server_flags=${1:+--initial-missing $1}; }
 
 alive() { local i; for i in "${!pids[@]}"; do kill -0 "${pids[$i]}" 2>/dev/null || { tail -n 3 "$work/n$i.log"; fail "n$i has ended"; }; done; }
 
-# no_history NODES...: nothing is granted there for a while, and nobody ends.
+# no_history NODES...: for a while nothing is granted there, and no node ends.
 no_history() {
   if "$lockstep" run --endpoints "$(some "$@")" -w 1 --connect-timeout 5s accept/other -- true 2>/dev/null; then fail "a second history: ${*}"; fi
   alive
 }
 
-# says I WORDS...: node I tells in its status that it waits, and why.
+# says I WORDS...: the status of node I says that it is waiting, and why.
 says() {
   local i=$1 word text= deadline=$((SECONDS + 20)) all
   shift
@@ -34,7 +34,7 @@ says() {
   done
 }
 
-# never_up SIZE LATE "WIPED" "ALIVE": the cluster begins without LATE; then ALIVE are down, WIPED have lost their disks and LATE starts.
+# never_up SIZE LATE "WIPED" "ALIVE": the cluster starts without LATE; then ALIVE are down, WIPED have lost their disks and LATE starts.
 never_up() {
   local late=$2 wiped=$3 kept=$4 order before
   nodes=$1
@@ -64,7 +64,7 @@ never_up() {
   done
 }
 
-# earlier_life SIZE "ANEW" "PAST" FIRST: all is lost but PAST, the cluster is begun again without it, and PAST comes back.
+# earlier_life SIZE "ANEW" "PAST" FIRST: everything but PAST is lost, the cluster is created again without it, and PAST returns.
 earlier_life() {
   local anew=$2 past=$3 old born i before after
   nodes=$1
@@ -79,7 +79,7 @@ earlier_life() {
   # shellcheck disable=SC2086
   fresh $anew
   missing "n${past// /,n}"
-  if [ "$4" = up ]; then # it is there while the others begin: they wait
+  if [ "$4" = up ]; then # it runs while the others start: they wait
     server_flags='' start "${past%% *}"
     # shellcheck disable=SC2086
     start $anew

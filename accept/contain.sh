@@ -29,7 +29,7 @@ once() { # WAY END I
   local name=contain/$1/$2/$3 log=$1.$2.$3.log holder="" again=0 next line
   line=${ways[$1]//LOG/$log}
   line=${line//JOB/$job}
-  # A machine that is busy may lose the lock before the job has begun: then nothing is tried yet.
+  # A busy machine may lose the lock before the job has started: then nothing was tested yet.
   until [ -s "$log" ]; do
     if [ -z "$holder" ] || ! kill -0 "$holder" 2>/dev/null; then
       "$lockstep" run --ttl 2 --kill-after 0.3 "$name" -- sh -c "$line" >/dev/null 2>"$log.err" &
@@ -46,14 +46,14 @@ once() { # WAY END I
     revoked) "$lockstep" revoke "$name" --reason accept >/dev/null ;;
   esac
   wait $next || true
-  # On a busy machine the next one may lose its own lock before it writes.
+  # On a busy machine the next holder may lose its own lock before it writes.
   while [ $again -lt 5 ] && awk 'NR == 1 { old = $1 } $1 > old { newer = 1 } END { exit newer }' "$log"; do
     again=$((again + 1))
     "$lockstep" run --ttl 2 "$name" -- timeout 1.5 ./$job "$log" >/dev/null 2>&1 || true
   done
   kill -9 $holder 2>/dev/null || true
   wait $holder 2>/dev/null || true
-  # A line of the old token below the first one of the new token is a write beside the next holder.
+  # A line with the old token after the first one with the new token is a write concurrent with the next holder.
   awk 'NR == 1 { old = $1 } $1 > old { new = 1 } new && $1 == old { late++ } END { print new + 0, late + 0 }' "$log" >"$log.verdict"
 }
 
@@ -73,7 +73,7 @@ done
 ! pgrep -f "\\./$job " >/dev/null || fail "jobs are left: $(pgrep -af "\\./$job " | head -3)"
 say "no job is left"
 
-# What was ignored or blocked before is so in the command, as service managers have it with SIGPIPE.
+# The command ignores and blocks the same signals as before, as with SIGPIPE under service managers.
 signals() { env --ignore-signal=PIPE,HUP,TERM,USR1,CHLD,TSTP --block-signal=TERM,QUIT,USR2 "$@" grep -E '^Sig(Ign|Blk)' /proc/self/status; }
 want=$(signals)
 got=$(signals "$lockstep" run contain/signals --)

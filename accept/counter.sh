@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# 200 runs add one to a file, from 20 shells, while the leader and then two followers are killed
+# 200 runs increment a file, from 20 shells, while the leader and then two followers are killed
 . "$(dirname "$0")/lib.sh"
 cluster_start 5
 cd "$work"

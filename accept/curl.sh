@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# curl alone opens a session, acquires with a wait, sees holder and waiters, watches and releases, at any node; the examples of docs/api.md work as printed; each bad input is explained
+# curl alone opens a session, acquires with a wait, sees holder and waiters, watches and releases, on any node; the examples of docs/api.md work as printed; each invalid input gets an explanation
 . "$(dirname "$0")/lib.sh"
 cluster_start 3
 lead=$(leader); at=$((lead % 3 + 1)) # a follower
@@ -85,7 +85,7 @@ bad 400 INVALID_ARGUMENT "an unknown field" "$api/sessions" -H "$json" -d '{"ttl
 bad 400 INVALID_ARGUMENT "an unknown parameter" "$api/locks?x=1"
 bad 400 INVALID_ARGUMENT "a page token that is none" "$api/locks?page_token=x"
 bad 400 INVALID_NAME "a path that climbs" --path-as-is "$api/locks/a/../b"
-# A revocation is told to a holder who asks late, and the repeated call ends nobody else's lock.
+# A holder who asks late still learns of a revocation, and repeating the call does not end anyone else's lock.
 opened=$(post sessions '{"ttl_ms":60000}')
 s3=$(jq -r .session <<<"$opened"); k3=$(jq -r .secret <<<"$opened")
 try() { post "sessions/$s3/acquire" '{"secret":"'"$k3"'","spec":{"names":["'"$1"'"],"wait_ms":0}'"${2:-}"'}'; }
@@ -107,7 +107,7 @@ say "70 claims later the holder is told of the revocation, and its nonce is know
 post "sessions/$s2/close" '{"secret":"'"$k2"'"}' >/dev/null
 say "$count bad inputs were explained"
 
-# The examples of docs/api.md, as they are printed there, but for the address and the endless watch.
+# The examples of docs/api.md as printed, except for the address and the endless watch.
 page=$top/docs/api.md
 blocks() { awk '/^```sh$/ {on = 1; next} /^```$/ {on = 0} on' "$page"; }
 eval "$(blocks | sed "s#N=http://127.0.0.1:7402/v1#N=$api#")"
@@ -126,7 +126,7 @@ done < <(sed -n 's/^| [A-Z][A-Za-z, 0-9]* | `\(curl .*\)` |$/\1/p' "$page")
 [ "$rows" -ge 14 ] || fail "$rows examples in docs/api.md"
 say "$rows examples of docs/api.md work as printed"
 
-# the same over gRPC, with nothing but reflection
+# the same over gRPC, using only reflection
 cd "$top"
 go_tests TestTheAPIDescribesItself ./server
 say "the same over gRPC, by reflection"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # the holder's host is cut off without RST, TTL 15 s, 20 times: the child is gone before the next holder starts
-# A host is a network namespace with a cable to this one; cutting is a rule that drops everything.
+# A host is a network namespace with a cable to this one; a rule that drops everything cuts it.
 CLUSTER_HOST=10.77.0.1 SERVER_FLAGS=--insecure
 . "$(dirname "$0")/lib.sh"
 ns=lockstep-accept-$$ dev=lsa$$

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# holder killed, TTL 10 s: the next is granted between TTL after its last renewal and TTL + grace + 1 s after the kill
+# holder killed, TTL 10 s: the next is granted no earlier than TTL after its last renewal and no later than TTL + grace + 1 s after the kill
 . "$(dirname "$0")/lib.sh"
 cluster_start 5
 cd "$work"
 tries=${TRIES:-5}
-# Tries run side by side, each on a name of its own.
+# Tries run concurrently, each with its own lock name.
 try() {
   local i=$1 kill_at granted renewed
   LOCKSTEP_LOG_LEVEL=debug "$lockstep" run --ttl 10s "dead/$i" -- sh -c "sleep 1000 & echo \$\$ \$! > $i.pids; sleep 1000" 2>"$i.log" &
@@ -17,7 +17,7 @@ try() {
   kill_at=$(now_ms); kill -9 $holder
   wait $waiter || fail "the waiter failed"
   granted=$(cat "$i.granted")
-  # The log line of each confirmed renewal has the moment of its sending on the same clock.
+  # The log line of each confirmed renewal contains the time it was sent, on the same clock.
   renewed=$(grep -o 'sent_ms=[0-9]*' "$i.log" | tail -1 | cut -d= -f2 || true)
   [ -n "$renewed" ] || fail "no renewal in the holder's log"
   echo "try $i: granted $((granted - kill_at)) ms after the kill, $((granted - renewed)) ms after the last confirmed renewal was sent" >"$i.result"

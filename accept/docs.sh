@@ -1,26 +1,27 @@
 #!/usr/bin/env bash
-# every command of README, docs and the others works as it is printed, on machines of its own, with the lock free; no work is done without the lock, when it is busy or the service is away
+# every command in README, docs and the others works as printed, on separate machines, with the lock free; no work is done without the lock, when it is busy or the service is unavailable
 . "$(dirname "$0")/hosts.sh"
 hosts_namespace "$@"
 . "$(dirname "$0")/lib.sh"
-# QUICK=1 leaves out what takes long. PAGES names some pages, from the top of the repository.
-limit=${BLOCK_LIMIT:-300} # seconds for a block; the first build of a test takes most
-# Those that change the cluster come last.
+# QUICK=1 skips slow blocks. PAGES names some pages, relative to the repository root.
+limit=${BLOCK_LIMIT:-300} # seconds for a block; the first build of a test takes the longest
+# Pages that change the cluster come last.
 pages=${PAGES:-$(cd "$top" && git ls-files -- '*.md' ':!docs/adr' | sort -t/ -k2 | awk '/operations/ {last = last $0 "\n"; next} {print} END {printf "%s", last}')}
-# How many blocks say why they are not run here. Lower it when one is run after all; raise it only with a reason in the page.
+# The number of blocks marked as not run here. Lower it when one is run after all; raise it only with a reason in the page.
 not_run=8
 
-# A block ```sh of a page becomes blocks/PAGE/N.sh. Comments right above it say how it is run, and are N.how:
+# A block ```sh of a page becomes blocks/PAGE/N.sh. Comments directly above it say how to run it, and go to N.how:
 #   <!-- not run: REASON -->
-#   <!-- slow -->              not in a quick run
+#   <!-- slow -->              skipped in a quick run
 #   <!-- on N -->              on machine N instead of the reader's own, with its /etc and /var
-#   <!-- each of N -->         on machines 1 to N, one after the other, with the name and the address of each
-#   <!-- fresh -->             after what the blocks before it left running has ended
-#   <!-- top -->               at the top of the repository
-#   <!-- before: COMMANDS -->  what the reader has done before, in words
+#   <!-- each of N -->         on machines 1 to N in turn, with the name and the address of each
+#   <!-- fresh -->             after everything that earlier blocks left running has ended
+#   <!-- top -->               in the root of the repository
+#   <!-- before: COMMANDS -->  what the reader has done before, as described in the text
 #   <!-- after: COMMANDS -->   what must hold afterwards, on the reader's machine
-# A block ```yaml whose first line is a comment with a path becomes that file, if it says on which machine.
-# In a page, <!-- cluster: none --> says that its blocks start a cluster of their own, and N that it wants N nodes; else the pages share one of five.
+# A block ```yaml whose first line is a comment with a path becomes that file, if it names a machine.
+# In a page, <!-- cluster: none --> says that its blocks start their own cluster, and a number N that it needs N nodes;
+# the other pages share a cluster of five.
 extract() { # PAGE DIRECTORY
   awk -v dir="$2" '
     /^ *<!-- .* -->$/ { text = $0; sub(/^ *<!-- /, "", text); sub(/ -->$/, "", text); how = how text "\n"; if (text ~ /^cluster: /) { print substr(text, 10) >(dir "/cluster"); how = "" } next }
@@ -55,7 +56,7 @@ for page in $pages; do
 done
 [ -n "${PAGES:-}" ] || [ "$skipped" = $not_run ] || fail "$skipped blocks are said not to run here, not $not_run: $(grep -h '^not run: ' -r "$work/blocks")"
 
-# Words that a page sets in one block and uses in the next are no mistake, nor is what shows a shell feature on purpose.
+# A variable that a page sets in one block and uses in the next is not an error, nor is a deliberate use of a shell feature.
 if command -v shellcheck >/dev/null; then
   find "$work/blocks" -name '*.sh' -print0 | sort -z |
     xargs -0 -r shellcheck -s bash -S warning -e SC2034,SC2154,SC2164,SC1090,SC2024,SC2046 >"$work/shellcheck" || { cat "$work/shellcheck"; fail "shellcheck"; }
@@ -65,12 +66,12 @@ else
 fi
 
 hosts 7
-unset LOCKSTEP_CLUSTER_SECRET_FILE # of lib.sh: the pages say so themselves
+unset LOCKSTEP_CLUSTER_SECRET_FILE # set by lib.sh: the pages set it themselves
 real=$lockstep
 export TOP=$top SECRET=$work/secret
 printf '#!/bin/sh\nexec /usr/bin/make -C "%s" "$@"\n' "$top" >"$work/bin/make"
 chmod +x "$work/bin/make"
-# What ends only by ctrl-C gets one after three seconds; a server goes on behind the page.
+# Commands that only ctrl-C ends get one after three seconds; a server runs in the background.
 cat >"$work/bin/lockstep" <<END
 #!/usr/bin/env bash
 case "\$*" in
@@ -89,7 +90,7 @@ esac
 exec "$real" "\$@"
 END
 chmod +x "$work/bin/lockstep"
-# nodes stop|start|wipe|fresh I: what a page says in words.
+# nodes stop|start|wipe|fresh I: what a page describes in its text.
 cat >"$work/bin/nodes" <<END
 #!/usr/bin/env bash
 for file in "$work/host-\$2"/run/*.pid; do [ -e "\$file" ] || continue; kill -9 -- "-\$(cat "\$file")" 2>/dev/null; rm -f "\$file"; done
@@ -102,7 +103,7 @@ chmod +x "$work/bin/nodes"
 { echo '#!/usr/bin/env bash'; echo "work=$work"; declare -f host; echo 'at=${1##*.}; shift; host "$at" "$@"'; } >"$work/bin/ssh"
 chmod +x "$work/bin/ssh"
 
-node_of_pages() { # I N: a node as docs/operations.md sets it up
+node_of_pages() { # I N: a node set up as in docs/operations.md
   local i=$1 j members= at=10.0.0.$1
   for ((j = 1; j <= $2; j++)); do members+="${members:+,}n$j=10.0.0.$j:7401"; done
   [ "$i" != 1 ] || at=127.0.0.1
@@ -123,7 +124,7 @@ nodes_of_pages() { # N
   done
 }
 
-# Each ./program of a block says that it ran, unless it is there already.
+# Each ./program of a block records that it ran, unless the file already exists.
 programs() { # BLOCK
   local name
   for name in $(grep -oE '(^|[ ('\''])\./[a-z][a-z-]*(\.sh)?' "$1" | grep -oE '[a-z][a-z-]*(\.sh)?$' | sort -u); do
@@ -134,7 +135,7 @@ programs() { # BLOCK
 }
 taken() { grep -oE '\b(billing|cron|jobs|services|deploy|test)/[a-z-]+|\b(gpu|office)\b' "$1" | sort -u || true; }
 
-block() { # PAGE N ENVIRONMENT...: runs a block, its output is $work/out
+block() { # PAGE N ENVIRONMENT...: runs a block; its output is in $work/out
   local file=$work/blocks/$1/$2.sh how=$work/blocks/$1/$2.how in=$work/folder place=()
   shift 2
   ! grep -q '^top$' "$how" || in=$top
@@ -147,7 +148,7 @@ block() { # PAGE N ENVIRONMENT...: runs a block, its output is $work/out
   for ((i = ${machine:-1}; i <= ${machine:-${machines:-1}}; i++)); do
     own=$file.run-$i
     sed -E "s/(name:? )n1\b/\1n$i/g; s/(listen:? )10\.0\.0\.1:/\110.0.0.$i:/g" "$file.run" >"$own"
-    # On one machine the nodes cannot all have the same port of its loopback address.
+    # On a single machine the nodes cannot share a port of the loopback address.
     [ "$i" = 1 ] || sed -i "s/127\.0\.0\.1:7402/10.0.0.$i:7402/" "$own"
     [ -z "$machine$machines" ] || place=(host "$i" env ON_HOST=1 $([ "$i" = 1 ] || echo "LOCKSTEP_HTTP_LISTEN=10.0.0.$i:7402"))
     "${place[@]}" timeout -k 5 "$limit" env "$@" bash -e -o pipefail "$own" </dev/null >"$work/out" 2>&1 &
@@ -156,7 +157,7 @@ block() { # PAGE N ENVIRONMENT...: runs a block, its output is $work/out
   done
   if [ $code = 0 ] && [ $# = 0 ]; then
     sed -n 's/^after: //p' "$how" >"$file.after"
-    # What must hold may take a moment: a node tells of a change when it has applied it.
+    # It may take a moment for the condition to hold: a node reports a change once it has applied it.
     for ((i = 0; i < 20; i++)); do
       code=0
       timeout -k 5 "$limit" bash -e -o pipefail "$file.after" </dev/null >"$work/out" 2>&1 || code=$?
@@ -173,7 +174,7 @@ end_groups() { local group; for group in "${groups[@]}"; do kill -9 -- "-$group"
 on_exit=('for group in "${groups[@]}"; do kill -9 -- "-$group" 2>/dev/null; done' "${on_exit[@]}")
 holders=()
 free_all() { [ ${#holders[@]} -eq 0 ] || { kill "${holders[@]}" 2>/dev/null; wait "${holders[@]}" 2>/dev/null; } || true; holders=(); }
-busy() { # BLOCK: somebody else holds what it names
+busy() { # BLOCK: another holder has what it names
   local name flags
   rm -f "$work"/held-*
   for name in $(taken "$1"); do
@@ -183,7 +184,7 @@ busy() { # BLOCK: somebody else holds what it names
   done
   for name in $(taken "$1"); do until [ -s "$work/held-${name//\//-}" ]; do sleep 0.05; done; done
 }
-# without_lock PAGE N: nobody's work is done while others hold the lock, and while there is no service.
+# without_lock PAGE N: no work is done while others hold the lock, or while there is no service.
 without_lock() {
   local file=$work/blocks/$1/$2.sh code=0
   busy "$file"
@@ -222,7 +223,7 @@ run_page() { # PAGE
 }
 
 count=0 checked=0 nodes=0
-# The check finds a block that goes on without its lock.
+# The check detects a block that continues without its lock.
 mkdir -p "$work/blocks/planted" "$work/folder"
 # shellcheck disable=SC2016 # for the block
 echo 'export LOCKSTEP_HANDLE=$(lockstep acquire billing/nightly) || exit

@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# exhaustion: each bound pushed to its limit by one client while another does 50 grants/s: no node ends, the other's p99 at most doubles, /livez answers within 1 s
-# CASES="NAME..." runs some. A case is a function case_NAME that pushes; what it has to look at besides it does itself.
+# exhaustion: one client pushes each limit while another does 50 grants/s: no node ends, the other client's p99 at most doubles, /livez answers within 1 s
+# CASES="NAME..." selects cases. A case is a function case_NAME that pushes a limit, and does any additional checks itself.
 . "$(dirname "$0")/lib.sh"
 command -v prlimit >/dev/null || fail "needs prlimit: run scripts/install-packages"
 exhaust=$work/exhaust
 (cd "$top/cmd" && go build -o "$exhaust" ./internal/exhaust)
-span=${SPAN:-10}   # seconds of grants beside each case, and as many alone
-floor=${FLOOR:-60} # ms: below that a p99 is the machine's and not the service's
-stranger=127.0.0.2 # whence one client pushes; the other is 127.0.0.1
+span=${SPAN:-10}   # seconds of grants during each case, and the same without it
+floor=${FLOOR:-60} # ms: below that, a p99 says more about the machine than about the service
+stranger=127.0.0.2 # source address of one client; the other uses 127.0.0.1
 
 http_port() { echo $(($(client_port "$1") + 2)); }
 health_port() { echo $(($(client_port "$1") + 3)); }
-metric_of() { # I NAME: with the labels, if it has any; 0 if there is none
+metric_of() { # I NAME: summed over the labels, if it has any; 0 if it does not exist
   curl -s -m 5 "http://127.0.0.1:$(health_port "$1")/metrics" | awk -v name="$2" 'index($0, name " ") == 1 || index($0, name "{") == 1 {v += $NF} END {printf "%d\n", v}'
 }
 rss_mib() { awk '/^VmRSS/ {printf "%d\n", $2 / 1024}' "/proc/$(node_pid "$1")/status"; }
 open_files() { find "/proc/$(node_pid "$1")/fd" -mindepth 1 2>/dev/null | wc -l; }
 
 pushers=()
-# push COMMAND...: what exhaust does beside the grants, until calm. Waits until all is opened; leaves how many in $opened.
+# push COMMAND...: runs exhaust during the grants, until calm. Waits until everything is opened; sets $opened to the number.
 push() {
   local out=$work/push.${#pushers[@]}
   : >"$out"
@@ -32,11 +32,11 @@ calm() {
 }
 on_exit+=(calm)
 
-# grants FILE: 50 a second for the span, from the usual address.
+# grants FILE: 50 per second for the span, from the usual address.
 grants() { "$exhaust" grants --endpoints "$(endpoints)" --rate 50 --for "${span}s" >"$1" 2>"$1.err"; }
 p99() { jq '.p99_ms | ceil' "$1"; }
 
-# alive: every node runs, and says so within a second.
+# alive: every node is running, and says so within a second.
 alive() {
   local i
   for ((i = 1; i <= nodes; i++)); do
@@ -45,10 +45,10 @@ alive() {
   done
 }
 
-# alone: what the grants take without a push; the machine is shared, so a push is measured between two of these.
+# alone: how long the grants take without a push; the machine is shared, so a push is measured between two of these.
 alone() { grants "$work/alone" || fail "alone: $(cat "$work/alone.err")"; p99 "$work/alone"; }
 
-# measure NAME: the other client's grants beside the push, while the nodes are looked at. Leaves $beside99.
+# measure NAME: the grants of the other client during the push, while the nodes are checked. Sets $beside99.
 measure() {
   local job
   grants "$work/beside" & job=$!
@@ -58,7 +58,7 @@ measure() {
   beside99=$(p99 "$work/beside")
 }
 
-# beside NAME: pushes, and measures the other client's grants alone, beside it and alone again. A p99 that is too high is measured once more, all three.
+# beside NAME: pushes, and measures the grants of the other client before, during and after it. If the p99 is too high, all three are repeated once.
 beside() {
   local name=$1 try before after most
   for try in 1 2; do
@@ -78,7 +78,7 @@ beside() {
 
 # --- Sockets ---
 
-# More connections than the nodes have places, from one address and from many.
+# More connections than the nodes allow, from one address and from many.
 case_connections() {
   local i lead
   lead=$(leader)
@@ -95,7 +95,7 @@ after_connections() {
   [ "$(open_files "$lead")" -lt $((files - 256)) ] || fail "what is kept for the log is used up"
 }
 
-# Open answers over HTTP take all places of the HTTP port.
+# Open responses over HTTP use all the connections of the HTTP port.
 case_http() {
   local i
   for ((i = 1; i <= nodes; i++)); do
@@ -108,7 +108,7 @@ after_http() {
   say "http: $(metric_of 1 'lockstep_connections{port="http"}') of $(metric_of 1 'lockstep_connections_limit{port="http"}') places taken"
 }
 
-# 15 MiB of headers, 20 times: each refused, and nothing kept.
+# 15 MiB of headers, 20 times: each rejected, and nothing kept.
 case_headers() {
   local lead
   lead=$(leader) before=$(rss_mib "$lead")
@@ -119,12 +119,12 @@ case_headers() {
   [ $((after - before)) -lt 20 ] || fail "headers: $((after - before)) MiB were kept"
 }
 
-# --- What a client asks for ---
+# --- Requests ---
 
-# 200 searches of the history under way on one connection, for a name that has none.
+# 200 concurrent searches of the history on one connection, for a name that has none.
 case_reads() { push calls --number 200 --from $stranger "$host:$(client_port "$(leader)")"; }
 
-# 400 lists of 800 long names that nobody reads.
+# 400 lists of 800 long names that nothing reads.
 case_unread() {
   local lead i api session names held=$work/held
   lead=$(leader) api=http://127.0.0.1:$(http_port "$lead")/v1
@@ -186,7 +186,7 @@ after_watches() {
   timeout 2 "$lockstep" watch --endpoints "$host:$(client_port 1)" nobody/ >/dev/null 2>"$work/watch.err" || [ $? -eq 124 ] || fail "watches: another address has none: $(cat "$work/watch.err")"
 }
 
-# The descriptors are used up while the log has to go on: the node waits, lives and recovers.
+# The nodes run out of descriptors while the log needs new ones: a node waits, stays alive and recovers.
 descriptors() {
   local lead before i
   lead=$(leader)
@@ -210,7 +210,7 @@ descriptors() {
   grep -l "no file descriptor is left" "$work"/n*.log >/dev/null || fail "descriptors: no log says so"
   say "descriptors: $(cat "$work"/n*.log | grep -c 'a file descriptor came back') waits ended, all nodes live and grant"
 }
-# /metrics needs a descriptor itself, so the log is asked.
+# /metrics needs a descriptor itself, so the log is checked instead.
 metric_waits() { cat "$work"/n*.log | grep -c "no file descriptor is left: waiting" || true; }
 
 files=1024

@@ -2,7 +2,7 @@
 # leader killed under load: longest gap <= 2 s in 18 of 20, never > 3.5 s; handed over: < 300 ms in 10 of 10
 . "$(dirname "$0")/lib.sh"
 cluster_start 5
-# gap SIGNAL: the longest time without a grant, in ms, while the leader is sent SIGNAL.
+# gap SIGNAL: the longest time without a grant, in ms, when SIGNAL is sent to the leader.
 gap() {
   wait_members
   "$lockstep" bench --workload free --workers 8 --duration 7s -o json >"$work/bench.json" &

@@ -31,7 +31,7 @@ together() {
   next_holder "$i"
   sleep 6
   wait $waiter
-  # The next holder ran while all were frozen: they are asleep, not gone.
+  # The next holder ran while they were all frozen, not gone, so it found them alive.
   rm -f "$i.alive"
   begin=$(date +%s%N)
   kill -CONT $all 2>/dev/null || true

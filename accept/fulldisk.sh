@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# the nodes' file systems are full: /readyz says so, nothing more is acknowledged, nothing is lost, and they serve again when there is room
+# the nodes' file systems are full: /readyz says so, nothing more is acknowledged, nothing is lost, and they serve again once there is space
 . "$(dirname "$0")/lib.sh"
 [ "$(id -u)" = 0 ] || { fail "only root can mount the small file systems: run it as root"; }
 nodes=3
@@ -15,7 +15,7 @@ cluster_start 3
 cd "$work"
 
 holders=()
-fill() { # LEAVE: on each disk all but so many bytes
+fill() { # LEAVE: on each disk, all but this many bytes
   local i free
   for i in 1 2 3; do
     free=$(df -B1 --output=avail "disk-$i" | tail -1)
@@ -36,14 +36,14 @@ for i in 1 2 3; do readyz "$i" | grep -q '^\[-\] space: .*full' || fail "n$i doe
 curl -s -o /dev/null -w '%{http_code}\n' "http://127.0.0.1:$(($(client_port 1) + 2))/livez" | grep -q 200 || fail "liveness fails for a full disk"
 say "2 MiB left: each node says so on /readyz, and is alive"
 
-# Each of these counts as granted only when its command ran, with its token.
+# Each of these counts as granted only if its command ran, with its token.
 (until [ -e over ]; do "$lockstep" run -w 2 --connect-timeout 2 "load/$((RANDOM % 5))" -- sh -c 'echo $LOCKSTEP_TOKEN' >>acknowledged 2>/dev/null || true; done) & load=$!
 sleep 2
 deadline=$((SECONDS + 90))
 alive=3
 while [ $alive -gt 1 ]; do
   fill 0
-  # Writes that still fit in what is open already go on; these fill that too.
+  # Writes that still fit into already open files succeed; these fill the files up too.
   timeout 5 "$lockstep" bench --workers 16 --duration 2s >/dev/null 2>&1 || true
   alive=0
   for i in 1 2 3; do if kill -0 "${pids[$i]}" 2>/dev/null; then alive=$((alive + 1)); fi; done

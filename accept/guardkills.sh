@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kill -9 of a writer at 200 random moments of its guarded writes: readers see one whole version, and the token never goes down
+# kill -9 of a writer at 200 random moments during its guarded writes: readers always see one complete version, and the token never decreases
 . "$(dirname "$0")/lib.sh"
 export LOCKSTEP_TEST_KILLS=${KILLS:-200}
 killed() {

@@ -1,10 +1,10 @@
-# What the scripts of the documents share: machines, as far as a document sees them. Sourced after lib.sh, not run.
+# What the scripts that test documents share: machines, to the extent that a document needs them. Sourced after lib.sh, not run.
 #
-#   hosts N              N machines, n1 at 10.0.0.1 and so on, in a network and file systems of their own
-#   host I COMMAND...    runs a command on one: /etc, /var/lib, /var/log, /run, /etc/systemd are its own
-#   hosts_namespace "$@" starts the script again where that can be done; call it before lib.sh
+#   hosts N              N machines, n1 at 10.0.0.1 and so on, with their own network and file systems
+#   host I COMMAND...    runs a command on machine I, which has its own /etc, /var/lib, /var/log, /run, /etc/systemd
+#   hosts_namespace "$@" restarts the script where that is possible; call it before lib.sh
 #
-# On each, systemctl is accept/systemctl, which does with a unit what is needed here, and /usr/local/bin/lockstep is the program.
+# On each machine, systemctl is accept/systemctl, which does what these tests need from a unit, and /usr/local/bin/lockstep is the program.
 
 hosts_namespace() {
   [ -z "${IN_HOSTS:-}" ] || return 0
@@ -16,7 +16,7 @@ hosts() {
   local i file
   ip link set lo up
   mkdir "$work/usr-local-bin" "$work/bin"
-  # What is there by a link stays there. Nothing of the real machine is mounted below $work, which is removed at the end.
+  # Existing links are kept. Nothing of the real machine is mounted below $work, which is removed at the end.
   find /usr/local/bin -type l -exec cp -a {} "$work/usr-local-bin/" \;
   ln -sf "$lockstep" "$work/usr-local-bin/lockstep"
   ln -sf "$top/accept/systemctl" "$work/bin/systemctl"
@@ -35,7 +35,7 @@ hosts() {
   on_exit+=('for file in "$work"/host-*/run/*.pid; do [ ! -e "$file" ] || kill -9 -- "-$(cat "$file")" 2>/dev/null; done')
 }
 
-# host_empty I: the machine as it was before anything was done to it.
+# host_empty I: resets the machine to its initial state.
 host_empty() {
   rm -rf "$work/host-$1"
   mkdir -p "$work/host-$1"/{lib,log,run,etc/systemd/system,etc/default,etc/cron.d}

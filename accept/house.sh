@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# the rules of the house hold and see planted violations; locktest and fencetest fail on planted bad backends and guards
+# the house rules hold, and planted violations are found; locktest and fencetest fail on planted bad backends and guards
 . "$(dirname "$0")/lib.sh"
 shown() { grep -E '^ *--- PASS' "$work/tests" | sed 's/^/   /'; }
 go_tests . ./internal/house; shown

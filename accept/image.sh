@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# the image of deploy/Dockerfile: built by docker where there is a daemon, else its steps by hand; every command works in it, as its user, with a read-only root and its environment
+# the image of deploy/Dockerfile: built by docker if there is a daemon, else by running its steps; every command works in it, as its user, with a read-only root and its environment
 BASE_PORT=${BASE_PORT:-28700}
 . "$(dirname "$0")/lib.sh"
 [ "$(id -u)" = 0 ] || fail "only root can change to the root file system and the user of an image"
@@ -14,12 +14,12 @@ if docker info >/dev/null 2>&1; then
   docker rm "$container" >/dev/null
   say "built by docker"
 else
-  # The context, as .dockerignore leaves it: what it does not name again is left out.
+  # The build context according to .dockerignore: only what it re-includes.
   mkdir "$work/src"
   while read -r line; do
     case $line in '!'*) git -C "$top" ls-files -- "${line#!}" | grep -v /testdata/ | tar -C "$top" -c -T - | tar -C "$work/src" -x ;; esac
   done <"$top/.dockerignore"
-  # The RUN step of the first stage, for the folder in which the image would have its root.
+  # The RUN step of the first stage, with the directory that is to become the root of the image.
   awk '/^RUN /,!/\\$/' "$file" | sed "1s/^RUN //; s#-o /lockstep#-o $root/lockstep#; s#mkdir -m 0700 /data#mkdir -m 0700 $root/data#" >"$work/step"
   (cd "$work/src" && VERSION=accept BUILT=0 bash -e "$work/step") || fail "the RUN step"
   grep -q '^COPY --from=build --chown=65532:65532 /data /data$' "$file" || fail "the owner of /data"
@@ -30,7 +30,7 @@ fi
 file -b "$root/lockstep" 2>/dev/null | grep -q 'dynamically' && fail "the program is not static"
 [ "$(value USER)" = 65532:65532 ] && [ "$(value ENTRYPOINT)" = '["/lockstep"]' ] || fail "user $(value USER), entry point $(value ENTRYPOINT)"
 
-# A container: the root read-only, /data and /backup as mounts, nothing else to write to, the user and the environment of the image.
+# A container: a read-only root, /data and /backup as mounts, nothing else writable, the user and the environment of the image.
 mkdir -p "$root/proc" "$root/dev" "$root/backup" "$root/run/secrets" "$work/volume" "$work/backup"
 chown 65532:65532 "$work/volume" "$work/backup"
 chmod 0700 "$work/volume"
@@ -93,7 +93,7 @@ for endless in "hold image/held" "dev --nodes 1 --port $((BASE_PORT + 5))"; do
   wait $waiting || true
   done_+=" ${endless%% *} "
 done
-# demo needs a folder to write to, fence a guard.
+# demo needs a writable directory, and fence a guard.
 for command in $("$root/lockstep" --help | awk '/^Available Commands:/ {on = 1; next} /^$/ {on = 0} on {print $1}'); do
   case " demo fence help keygen upgrade $done_" in *" $command "*) ;; *) fail "$command was not tried in the image" ;; esac
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# the pods of deploy/kubernetes by hand: their command line, user, secret and read-only root in a network namespace each; probes, a rolling restart under load, a deleted pod
+# the pods of deploy/kubernetes without Kubernetes: their command line, user, secret and read-only root, each in its own network namespace; probes, a rolling restart under load, a deleted pod
 . "$(dirname "$0")/hosts.sh"
 hosts_namespace "$@"
 . "$(dirname "$0")/lib.sh"
@@ -13,7 +13,7 @@ user=$(value runAsUser) group=$(value fsGroup) grace=$(value terminationGracePer
 [ "$(wc -l <"$work/args")" -ge 12 ] && [ "$replicas" = 3 ] && [ "$(grep -c initial-cluster "$work/args")" = 3 ] || fail "$replicas replicas, arguments: $(cat "$work/args")"
 [ "$(probe livenessProbe)" = /livez ] && [ "$(probe readinessProbe)" = /readyz ] || fail "probes $(probe livenessProbe) and $(probe readinessProbe)"
 
-# A bridge, a namespace and an address for each pod, and the names of the headless service.
+# A bridge, and for each pod a namespace and an address, and the names of the headless service.
 ip link set lo up
 mount -t tmpfs none /run
 ip link add pods type bridge
@@ -35,7 +35,7 @@ for i in 0 1 2; do
   ip -n "pod-$i" link set eth0 up
   ip -n "pod-$i" link set lo up
   echo "10.8.0.1$i lockstep-$i lockstep-$i.lockstep lockstep-$i.lockstep.$POD_NAMESPACE.svc" >>"$work/etc/hosts"
-  # A volume belongs to root, and to the group by fsGroup.
+  # A volume belongs to root, and to the group of fsGroup.
   mkdir "$work/volume-$i"
   chown "0:$group" "$work/volume-$i"
   chmod 2775 "$work/volume-$i"
@@ -44,7 +44,7 @@ mount --bind "$work/etc" /etc
 mkdir -p "$work/rootfs/data" "$work/rootfs/run/secrets/lockstep" "$work/rootfs/etc"
 cp "$lockstep" "$work/rootfs/lockstep"
 cp "$work/etc/hosts" "$work/rootfs/etc/hosts"
-# The program of the image is static; the one under test need not be.
+# The program in the image is static; the one under test need not be.
 for lib in $(ldd "$lockstep" 2>/dev/null | grep -oE '/[^ ]+'); do mkdir -p "$work/rootfs${lib%/*}"; cp -L "$lib" "$work/rootfs$lib"; done
 
 pod_start() {
@@ -59,7 +59,7 @@ pod_start() {
   pids[$i]=$!
   disown "${pids[$i]}"
 }
-pod_stop() { # as the kubelet: TERM, and KILL after the grace period
+pod_stop() { # like the kubelet: TERM, then KILL after the grace period
   local deadline=$((SECONDS + grace))
   kill -TERM "${pids[$1]}"
   while kill -0 "${pids[$1]}" 2>/dev/null; do

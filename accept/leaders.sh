@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# the leader changes every 4 s for 2 minutes: a dead holder, TTL 10 s, is freed within 2 TTL + grace + 1 s and the changes, 10 of 10; handed over, and killed
+# the leader changes every 4 s for 2 minutes: a lock with a dead holder, TTL 10 s, is freed within 2 TTL + grace + 1 s plus an allowance for each change, 10 of 10; both handed over and killed
 . "$(dirname "$0")/lib.sh"
 cluster_start 3
 cd "$work"
 tries=${TRIES:-10} seconds=${SECONDS_EACH:-120}
-# What a change of leaders may add, in ms: the failover, and what the last leader did not come to log.
+# What a change of leader may add, in ms: the failover, and what the last leader had no time to log.
 declare -A each=([handed]=1000 [killed]=2500)
 
-# change HOW: one change of leaders.
+# change HOW: changes the leader once.
 change() {
   local old
   old=$(leader)
@@ -21,7 +21,7 @@ change() {
   now_ms >>"changes"
 }
 
-# try HOW I: a holder dies while the leaders change, and a waiter notes when it is granted.
+# try HOW I: a holder dies while the leaders change, and a waiter records when it gets the lock.
 try() {
   local how=$1 i=$2 holder waiter
   "$lockstep" run --ttl 10s "dead/$how/$i" -- sh -c "echo held >$how.$i.held; sleep 1000" 2>/dev/null &
@@ -36,7 +36,7 @@ try() {
   wait $waiter || true
 }
 
-# judge HOW: each try against its bound, which counts the changes between death and grant.
+# judge HOW: checks each try against its bound, which depends on the number of changes between death and grant.
 judge() {
   local how=$1 i died granted took n bound all=()
   for ((i = 1; i <= tries; i++)); do

@@ -1,5 +1,5 @@
-# What the acceptance scripts share: a cluster of server processes in a folder of its
-# own, stopped at the end whatever happens. Sourced, not run.
+# What the acceptance scripts share: a cluster of server processes in its own directory, stopped at the end whatever happens.
+# Sourced, not run.
 #
 #   cluster_start N          N nodes, waits until they serve
 #   node_start I, node_kill I, node_term I, node_pid I
@@ -15,7 +15,7 @@ lockstep=${BINARY:-$top/bin/lockstep}
 work=$(mktemp -d)
 host=${CLUSTER_HOST:-127.0.0.1}
 BASE_PORT=${BASE_PORT:-27400}
-# Every node that a script starts has this secret.
+# All nodes that a script starts share this secret.
 export LOCKSTEP_CLUSTER_SECRET_FILE=$work/secret
 (umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$LOCKSTEP_CLUSTER_SECRET_FILE")
 server_flags=${SERVER_FLAGS:-}
@@ -25,7 +25,7 @@ say() { printf '   %s\n' "$*"; }
 fail() { printf '   FAILED: %s\n' "$*"; exit 1; }
 now_ms() { awk '{printf "%d\n", $1 * 1000}' /proc/uptime; }
 
-# go_tests PATTERN PACKAGE [FLAG...]: runs Go tests from the top and leaves their output in $work/tests. That none matches is a failure too.
+# go_tests PATTERN PACKAGE [FLAG...]: runs Go tests from the top and leaves their output in $work/tests. Fails if no test matches, too.
 go_tests() {
   (cd "$top" && go test -count=1 -v -run "$1" "$2" "${@:3}") >"$work/tests" 2>&1 ||
     { tail -n 40 "$work/tests"; fail "$1 in $2"; }
@@ -99,7 +99,7 @@ wait_serving() {
   done
 }
 
-# wait_members waits until the leader hears every node.
+# wait_members waits until the leader hears from every node.
 wait_members() {
   local deadline=$((SECONDS + 30)) healthy
   while :; do

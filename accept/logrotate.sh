@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# the real logrotate moves or cuts off the audit log of nodes under load, by four habits: no node ends, each starts again, no event is lost
+# the real logrotate moves or truncates the audit logs of nodes under load, in four configurations: no node ends, each restarts, no event is lost
 BASE_PORT=${BASE_PORT:-28500}
 . "$(dirname "$0")/lib.sh"
 PATH=$PATH:/usr/sbin
@@ -7,8 +7,8 @@ command -v logrotate >/dev/null || fail "no logrotate: scripts/install-packages 
 eval "plain_$(declare -f node_start)"
 node_start() { export LOCKSTEP_AUDIT_LOG=$work/log-$1/audit.log; mkdir -p "$work/log-$1"; plain_node_start "$1"; unset LOCKSTEP_AUDIT_LOG; }
 
-# The shipped file, for the paths and the user of this test; the others differ in what people change.
-# The unit's HUP reaches the node through this stand-in for systemctl.
+# The shipped file, adapted to the paths and the user of this test; the others differ in what people change.
+# The HUP of the unit reaches the node through this substitute for systemctl.
 mkdir "$work/bin"
 cat >"$work/bin/systemctl" <<'END'
 #!/bin/sh
@@ -50,7 +50,7 @@ wait_serving
 wait_members
 "$lockstep" run rotated/last -- true
 sleep 1.5
-# All files of a node, in the order of time, each event once: copytruncate repeats the last seconds.
+# All files of a node in order of time, each event once: copytruncate repeats the last seconds.
 all() { for f in $(ls -tr "$work/log-$1"/audit.log*); do case $f in *.gz) zcat "$f" ;; *) cat "$f" ;; esac; done | grep -av '^{"audit"'; }
 for i in 1 2 3 4; do
   files=$(find "log-$i" -name 'audit.log*' | wc -l)

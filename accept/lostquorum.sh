@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# three of five nodes destroyed: a cluster of a survivor's state and two new nodes; then one survivor forced in place: it serves again, tokens grow
+# three of five nodes destroyed: a new cluster from a survivor's state and two new nodes; then one survivor forced in place: it serves again, tokens increase
 BASE_PORT=${BASE_PORT:-26600}
 . "$(dirname "$0")/lib.sh"
 cluster_start 5

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# a sixth node joins, an old one is removed, another's disk is wiped and replaced, all are restarted one by one,
-# under load from 16 workers: no error, longest gap < 2 s; the wiped node refuses its old flags
+# a sixth node joins, an old one is removed, another's disk is wiped and the node replaced, all are restarted one by one,
+# under load from 16 workers: no error, longest gap < 2 s; the wiped node refuses to start with its old flags
 . "$(dirname "$0")/lib.sh"
 cluster_start 5
 wait_members
@@ -42,7 +42,7 @@ node_start 2
 gone 2
 grep -q "member replace" "$work/n2.log" || fail "the wiped node does not say what to do"
 "$lockstep" member replace n2 "$(peer 2)" -o json >"$work/added2"
-rm -rf "$work/n2" # the refused start has made it again
+rm -rf "$work/n2" # the refused start has created it again
 node_join 2
 "$lockstep" member promote n2
 say "n2 was wiped, refused and replaced"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# a scrape under load: every metric of the dashboard and the alerts exists, and moves as it should when a holder dies and the leader is killed
+# a scrape under load: every metric of the dashboard and the alerts exists, and changes as it should when a holder dies and the leader is killed
 . "$(dirname "$0")/lib.sh"
 cluster_start 3
 cd "$work"
@@ -9,7 +9,7 @@ scrape() { # FILE: of all nodes that answer
   : >"$1"
   for ((i = 1; i <= nodes; i++)); do curl -s -m 2 "http://127.0.0.1:$(($(client_port "$i") + 2))/metrics" >>"$1" || true; done
 }
-# value HOW FILE METRIC: the sum or the maximum over the nodes of what begins so, labels and all
+# value HOW FILE METRIC: the sum or the maximum, over the nodes, of a metric with any labels
 value() { awk -v how="$1" -v name="$3" 'index($0, name) == 1 && substr($0, length(name) + 1, 1) ~ /[ {]/ {if (how == "sum") v += $NF; else if ($NF > v) v = $NF} END {printf "%.0f\n", v}' "$2"; }
 rises() { # HOW METRIC FROM TO: in the files
   local before after
@@ -29,7 +29,7 @@ scrape begin
 [ "$(value sum begin lockstep_failed_tries_total)" -ge 1 ] || fail "the busy try was not counted"
 [ "$(value max begin lockstep_waiters)" -ge 1 ] || fail "the waiter was not counted"
 for name in $(grep -ohE 'lockstep_[a-z_]+' "$top/deploy/grafana/lockstep.json" "$top/deploy/prometheus/alerts.yml" | sort -u); do
-  # A reason has a line of its own once it has come up.
+  # A reason gets its own line only after it has occurred.
   [ "$name" = lockstep_rejected_requests_total ] || grep -qE "^${name}(_bucket)?[ {]" begin || fail "$name does not exist"
 done
 { kill -9 $dead; wait $dead; } 2>/dev/null || true

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# 1,000,000 names taken and freed once: memory and snapshot back to where they were within 10 %
+# 1,000,000 names acquired and released once: memory and snapshot return to their initial sizes within 10 %
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 go test -tags acceptance -count=1 -timeout 20m -run TestAMillionNames -v ./server/faulttest 2>&1 | tee "$work/out" | grep -E '^(---|ok|FAIL|panic)|_test.go' || true

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# demo pause: frozen, cut off and a change of leader, for the service with every store, and for every backend that a guard can go by with files
+# demo pause: frozen, cut off and a change of leader, for the service with every store, and with files for every backend whose tokens a guard can use
 . "$(dirname "$0")/lib.sh"
 stores=$("$lockstep" demo pause --help | grep -oP 'where the accounts are: name, one of \K[a-z0-9, ]+' | tr -d ,)
 backends=$("$lockstep" demo pause --help | grep -oP 'where the locks are: name, one of \K[a-z0-9, ]+(?=, or)' | tr -d ,)
 [ "$(wc -w <<<"$stores")" -eq 4 ] || fail "stores: $stores"
-# Those that say of themselves that they are Fenced, and no other, are the ones that the demonstration takes.
+# The demo accepts exactly the backends that declare themselves Fenced.
 fenced=$("$lockstep" backends -o json | jq -r '.[] | select(.fenced) | .scheme' | sort | xargs)
 [ "$(xargs -n1 <<<"$backends" | sort | xargs)" = "$fenced" ] || fail "fenced are $fenced, shown are $backends"
 show() {

@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# the recipes as printed, each with the lock free and busy: a cron line and a systemd timer on three hosts do the work once, a CI step waits its turn
+# the recipes as printed, each with the lock free and busy: a cron line and a systemd timer on three hosts do the work once, a CI step waits for its turn
 . "$(dirname "$0")/hosts.sh"
 hosts_namespace "$@"
 . "$(dirname "$0")/lib.sh"
 hosts 3
 host=127.0.0.1
 cluster_start 3
-# The addresses of the page are those of this cluster here, on ports of its own.
+# The addresses on the page stand for this cluster, which has its own ports.
 recipe() { # HEADING KIND: the first block of this kind under the heading
   awk -v heading="## $1" -v kind="$2" '$0 == heading {on = 1} on && $0 == "```" kind {p = 1; next} /^```/ && p {exit} p' "$top/docs/recipes.md" |
     sed "s#10.0.0.1:7400,10.0.0.2:7400,10.0.0.3:7400#$endpoints#"
 }
 endpoints=$LOCKSTEP_ENDPOINTS
-unset LOCKSTEP_ENDPOINTS # each recipe says so itself
+unset LOCKSTEP_ENDPOINTS # each recipe sets it itself
 cd "$work"
 ask() { LOCKSTEP_ENDPOINTS=$endpoints "$lockstep" "$@"; }
-hold() { # NAME: somebody else has it
+hold() { # NAME: another holder has it
   LOCKSTEP_ENDPOINTS=$endpoints "$lockstep" hold "$1" >held & holder=$!
   until [ -s held ]; do sleep 0.05; done
 }
 let_go() { kill $holder; wait $holder || true; rm held; }
 ran() { if [ -e ran ]; then wc -l <ran; else echo 0; fi; }
 
-# The cron line, as cron does it: the settings, then the command by sh, with next to no environment.
+# The cron line, as cron runs it: the settings, then the command by sh, with almost no environment.
 recipe "A cron job on several hosts that runs on one of them" text >cron.d
 [ -s cron.d ] || fail "no cron line"
 settings=$(grep -E '^[A-Z_]+=' cron.d)
@@ -32,7 +32,7 @@ printf '#!/bin/sh\necho %s >>%s/ran\n' cleanup "$work" >/usr/local/bin/cleanup
 chmod +x /usr/local/bin/cleanup
 cron() { env -i HOME=/root SHELL=/bin/sh PATH=/usr/bin:/bin "$settings" sh -c "$line" >cron-out 2>&1; }
 cron & first=$!
-sleep 1.2 # the clocks of the others are late
+sleep 1.2 # the clocks of the others are behind
 for i in 2 3; do cron || fail "host $i fails: $(cat cron-out)"; sleep 0.3; done
 [ "$(ran)" = 1 ] || fail "three hosts ran the job $(ran) times"
 kill -INT $first 2>/dev/null; kill -INT $first 2>/dev/null; wait $first || true
@@ -45,7 +45,7 @@ cron || fail "busy: exit code $?: $(cat cron-out)"
 let_go
 say "cron: busy, the job did not run, exit code 0"
 
-# The timer: systemd says that the files are right, and the ExecStart line is run.
+# The timer: systemd accepts the files, and the ExecStart line is run.
 for i in 1 2 3; do
   cp "$top"/deploy/systemd/lockstep-run@.* .
   printf '#!/bin/sh\necho nightly >>%s/ran\n' "$work" >nightly.sh

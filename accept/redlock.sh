@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Redlock, 2 of 5 masters down, 16 clients, 60 s of kills and restarts: no overlap; without persistence the double grant shows, and the guard refuses the older holder
+# Redlock, 2 of 5 masters down, 16 clients, 60 s of kills and restarts: no overlap; without persistence the double grant occurs, and the guard refuses the older holder
 . "$(dirname "$0")/lib.sh"
 go_tests TestKillsAndRestarts ./adapter/redis/redlock -kills.for="${KILLS_FOR:-60s}"
 grep '_test.go' "$work/tests" | sed 's/.*_test.go:[0-9]*: /   /'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# backup at token T, 10,000 more grants, restored twice on new nodes, then the whole cluster lost: tokens only grow; damaged files refused
+# backup at token T, 10,000 more grants, restored twice on new nodes, then the whole cluster lost: tokens only increase; damaged files refused
 BASE_PORT=${BASE_PORT:-26400}
 . "$(dirname "$0")/lib.sh"
 cluster_start 3

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# deploy/rolling-restart restarts three nodes under load without an error or a gap of 2 s, begins only when all is well, and stops before the next node when one stays away
+# deploy/rolling-restart restarts three nodes under load without an error or a gap of 2 s, starts only if all are healthy, and stops before the next node if one does not return
 BASE_PORT=${BASE_PORT:-28600}
 . "$(dirname "$0")/lib.sh"
 cluster_start 3
 wait_members
 cd "$work"
-# The restart runs in a process of the script's own: it finds and leaves the nodes' numbers in files.
+# The restart command runs in its own process: it reads and writes the nodes' process ids in files.
 for i in 1 2 3; do echo "${pids[$i]}" >"pid-$i"; done
 on_exit+=('for i in 1 2 3; do kill -9 "$(cat "$work/pid-$i")" 2>/dev/null; done')
 cat >restart <<END

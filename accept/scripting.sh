@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# a script acquires, renews and releases over separate commands, holds, and watches, while the leader is killed
+# a script acquires, renews and releases with separate commands, holds, and watches, while the leader is killed
 . "$(dirname "$0")/lib.sh"
 cluster_start 3
 cd "$work"
 code() { set +e; "$@" >out 2>err; local c=$?; set -e; echo "$c"; }
 
-# One lock over separate commands, longer than its TTL, the leader killed in between.
+# One lock across separate commands, longer than its TTL, with the leader killed in between.
 export LOCKSTEP_HANDLE
 LOCKSTEP_HANDLE=$("$lockstep" acquire --ttl 8 --purpose 'month end' billing/nightly)
 token=$("$lockstep" show billing/nightly -o json | jq '.holders[0].token')
@@ -30,7 +30,7 @@ done
 unset LOCKSTEP_HANDLE
 say "held with token $token over 5 renewals and the death of the leader, released, then 121"
 
-# A handle in a file; a lock that nobody renews; one that is revoked.
+# A handle in a file; a lock that is not renewed; one that is revoked.
 next=$("$lockstep" acquire --ttl 1 --handle-file h billing/nightly)
 [ "$next" -gt "$token" ] || fail "token $next after $token"
 [ "$(stat -c %a h)" = 600 ] || fail "mode $(stat -c %a h)"
@@ -42,7 +42,7 @@ next=$("$lockstep" acquire --ttl 1 --handle-file h billing/nightly)
 grep -q alice err || fail "who revoked is not told: $(cat err)"
 say "expired and revoked locks are told with 121: $(cat err)"
 
-# A hold ends with its script, and a watch has seen it all in order.
+# A hold ends with its script, and a watch saw everything in order.
 bash -c '"$0" hold --end-with parent -o json gpu >held & until [ -s held ]; do sleep 0.05; done; "$0" run -n gpu -- true; [ $? = 1 ]' "$lockstep" || fail "hold does not hold"
 "$lockstep" run -w 20 gpu -- true || fail "the hold outlives its script"
 "$lockstep" sessions -o json | jq -e '.sessions | type == "array"' >/dev/null || fail "sessions"

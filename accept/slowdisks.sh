@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# slow disks: with all of them slow the leader stays, a lease lives, and grants go at the rate of the disks; a leader whose disk alone is slow is left
+# slow disks: if all are slow, the leader stays, a lease survives, and grants continue at the rate of the disks; a leader with the only slow disk is replaced
 . "$(dirname "$0")/lib.sh"
 command -v strace >/dev/null || fail "needs strace: run scripts/install-packages"
 slowly() { echo "strace -D -f --seccomp-bpf -qq -o /dev/null -e trace=fsync,fdatasync -e inject=fsync,fdatasync:delay_enter=$1000"; } # MS
 $(slowly 1) true 2>/dev/null || fail "strace cannot delay syncs here"
 delays=${DELAYS-50 100 200 400 800 1200 1600 2000}
 span=${SPAN:-40} # seconds of load for each delay
-(cd "$top" && go build -tags keep_leader -o "$work/keep" ./cmd/lockstep) # the same, but no leader is left for its disk
+(cd "$top" && go build -tags keep_leader -o "$work/keep" ./cmd/lockstep) # the same, but a leader with a slow disk stays
 cd "$work"
 
-metric() { # NAME: the largest over the nodes
+metric() { # NAME: the maximum over the nodes
   local i
   for ((i = 1; i <= nodes; i++)); do curl -s -m 2 "http://127.0.0.1:$(($(client_port "$i") + 2))/metrics" || true; done |
     awk -v name="$1" '$1 ~ "^" name "([{]|$)" && $2 > most { most = $2 } END { printf "%d\n", most }'
@@ -26,7 +26,7 @@ wait_leader() { # SECONDS
   done
 }
 
-# load MS BINARY: leaves the number of grants, of elections, and of lost leases in $grants, $elections, $lost.
+# load MS BINARY: sets $grants, $elections and $lost to the number of grants, elections and lost leases.
 load() {
   local i holder before was=$lockstep
   lockstep=$2
@@ -48,7 +48,7 @@ load() {
   lockstep=$was
 }
 
-# one_slow: the disk of the leader alone becomes slow under load; another must lead within 2 s.
+# one_slow: only the leader's disk becomes slow under load; another node must lead within 2 s.
 one_slow() {
   local slow begin bench
   cluster_start 3

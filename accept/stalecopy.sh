@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# a node's directory put back to an older copy, also one of its last run, one that runs twice, and a clone of it: refused with what to do, never two holders, tokens never fall
+# a node's directory replaced by an older copy, including one from its last run, one used twice at once, and a clone of it: refused with what to do, never two holders, tokens never decrease
 BASE_PORT=${BASE_PORT:-26900}
 . "$(dirname "$0")/lib.sh"
 cluster_start 3
 
 health() { "$lockstep" status --endpoints "$host:$1" -o json 2>/dev/null | jq -r '.members[] | select(.name == "n3") | .health'; }
 last=0
-grant() { # one holder at a time, and its token is above all before
+grant() { # one holder at a time, and its token is above all earlier ones
   local token
   token=$("$lockstep" run -w 20 --connect-timeout 20s accept/job -- sh -c 'mkdir "$0" || exit 9; echo $LOCKSTEP_TOKEN; rmdir "$0"' "$work/held") || fail "no grant, or two holders"
   [ "$token" -gt "$last" ] || fail "token $token after $last"

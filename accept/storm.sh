@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# a restored cluster with 1,000 waiting clients: no new connections and no log entries while it waits, all granted soon after
+# a restored cluster with 1,000 waiting clients: no new connections and no log entries while it waits, all granted soon afterwards
 BASE_PORT=${BASE_PORT:-25400}
 . "$(dirname "$0")/lib.sh"
 cluster_start 3
@@ -40,7 +40,7 @@ new=$(comm -13 before after | wc -l)
 say "in 8 s of the wait: $(wc -l <before) connections, $new new ones, $entries log entries, the servers used $((used / 8)) % of a core"
 [ "$(wc -l <before)" -ge 1000 ] || fail "fewer than 1,000 connections"
 [ "$new" -le 10 ] || fail "$new new connections: the clients reconnect" # status opens some
-# The leader logs some of its own each second, whatever the clients do; each of their tries would be one more.
+# The leader logs some entries of its own each second, whatever the clients do; each retry of a client would add one.
 [ "$entries" -le 80 ] || fail "$entries log entries while nothing can be granted"
 [ "$(held_ms)" -gt 0 ] || fail "the wait ended meanwhile: give more with WAIT=90s"
 

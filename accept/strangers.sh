@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# strangers on the peer port of three processes: forged messages, silent connections, liars, guesses and weak secrets; the cluster grants on, restarts, and has counted each attack
-# Attacks on the ports for clients and HTTP are those of exhaustion.sh.
+# strangers on the peer port of three processes: forged messages, silent connections, false identities, guesses and weak secrets; the cluster keeps granting, restarts, and has counted each attack
+# Attacks on the client and HTTP ports are in exhaustion.sh.
 . "$(dirname "$0")/lib.sh"
 attacks() { # PATTERN [FLAG...]
   go_tests "$1" ./server/faulttest "${@:2}"
@@ -8,11 +8,11 @@ attacks() { # PATTERN [FLAG...]
 }
 attacks 'TestStrangersOnThePeerPort|TestAStrangerWhoComesFirst|TestAClusterWithoutAGoodSecret' -strangers.back=5s
 
-# A directory whose term a forged message has set, of a build that took it, says what to do.
+# A directory whose term was set by a forged message, under a build that accepted it, says what to do.
 go_tests TestALogBeyondTheLastTerm ./server/node
 say "a log beyond the last term names its directory and the way out"
 
-# And with the commands of an operator.
+# The same with an operator's commands.
 "$lockstep" keygen secret "$work/made"
 [ "$(stat -c %a "$work/made")" = 600 ] || fail "the secret has mode $(stat -c %a "$work/made")"
 if "$lockstep" keygen secret "$work/made" 2>"$work/err"; then fail "a secret was written over"; fi

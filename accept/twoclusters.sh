@@ -5,7 +5,7 @@ BASE_PORT=${BASE_PORT:-24400}
 cd "$work"
 nodes=3
 whole_cluster=$(declare -f initial_cluster)
-initial_cluster() { echo "n$i=$host:$(($(client_port "$i") + 1))"; } # what comes of a forgotten flag: each its own
+initial_cluster() { echo "n$i=$host:$(($(client_port "$i") + 1))"; } # as with a forgotten flag: each node is its own cluster
 for i in 1 2 3; do node_start $i; done
 all=$(endpoints)
 for i in 1 2 3; do
@@ -16,7 +16,7 @@ done
 [ "$(printf '%s\n' "${ids[@]}" | sort -u | wc -l)" = 3 ] || fail "ids ${ids[*]}"
 say "three servers, three clusters: ${ids[1]:0:8} ${ids[2]:0:8} ${ids[3]:0:8}"
 
-# Every command, each several times, since a client begins with any of the endpoints.
+# Every command, several times each, since a client starts with any of the endpoints.
 first=$host:$(client_port 1)
 LOCKSTEP_HANDLE=$("$lockstep" acquire --ttl 120s --endpoints "$first" accept/handle)
 export LOCKSTEP_HANDLE
@@ -60,7 +60,7 @@ EOF
 [ ! -e backup ] || fail "a backup was saved"
 say "$commands commands, each 3 times: 64, with both endpoints and ids"
 
-# The stumble as it was: three at the same time, over and over. Nobody may hold.
+# The original mistake: three at the same time, over and over. None may hold the lock.
 holders=0
 for round in 1 2 3 4; do
   running=()
@@ -90,7 +90,7 @@ say "Go client: $(grep -c '^--- PASS' tests) tests"
 for i in 1 2 3; do node_kill $i; rm -rf "$work/n$i"; done
 eval "$whole_cluster"
 
-# A restore in place, under two watches, an observer and a worker.
+# A restore in place, with two watches, an observer and a worker running.
 cluster_start 3
 old=$("$lockstep" status -o json | jq -r .cluster_id)
 work_() { for _ in $(seq "$1"); do "$lockstep" run -w 30 wr/job -- true; done; }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# systemd-analyze finds nothing wrong with the units, the server's is confined, and a node under load makes no system call that the unit forbids
+# systemd-analyze accepts the units, the server's unit is confined, and a node under load makes no system call that it forbids
 BASE_PORT=${BASE_PORT:-28400}
 . "$(dirname "$0")/lib.sh"
 command -v systemd-analyze >/dev/null || fail "no systemd-analyze: scripts/install-packages installs it"
 mkdir "$work/units"
 for unit in "$top"/deploy/systemd/*; do sed "s#/usr/local/bin/lockstep#$lockstep#" "$unit" >"$work/units/${unit##*/}"; done
 cd "$work/units"
-# Other units of this machine are none of ours.
+# Ignore the other units of this machine.
 verify() { systemd-analyze verify --man=no "$@" 2>&1 | grep -E '^(\S*/)?lockstep' || true; }
 wrong=$(verify lockstep.service lockstep-run@nightly.service lockstep-run@nightly.timer lockstep-elect@scheduler.service)
 [ -z "$wrong" ] || fail "$wrong"
@@ -16,7 +16,7 @@ exposure=$(systemd-analyze security --offline=yes --no-pager lockstep.service | 
 awk -v e="$exposure" 'BEGIN {exit !(e != "" && e <= 2)}' || fail "the exposure of lockstep.service is $exposure, want 2 at most"
 say "systemd-analyze: nothing wrong, exposure $exposure of 10"
 
-# What SystemCallFilter= of the unit allows.
+# What SystemCallFilter= in the unit allows.
 allowed() { systemd-analyze syscall-filter --no-pager "$1" | sed -n 's/^    *\([@a-z0-9_-]*\)$/\1/p' | while read -r word; do case $word in @*) allowed "$word" ;; *) echo "$word" ;; esac; done; }
 filter=$(sed -n 's/^SystemCallFilter=//p' lockstep.service)
 [ "$filter" = @system-service ] || fail "SystemCallFilter is $filter, and this script looks at @system-service"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# a cluster of an older build under load of old and new clients, replaced node by node, then raised: no error, no gap > 2 s; a build rolled back is refused
+# a cluster of an older build under load from old and new clients, replaced node by node, then upgraded: no error, no gap > 2 s; a build rolled back is refused
 BASE_PORT=${BASE_PORT:-28100}
 . "$(dirname "$0")/lib.sh"
 
@@ -21,9 +21,9 @@ checked() { # NAME PID: no error, no gap
   jq -e '.errors == 0 and .grants > 200 and .longest_gap_ms <= 2000' "$work/load-$1.json" >/dev/null || fail "load of the $1 client: $(cat "$work/load-$1.json")"
   say "$1 client: $(jq -r '"\(.grants) grants, \(.errors) errors, longest gap \(.longest_gap_ms | ceil) ms"' "$work/load-$1.json")"
 }
-# holding PLACE...: the files there that have the kept lock's secret, as it is, in hexadecimal or in base64.
+# holding PLACE...: the files there that contain the secret of the kept lock: raw, in hexadecimal or in base64.
 holding() { LC_ALL=C grep -rlaP -e "$raw|$hex|\\Q$base64\\E" "$@" 2>/dev/null || true; }
-# A lock that the old client takes is given back by the new one after the rise.
+# A lock acquired by the old client is released by the new one after the upgrade.
 lockstep=$old cluster_start 3
 "$old" acquire accept/kept --handle-file "$work/handle" --ttl 300s >"$work/acquired" || fail "acquire: $(cat "$work/acquired")"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# zones: status, member list and metrics show where each node is, one that has a majority is warned of, and the leader moves to the preferred one
+# zones: status, member list and metrics show where each node is, a zone with a majority causes a warning, and the leader moves to the preferred zone
 . "$(dirname "$0")/lib.sh"
 nodes=5
 zones=([1]=a [2]=a [3]=b [4]=b [5]=c)
@@ -15,7 +15,7 @@ leader_zone() { "$lockstep" status -o json | jq -r '.leader as $l | .members[] |
 all_down() { local i; for i in 1 2 3 4 5; do node_term "$i"; done; }
 
 start b
-# A node knows the zones of those that it has met; the first to answer may have met only the leader.
+# A node knows the zones of the nodes it has met; the first one to answer may have met only the leader.
 known() { "$lockstep" member list -o json | jq -r '[.[] | .name + "=" + .zone] | sort | join(" ")'; }
 metric() { curl -s "http://127.0.0.1:$(($(client_port 1) + 3))/metrics" | grep '^lockstep_member_info'; }
 deadline=$((SECONDS + 20))
