@@ -49,8 +49,9 @@ node_kill "$other"; sleep 1; node_start "$other"
 say "n$other killed and started again"
 wait $load || fail "bench: $(cat bench-0.json)"
 wait $revoked 2>/dev/null || true
-# The others write snapshots and drop the part of the log that n$away would need, and the history in the snapshots starts after
-# what n$away has: an event includes at least the 480 bytes of its name, and the history is 32 MiB.
+# The others write snapshots and drop the part of the log that n$away would need, and the history in
+# the snapshots starts after what n$away has: an event includes at least the 480 bytes of its name,
+# and the history is 32 MiB.
 stopped_at=$(last "$away")
 forgotten=$((stopped_at + 150000))
 for round in $(seq 40); do

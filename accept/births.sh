@@ -34,7 +34,8 @@ says() {
   done
 }
 
-# never_up SIZE LATE "WIPED" "ALIVE": the cluster starts without LATE; then ALIVE are down, WIPED have lost their disks and LATE starts.
+# never_up SIZE LATE "WIPED" "ALIVE": the cluster starts without LATE; then ALIVE are down, WIPED
+# have lost their disks and LATE starts.
 never_up() {
   local late=$2 wiped=$3 kept=$4 order before
   nodes=$1
@@ -64,7 +65,8 @@ never_up() {
   done
 }
 
-# earlier_life SIZE "ANEW" "PAST" FIRST: everything but PAST is lost, the cluster is created again without it, and PAST returns.
+# earlier_life SIZE "ANEW" "PAST" FIRST: everything but PAST is lost, the cluster is created again
+# without it, and PAST returns.
 earlier_life() {
   local anew=$2 past=$3 old born i before after
   nodes=$1

@@ -53,7 +53,8 @@ once() { # WAY END I
   done
   kill -9 $holder 2>/dev/null || true
   wait $holder 2>/dev/null || true
-  # A line with the old token after the first one with the new token is a write concurrent with the next holder.
+  # A line with the old token after the first one with the new token is a write concurrent with the
+  # next holder.
   awk 'NR == 1 { old = $1 } $1 > old { new = 1 } new && $1 == old { late++ } END { print new + 0, late + 0 }' "$log" >"$log.verdict"
 }
 

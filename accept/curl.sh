@@ -85,7 +85,8 @@ bad 400 INVALID_ARGUMENT "an unknown field" "$api/sessions" -H "$json" -d '{"ttl
 bad 400 INVALID_ARGUMENT "an unknown parameter" "$api/locks?x=1"
 bad 400 INVALID_ARGUMENT "a page token that is none" "$api/locks?page_token=x"
 bad 400 INVALID_NAME "a path that climbs" --path-as-is "$api/locks/a/../b"
-# A holder who asks late still learns of a revocation, and repeating the call does not end anyone else's lock.
+# A holder who asks late still learns of a revocation, and repeating the call does not end anyone
+# else's lock.
 opened=$(post sessions '{"ttl_ms":60000}')
 s3=$(jq -r .session <<<"$opened"); k3=$(jq -r .secret <<<"$opened")
 try() { post "sessions/$s3/acquire" '{"secret":"'"$k3"'","spec":{"names":["'"$1"'"],"wait_ms":0}'"${2:-}"'}'; }

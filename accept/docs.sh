@@ -7,10 +7,12 @@ hosts_namespace "$@"
 limit=${BLOCK_LIMIT:-300} # seconds for a block; the first build of a test takes the longest
 # Pages that change the cluster come last.
 pages=${PAGES:-$(cd "$top" && git ls-files -- '*.md' ':!docs/adr' | sort -t/ -k2 | awk '/operations/ {last = last $0 "\n"; next} {print} END {printf "%s", last}')}
-# The number of blocks marked as not run here. Lower it when one is run after all; raise it only with a reason in the page.
+# The number of blocks marked as not run here. Lower it when one is run after all; raise it only
+# with a reason in the page.
 not_run=8
 
-# A block ```sh of a page becomes blocks/PAGE/N.sh. Comments directly above it say how to run it, and go to N.how:
+# A block ```sh of a page becomes blocks/PAGE/N.sh. Comments directly above it say how to run it,
+# and go to N.how:
 #   <!-- not run: REASON -->
 #   <!-- slow -->              skipped in a quick run
 #   <!-- on N -->              on machine N instead of the reader's own, with its /etc and /var
@@ -19,9 +21,10 @@ not_run=8
 #   <!-- top -->               in the root of the repository
 #   <!-- before: COMMANDS -->  what the reader has done before, as described in the text
 #   <!-- after: COMMANDS -->   what must hold afterwards, on the reader's machine
-# A block ```yaml whose first line is a comment with a path becomes that file, if it names a machine.
-# In a page, <!-- cluster: none --> says that its blocks start their own cluster, and a number N that it needs N nodes;
-# the other pages share a cluster of five.
+# A block ```yaml whose first line is a comment with a path becomes that file, if it names a
+# machine.
+# In a page, <!-- cluster: none --> says that its blocks start their own cluster, and a number N
+# that it needs N nodes; the other pages share a cluster of five.
 extract() { # PAGE DIRECTORY
   awk -v dir="$2" '
     /^ *<!-- .* -->$/ { text = $0; sub(/^ *<!-- /, "", text); sub(/ -->$/, "", text); how = how text "\n"; if (text ~ /^cluster: /) { print substr(text, 10) >(dir "/cluster"); how = "" } next }
@@ -56,7 +59,8 @@ for page in $pages; do
 done
 [ -n "${PAGES:-}" ] || [ "$skipped" = $not_run ] || fail "$skipped blocks are said not to run here, not $not_run: $(grep -h '^not run: ' -r "$work/blocks")"
 
-# A variable that a page sets in one block and uses in the next is not an error, nor is a deliberate use of a shell feature.
+# A variable that a page sets in one block and uses in the next is not an error, nor is a deliberate
+# use of a shell feature.
 if command -v shellcheck >/dev/null; then
   find "$work/blocks" -name '*.sh' -print0 | sort -z |
     xargs -0 -r shellcheck -s bash -S warning -e SC2034,SC2154,SC2164,SC1090,SC2024,SC2046 >"$work/shellcheck" || { cat "$work/shellcheck"; fail "shellcheck"; }
@@ -157,7 +161,8 @@ block() { # PAGE N ENVIRONMENT...: runs a block; its output is in $work/out
   done
   if [ $code = 0 ] && [ $# = 0 ]; then
     sed -n 's/^after: //p' "$how" >"$file.after"
-    # It may take a moment for the condition to hold: a node reports a change once it has applied it.
+    # It may take a moment for the condition to hold: a node reports a change once it has applied
+    # it.
     for ((i = 0; i < 20; i++)); do
       code=0
       timeout -k 5 "$limit" bash -e -o pipefail "$file.after" </dev/null >"$work/out" 2>&1 || code=$?

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # exhaustion: one client pushes each limit while another does 50 grants/s: no node ends, the other client's p99 at most doubles, /livez answers within 1 s
-# CASES="NAME..." selects cases. A case is a function case_NAME that pushes a limit, and does any additional checks itself.
+# CASES="NAME..." selects cases. A case is a function case_NAME that pushes a limit, and does any
+# additional checks itself.
 . "$(dirname "$0")/lib.sh"
 command -v prlimit >/dev/null || fail "needs prlimit: run scripts/install-packages"
 exhaust=$work/exhaust
@@ -18,7 +19,8 @@ rss_mib() { awk '/^VmRSS/ {printf "%d\n", $2 / 1024}' "/proc/$(node_pid "$1")/st
 open_files() { find "/proc/$(node_pid "$1")/fd" -mindepth 1 2>/dev/null | wc -l; }
 
 pushers=()
-# push COMMAND...: runs exhaust during the grants, until calm. Waits until everything is opened; sets $opened to the number.
+# push COMMAND...: runs exhaust during the grants, until calm. Waits until everything is opened;
+# sets $opened to the number.
 push() {
   local out=$work/push.${#pushers[@]}
   : >"$out"
@@ -29,6 +31,7 @@ push() {
 calm() {
   [ ${#pushers[@]} -eq 0 ] || { kill "${pushers[@]}"; wait "${pushers[@]}"; } 2>/dev/null || true
   pushers=()
+  rm -f "$work"/push.*
 }
 on_exit+=(calm)
 
@@ -45,10 +48,12 @@ alive() {
   done
 }
 
-# alone: how long the grants take without a push; the machine is shared, so a push is measured between two of these.
+# alone: how long the grants take without a push; the machine is shared, so a push is measured
+# between two of these.
 alone() { grants "$work/alone" || fail "alone: $(cat "$work/alone.err")"; p99 "$work/alone"; }
 
-# measure NAME: the grants of the other client during the push, while the nodes are checked. Sets $beside99.
+# measure NAME: the grants of the other client during the push, while the nodes are checked. Sets
+# $beside99.
 measure() {
   local job
   grants "$work/beside" & job=$!
@@ -58,7 +63,8 @@ measure() {
   beside99=$(p99 "$work/beside")
 }
 
-# beside NAME: pushes, and measures the grants of the other client before, during and after it. If the p99 is too high, all three are repeated once.
+# beside NAME: pushes, and measures the grants of the other client before, during and after it. If
+# the p99 is too high, all three are repeated once.
 beside() {
   local name=$1 try before after most
   for try in 1 2; do
@@ -110,7 +116,7 @@ after_http() {
 
 # 15 MiB of headers, 20 times: each rejected, and nothing kept.
 case_headers() {
-  local lead
+  local lead before after
   lead=$(leader) before=$(rss_mib "$lead")
   push headers --number 20 --bytes $((15 << 20)) --from $stranger "$host:$(client_port "$lead")"
   [ "$(awk '/^refused/ {print $2}' "$work"/push.*)" = 20 ] || fail "headers: not all were refused: $(cat "$work"/push.*)"
@@ -146,20 +152,24 @@ after_unread() {
 
 # --- What the cluster keeps ---
 
-# refused CASE LIMIT: what the last push was told names the limit.
-refused() { grep -q "^refusal.*$2" "$work"/push.* || fail "$1: $(cat "$work"/push.*)"; }
+# refused CASE LIMIT [TIMES]: so many pushes were refused, each by this limit of the stranger's address.
+refused() {
+  local n
+  n=$(cat "$work"/push.* | grep -c "^refusal.* desc = [^:]*: $2 of clients at $stranger: at most" || true)
+  [ "$n" -eq "${3:-1}" ] || fail "$1: $(cat "$work"/push.*)"
+}
 
 # All sessions that one address may have.
 case_sessions() { push sessions --number 100000 --from $stranger "$host:$(client_port "$(leader)")"; }
 after_sessions() {
-  refused sessions "sessions of clients at $stranger"
+  refused sessions sessions
   say "sessions: $opened opened, $(metric_of "$(leader)" lockstep_sessions) in all"
 }
 
 # All locks that one address may hold.
 case_claims() { push claims --number 700000 --from $stranger "$host:$(client_port "$(leader)")"; }
 after_claims() {
-  refused claims "claims of clients at $stranger"
+  refused claims claims
   say "claims: $opened held by one client, RSS of the leader $(rss_mib "$(leader)") MiB"
 }
 
@@ -171,7 +181,7 @@ case_state() {
   push backups --number 20 --from $stranger "$host:$(client_port "$lead")"
 }
 after_state() {
-  refused state "bytes of sessions and claims of clients at $stranger"
+  refused state "bytes of sessions and claims"
   say "state: $(metric_of "$(leader)" lockstep_state_bytes) bytes, RSS of the leader $(rss_mib "$(leader)") MiB"
 }
 
@@ -181,12 +191,13 @@ case_watches() {
   for ((i = 1; i <= nodes; i++)); do push streams --number 2000 --from $stranger "$host:$(client_port "$i")"; done
 }
 after_watches() {
-  refused watches "watches of clients at $stranger"
+  refused watches watches "$nodes"
   say "watches: $opened of one address on n$nodes"
   timeout 2 "$lockstep" watch --endpoints "$host:$(client_port 1)" nobody/ >/dev/null 2>"$work/watch.err" || [ $? -eq 124 ] || fail "watches: another address has none: $(cat "$work/watch.err")"
 }
 
-# The nodes run out of descriptors while the log needs new ones: a node waits, stays alive and recovers.
+# The nodes run out of descriptors while the log needs new ones: a node waits, stays alive and
+# recovers.
 descriptors() {
   local lead before i
   lead=$(leader)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # fencetest passes for every guard on real servers, and fails on planted bad guards; psql itself reports that a token is stale
 . "$(dirname "$0")/lib.sh"
-# guarded NAME PACKAGE [PATTERN]: runs the conformance tests of a guard, and reports how many checks ran and which could not.
+# guarded NAME PACKAGE [PATTERN]: runs the conformance tests of a guard, and reports how many checks
+# ran and which could not.
 guarded() {
   go_tests "${3:-^TestConformance}" "$2" -timeout 15m
   local reports

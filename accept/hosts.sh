@@ -1,10 +1,12 @@
-# What the scripts that test documents share: machines, to the extent that a document needs them. Sourced after lib.sh, not run.
+# What the scripts that test documents share: machines, to the extent that a document needs them.
+# Sourced after lib.sh, not run.
 #
 #   hosts N              N machines, n1 at 10.0.0.1 and so on, with their own network and file systems
 #   host I COMMAND...    runs a command on machine I, which has its own /etc, /var/lib, /var/log, /run, /etc/systemd
 #   hosts_namespace "$@" restarts the script where that is possible; call it before lib.sh
 #
-# On each machine, systemctl is accept/systemctl, which does what these tests need from a unit, and /usr/local/bin/lockstep is the program.
+# On each machine, systemctl is accept/systemctl, which does what these tests need from a unit, and
+# /usr/local/bin/lockstep is the program.
 
 hosts_namespace() {
   [ -z "${IN_HOSTS:-}" ] || return 0
@@ -16,7 +18,8 @@ hosts() {
   local i file
   ip link set lo up
   mkdir "$work/usr-local-bin" "$work/bin"
-  # Existing links are kept. Nothing of the real machine is mounted below $work, which is removed at the end.
+  # Existing links are kept. Nothing of the real machine is mounted below $work, which is removed at
+  # the end.
   find /usr/local/bin -type l -exec cp -a {} "$work/usr-local-bin/" \;
   ln -sf "$lockstep" "$work/usr-local-bin/lockstep"
   ln -sf "$top/accept/systemctl" "$work/bin/systemctl"

@@ -30,7 +30,8 @@ fi
 file -b "$root/lockstep" 2>/dev/null | grep -q 'dynamically' && fail "the program is not static"
 [ "$(value USER)" = 65532:65532 ] && [ "$(value ENTRYPOINT)" = '["/lockstep"]' ] || fail "user $(value USER), entry point $(value ENTRYPOINT)"
 
-# A container: a read-only root, /data and /backup as mounts, nothing else writable, the user and the environment of the image.
+# A container: a read-only root, /data and /backup as mounts, nothing else writable, the user and
+# the environment of the image.
 mkdir -p "$root/proc" "$root/dev" "$root/backup" "$root/run/secrets" "$work/volume" "$work/backup"
 chown 65532:65532 "$work/volume" "$work/backup"
 chmod 0700 "$work/volume"

@@ -36,7 +36,8 @@ try() {
   wait $waiter || true
 }
 
-# judge HOW: checks each try against its bound, which depends on the number of changes between death and grant.
+# judge HOW: checks each try against its bound, which depends on the number of changes between death
+# and grant.
 judge() {
   local how=$1 i died granted took n bound all=()
   for ((i = 1; i <= tries; i++)); do

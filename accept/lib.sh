@@ -1,4 +1,5 @@
-# What the acceptance scripts share: a cluster of server processes in its own directory, stopped at the end whatever happens.
+# What the acceptance scripts share: a cluster of server processes in its own directory, stopped at
+# the end whatever happens.
 # Sourced, not run.
 #
 #   cluster_start N          N nodes, waits until they serve
@@ -25,7 +26,8 @@ say() { printf '   %s\n' "$*"; }
 fail() { printf '   FAILED: %s\n' "$*"; exit 1; }
 now_ms() { awk '{printf "%d\n", $1 * 1000}' /proc/uptime; }
 
-# go_tests PATTERN PACKAGE [FLAG...]: runs Go tests from the top and leaves their output in $work/tests. Fails if no test matches, too.
+# go_tests PATTERN PACKAGE [FLAG...]: runs Go tests from the top and leaves their output in
+# $work/tests. Fails if no test matches, too.
 go_tests() {
   (cd "$top" && go test -count=1 -v -run "$1" "$2" "${@:3}") >"$work/tests" 2>&1 ||
     { tail -n 40 "$work/tests"; fail "$1 in $2"; }

@@ -7,7 +7,8 @@ command -v logrotate >/dev/null || fail "no logrotate: scripts/install-packages 
 eval "plain_$(declare -f node_start)"
 node_start() { export LOCKSTEP_AUDIT_LOG=$work/log-$1/audit.log; mkdir -p "$work/log-$1"; plain_node_start "$1"; unset LOCKSTEP_AUDIT_LOG; }
 
-# The shipped file, adapted to the paths and the user of this test; the others differ in what people change.
+# The shipped file, adapted to the paths and the user of this test; the others differ in what people
+# change.
 # The HUP of the unit reaches the node through this substitute for systemctl.
 mkdir "$work/bin"
 cat >"$work/bin/systemctl" <<'END'

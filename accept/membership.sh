@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # a sixth node joins, an old one is removed, another's disk is wiped and the node replaced, all are restarted one by one,
-# under load from 16 workers: no error, longest gap < 2 s; the wiped node refuses to start with its old flags
+# under load from 16 workers: no error, longest gap < 2 s; the wiped node refuses to start with its
+# old flags
 . "$(dirname "$0")/lib.sh"
 cluster_start 5
 wait_members

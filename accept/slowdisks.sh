@@ -26,7 +26,8 @@ wait_leader() { # SECONDS
   done
 }
 
-# load MS BINARY: sets $grants, $elections and $lost to the number of grants, elections and lost leases.
+# load MS BINARY: sets $grants, $elections and $lost to the number of grants, elections and lost
+# leases.
 load() {
   local i holder before was=$lockstep
   lockstep=$2

@@ -40,7 +40,8 @@ new=$(comm -13 before after | wc -l)
 say "in 8 s of the wait: $(wc -l <before) connections, $new new ones, $entries log entries, the servers used $((used / 8)) % of a core"
 [ "$(wc -l <before)" -ge 1000 ] || fail "fewer than 1,000 connections"
 [ "$new" -le 10 ] || fail "$new new connections: the clients reconnect" # status opens some
-# The leader logs some entries of its own each second, whatever the clients do; each retry of a client would add one.
+# The leader logs some entries of its own each second, whatever the clients do; each retry of a
+# client would add one.
 [ "$entries" -le 80 ] || fail "$entries log entries while nothing can be granted"
 [ "$(held_ms)" -gt 0 ] || fail "the wait ended meanwhile: give more with WAIT=90s"
 

@@ -8,7 +8,8 @@ attacks() { # PATTERN [FLAG...]
 }
 attacks 'TestStrangersOnThePeerPort|TestAStrangerWhoComesFirst|TestAClusterWithoutAGoodSecret' -strangers.back=5s
 
-# A directory whose term was set by a forged message, under a build that accepted it, says what to do.
+# A directory whose term was set by a forged message, under a build that accepted it, says what to
+# do.
 go_tests TestALogBeyondTheLastTerm ./server/node
 say "a log beyond the last term names its directory and the way out"
 

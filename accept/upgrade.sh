@@ -21,7 +21,8 @@ checked() { # NAME PID: no error, no gap
   jq -e '.errors == 0 and .grants > 200 and .longest_gap_ms <= 2000' "$work/load-$1.json" >/dev/null || fail "load of the $1 client: $(cat "$work/load-$1.json")"
   say "$1 client: $(jq -r '"\(.grants) grants, \(.errors) errors, longest gap \(.longest_gap_ms | ceil) ms"' "$work/load-$1.json")"
 }
-# holding PLACE...: the files there that contain the secret of the kept lock: raw, in hexadecimal or in base64.
+# holding PLACE...: the files there that contain the secret of the kept lock: raw, in hexadecimal or
+# in base64.
 holding() { LC_ALL=C grep -rlaP -e "$raw|$hex|\\Q$base64\\E" "$@" 2>/dev/null || true; }
 # A lock acquired by the old client is released by the new one after the upgrade.
 lockstep=$old cluster_start 3

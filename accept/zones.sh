@@ -15,7 +15,8 @@ leader_zone() { "$lockstep" status -o json | jq -r '.leader as $l | .members[] |
 all_down() { local i; for i in 1 2 3 4 5; do node_term "$i"; done; }
 
 start b
-# A node knows the zones of the nodes it has met; the first one to answer may have met only the leader.
+# A node knows the zones of the nodes it has met; the first one to answer may have met only the
+# leader.
 known() { "$lockstep" member list -o json | jq -r '[.[] | .name + "=" + .zone] | sort | join(" ")'; }
 metric() { curl -s "http://127.0.0.1:$(($(client_port 1) + 3))/metrics" | grep '^lockstep_member_info'; }
 deadline=$((SECONDS + 20))

@@ -136,7 +136,7 @@ func (s *stage) startWaiter(ctx context.Context) (*job, error) {
 	return j, s.waitClaims(ctx, s.name("frozen"), 2)
 }
 
-// waitToken waits until the job of who is running.
+// waitToken waits until the job is running. who names it in the error.
 func (j *job) waitToken(ctx context.Context, s *stage, who string) error {
 	deadline := time.Now().Add(20 * time.Second)
 	for time.Now().Before(deadline) && ctx.Err() == nil {

@@ -24,5 +24,5 @@ const waitAll = 0
 
 func below(int, []int) ([]Process, error) { return nil, errNoTree }
 
-// Descends reports whether the other process exists: this system does not tell its descendants.
+// Descends reports whether the other process exists: this system does not list descendants.
 func Descends(from int) bool { return from > 0 && unix.Kill(from, 0) == nil }
