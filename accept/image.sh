@@ -26,8 +26,9 @@ else
   chown 65532:65532 "$root/data"
   say "no docker daemon: the steps by hand, $(find "$work/src" -type f | wc -l) files in the context"
 fi
-! find "$root" "$work/src" -name .git 2>/dev/null | grep . || fail "the history is in the image"
-file -b "$root/lockstep" 2>/dev/null | grep -q 'dynamically' && fail "the program is not static"
+[ -z "$(find "$root" -name .git)" ] || fail "the history is in the image"
+linked=$(ldd "$root/lockstep" 2>&1 || true)
+case $linked in *"not a dynamic executable"* | *"statically linked"*) ;; *) fail "the program is not static: $linked" ;; esac
 [ "$(value USER)" = 65532:65532 ] && [ "$(value ENTRYPOINT)" = '["/lockstep"]' ] || fail "user $(value USER), entry point $(value ENTRYPOINT)"
 
 # A container: a read-only root, /data and /backup as mounts, nothing else writable, the user and

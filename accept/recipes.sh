@@ -52,6 +52,9 @@ for i in 1 2 3; do
   recipe "A systemd timer" sh >timer.sh
   host $i bash -e timer.sh || fail "the steps of the timer fail"
 done
+printf '[Service]\nExecStart=/bin/true\nWrongKey=1\n' >planted.service
+host 1 bash -c 'systemd-analyze verify --man=no ./planted.service' >verified 2>&1 || true
+grep -q WrongKey verified || fail "systemd-analyze does not find a wrong key: $(cat verified)"
 host 1 bash -c 'systemd-analyze verify --man=no lockstep-run@nightly.timer lockstep-run@nightly.service' >verified 2>&1 || true
 ! grep -E 'lockstep-run' verified | grep -v 'not found' || fail "systemd-analyze: $(cat verified)"
 host 1 systemctl start lockstep-run@nightly >/dev/null 2>&1 & first=$!

@@ -112,7 +112,7 @@ func statusError(endpoint string, err error) error {
 	if failed := fromCall(err); !errors.Is(failed, lockstep.ErrUnavailable) || wireError(err) != nil {
 		return failed
 	}
-	return &OutageError{[]EndpointAnswer{answerOf(endpoint, err)}}
+	return &OutageError{Answers: []EndpointAnswer{answerOf(endpoint, err)}}
 }
 
 // Lock reads one lock, with at most 1,000 of its holders and waiters of its waiters; 0 means 100.
@@ -359,8 +359,12 @@ func (a *Admin) answered(addr string) {
 
 // again notes a failed call, and reports whether it may be made again. The error is the one to return if it is not.
 func (a *Admin) again(ctx context.Context, addr string, err error) (bool, error) {
-	a.guard.tally.failed(answerOf(addr, err))
 	elsewhere := a.elsewhere(addr, err)
+	if wireError(err) != nil && !elsewhere { // the node serves, and refuses
+		a.guard.tally.served()
+	} else {
+		a.guard.tally.failed(answerOf(addr, err))
+	}
 	e, ok := errors.AsType[*ClusterError](err)
 	if !ok {
 		return elsewhere, statusError(addr, err)

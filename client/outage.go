@@ -22,6 +22,8 @@ import (
 type OutageError struct {
 	// Answers are in the order of [Config.Endpoints].
 	Answers []EndpointAnswer
+	// Leaders are the answers of nodes that an endpoint names as the leader and that are not endpoints themselves.
+	Leaders []EndpointAnswer
 }
 
 // An EndpointAnswer is why an endpoint does not serve.
@@ -65,6 +67,10 @@ func (e *OutageError) Is(target error) bool { return target == lockstep.ErrUnava
 
 // Summary counts the endpoints by what they answered: "no majority: 3 of 5 refuse connections, 2 know no leader".
 func (e *OutageError) Summary() string {
+	return strings.Join(append([]string{e.summary()}, texts(e.Leaders)...), ", and ")
+}
+
+func (e *OutageError) summary() string {
 	if len(e.Answers) == 1 {
 		return e.Answers[0].String()
 	}
@@ -106,11 +112,14 @@ func (e *OutageError) title(groups []answerGroup) string {
 
 // List names every endpoint with its answer: "n1:7400 refuses connections, n4:7400 knows no leader".
 func (e *OutageError) List() string {
-	var parts []string
-	for _, a := range e.Answers {
-		parts = append(parts, a.String())
+	return strings.Join(append(texts(e.Answers), texts(e.Leaders)...), ", ")
+}
+
+func texts(answers []EndpointAnswer) (list []string) {
+	for _, a := range answers {
+		list = append(list, a.String())
 	}
-	return strings.Join(parts, ", ")
+	return list
 }
 
 // String is the endpoint and its answer.
@@ -269,7 +278,7 @@ type tally struct {
 
 	mu struct {
 		sync.Mutex
-		answers map[string]EndpointAnswer // of endpoints, since a node last served
+		answers map[string]EndpointAnswer // of endpoints and of leaders that they name, since a node last served
 		out     bool                      // the last node that was tried did not serve
 	}
 }
@@ -292,9 +301,20 @@ func (t *tally) failed(a EndpointAnswer) {
 func (t *tally) heard(a EndpointAnswer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if slices.Contains(t.endpoints, a.Endpoint) {
+	if slices.Contains(t.endpoints, a.Endpoint) || slices.Contains(t.leadersLocked(), a.Endpoint) {
 		t.mu.answers[a.Endpoint] = a
 	}
+}
+
+// leadersLocked are the nodes that an endpoint names as the leader and that are not endpoints.
+func (t *tally) leadersLocked() (leaders []string) {
+	for _, endpoint := range t.endpoints {
+		a := t.mu.answers[endpoint]
+		if a.State == Follows && !slices.Contains(t.endpoints, a.Detail) && !slices.Contains(leaders, a.Detail) {
+			leaders = append(leaders, a.Detail)
+		}
+	}
+	return leaders
 }
 
 // served notes that a node serves.
@@ -318,6 +338,11 @@ func (t *tally) outage() *OutageError {
 		a.Endpoint = endpoint
 		e.Answers = append(e.Answers, a)
 	}
+	for _, leader := range t.leadersLocked() {
+		if a, asked := t.mu.answers[leader]; asked {
+			e.Leaders = append(e.Leaders, a)
+		}
+	}
 	return &e
 }
 
@@ -333,7 +358,20 @@ func (t *tally) summary(err error) error {
 }
 
 // Outage is what each endpoint answered last while no node serves this client; nil while one does, and before one was tried.
-func (c *Client) Outage() *OutageError { return c.guard.tally.outage() }
+func (c *Client) Outage() *OutageError {
+	c.mu.Lock()
+	attached, guests := c.mu.attached, slices.Clone(c.mu.guests)
+	c.mu.Unlock()
+	for _, guest := range guests {
+		if e := guest.Outage(); e != nil {
+			return e
+		}
+	}
+	if attached {
+		return nil
+	}
+	return c.guard.tally.outage()
+}
 
 // Outage is what each endpoint answered last while none serves; nil while one does, and before one was tried.
 func (a *Admin) Outage() *OutageError { return a.guard.tally.outage() }

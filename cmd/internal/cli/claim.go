@@ -31,7 +31,7 @@ func (f *claimFlags) register(flags *pflag.FlagSet, ttl time.Duration) {
 	flags.VarP(&f.wait, "wait", "w", "wait at most this long (default: until granted)")
 	flags.Var(&f.wait, "timeout", "the same as --wait")
 	flags.StringArrayVar(&f.also, "also", nil, "take the lock `NAME` too, all of them at once or none; may be repeated, and all names have the same first segment")
-	onlyOnCommandLine(flags, "also") // like NAME
+	onlyOnCommandLine(flags, "also", refused) // like NAME
 	flags.Var(&f.lockDelay, "lock-delay", "keep the lock closed for so long after the lease of a dead holder, up to 1h")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the lock together with other shared holders")
 	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (the default)")

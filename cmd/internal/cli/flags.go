@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,12 +51,23 @@ func oneOf(flags *pflag.FlagSet, what string, names ...string) {
 	}
 }
 
-// explicit is the annotation of flags that can only be set on the command line.
+// explicit is the annotation of flags that can only be set on the command line. Elsewhere they are
+// ignored, because another command has a flag of the same name, or refused.
 const explicit = "explicit"
 
-func onlyOnCommandLine(flags *pflag.FlagSet, name string) {
-	flags.SetAnnotation(name, explicit, []string{"yes"})
+func onlyOnCommandLine(flags *pflag.FlagSet, name string, elsewhere ...string) {
+	flags.SetAnnotation(name, explicit, elsewhere)
 }
+
+const (
+	ignored = "ignored"
+	refused = "refused"
+)
+
+// refusedElsewhere reports whether a flag that is set anywhere but on the command line is an error.
+func refusedElsewhere(f *pflag.Flag) bool { return slices.Contains(f.Annotations[explicit], refused) }
+
+var errOnlyOnCommandLine = errors.New("can only be given on the command line")
 
 func choiceOf(f *pflag.Flag) string {
 	if a := f.Annotations[choice]; len(a) > 0 {
@@ -92,6 +104,10 @@ func (a *App) fillFromEnvironment(flags *pflag.FlagSet, made map[string]bool) er
 	var failed error
 	flags.VisitAll(func(f *pflag.Flag) {
 		value := a.Getenv(twin(f.Name))
+		if value != "" && refusedElsewhere(f) {
+			failed = usageError("%s: --%s %w", twin(f.Name), f.Name, errOnlyOnCommandLine)
+			return
+		}
 		if made[choiceOf(f)] || value == "" || !fromOutside(f) || failed != nil || linked(twin(f.Name), value) {
 			return
 		}
@@ -159,7 +175,11 @@ func setFromNode(flags *pflag.FlagSet, made map[string]bool, name string, node *
 	if err != nil {
 		return err
 	}
-	if f := flags.Lookup(name); f == nil || made[choiceOf(f)] || f.Annotations[explicit] != nil {
+	f := flags.Lookup(name)
+	switch {
+	case f != nil && refusedElsewhere(f):
+		return errOnlyOnCommandLine
+	case f == nil || made[choiceOf(f)] || f.Annotations[explicit] != nil:
 		return nil
 	}
 	if err := flags.Set(name, text); err != nil {

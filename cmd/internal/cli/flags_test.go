@@ -341,7 +341,7 @@ func TestVariablesWithoutEffectAreWarnedOf(t *testing.T) {
 	for entry, want := range map[string]string{
 		"LOCKSTEP_ENDPOINT=10.0.0.1:7400":             "lockstep: the variable LOCKSTEP_ENDPOINT has no effect: did you mean LOCKSTEP_ENDPOINTS?\n",
 		"LOCKSTEP_CONECT_TIMEOUT=3":                   "lockstep: the variable LOCKSTEP_CONECT_TIMEOUT has no effect: did you mean LOCKSTEP_CONNECT_TIMEOUT?\n",
-		"LOCKSTEP_ALSO=b":                             "lockstep: the variable LOCKSTEP_ALSO has no effect: no flag has this name\n",
+		"LOCKSTEP_ALSO=b":                             "lockstep: the variable LOCKSTEP_ALSO has no effect: its flag can only be given on the command line\n",
 		"LOCKSTEP_COLOUR_OF_THE_SKY=blue":             "lockstep: the variable LOCKSTEP_COLOUR_OF_THE_SKY has no effect: no flag has this name\n",
 		"LOCKSTEP_ENDPOINTS=10.0.0.1:7400":            "",
 		"LOCKSTEP_NAME=n1":                            "", // a flag of another command
@@ -427,5 +427,19 @@ func TestTheImagesEnvironmentIsForTheServerAlone(t *testing.T) {
 		if code, _, errs := invoke(env, args...); code != wantCode || errs != want || code != CodeUnavailable {
 			t.Errorf("%s: in the image %d, %q; elsewhere %d, %q", line, code, errs, wantCode, want)
 		}
+	}
+}
+
+// A lock that is asked for where it cannot be is not left out in silence.
+func TestAlsoOutsideTheCommandLineIsRefused(t *testing.T) {
+	const want = "can only be given on the command line"
+	config := file(t, "also: billing/ledger\n")
+	code, _, errs := invoke(nil, "run", "--config", config, "billing/nightly", "--", "true")
+	if code != CodeUsage || !strings.Contains(errs, want) {
+		t.Errorf("in a file: exit code %d, %q", code, errs)
+	}
+	code, _, errs = invoke(map[string]string{"LOCKSTEP_ALSO": "billing/ledger"}, "run", "billing/nightly", "--", "true")
+	if code != CodeUsage || !strings.Contains(errs, want) {
+		t.Errorf("in the environment: exit code %d, %q", code, errs)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -99,11 +98,16 @@ func position(waiters []claimReport, labels map[string]string) int {
 	return -1
 }
 
-// every calls look once per narrateLook until stop is called. stop waits for a call in progress.
+// stopLook bounds how long stop waits for a call in progress. It may be blocked writing to a pipe
+// that nobody reads, and must not keep a lock from being used or released.
+const stopLook = 100 * time.Millisecond
+
+// every calls look once per narrateLook until stop is called. stop waits a little for a call in progress.
 func every(ctx context.Context, look func(ctx context.Context, round int)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	var looking sync.WaitGroup
-	looking.Go(func() {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
 		tick := time.NewTicker(narrateLook)
 		defer tick.Stop()
 		for round := 0; ; round++ {
@@ -114,10 +118,13 @@ func every(ctx context.Context, look func(ctx context.Context, round int)) (stop
 				look(ctx, round)
 			}
 		}
-	})
+	}()
 	return func() {
 		cancel()
-		looking.Wait()
+		select {
+		case <-over:
+		case <-time.After(stopLook):
+		}
 	}
 }
 

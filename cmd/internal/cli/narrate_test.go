@@ -74,7 +74,7 @@ func TestVerboseSaysWhoHoldsTheLockAndHowManyAreAhead(t *testing.T) {
 	w.eventually("the second waiter says so", func() bool {
 		return strings.Contains(second.err.String(), ", 1 ahead\n")
 	})
-	quiet, _ := w.run(CodeBusy, "run", "-w", "2", "x", "--", "true")
+	_, quiet := w.run(CodeBusy, "run", "-w", "2", "x", "--", "true")
 	if strings.Contains(quiet, "waiting for") {
 		t.Errorf("without a terminal and --verbose: %q", quiet)
 	}

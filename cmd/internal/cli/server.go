@@ -208,13 +208,23 @@ func serve(ctx context.Context, run func(context.Context) error, hangUp func()) 
 	defer signal.Stop(signals)
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
+	hangUps := make(chan struct{}, 1) // a disk that hangs must not keep TERM from being handled
+	go func() {
+		for range hangUps {
+			hangUp()
+		}
+	}()
+	defer close(hangUps)
 	for asked := false; ; {
 		select {
 		case err := <-done:
 			return err
 		case sig := <-signals:
 			if sig == syscall.SIGHUP && hangUp != nil {
-				hangUp()
+				select {
+				case hangUps <- struct{}{}:
+				default: // one is due already
+				}
 				continue
 			}
 			if number, ok := sig.(syscall.Signal); asked && ok {

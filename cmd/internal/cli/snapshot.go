@@ -81,7 +81,7 @@ themselves, and the secrets of their sessions: its mode is 0600.`,
 	out.register(cmd.Flags())
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "`directory` of a node that does not run (instead of --endpoints)")
 	oneOf(cmd.Flags(), "target", "data-dir")
-	onlyOnCommandLine(cmd.Flags(), "data-dir") // elsewhere it is the directory of the running server
+	onlyOnCommandLine(cmd.Flags(), "data-dir", ignored) // elsewhere it is the directory of the running server
 	cmd.Flags().BoolVar(&force, "force", false, "replace FILE if it is there")
 	return cmd
 }

@@ -106,7 +106,7 @@ func (a *App) warnOfVariables(root *cobra.Command) {
 	if a.Environ == nil {
 		return
 	}
-	known := variables(root)
+	known, flags := variables(root), allFlags(root)
 	for _, entry := range a.Environ() {
 		name, value, _ := strings.Cut(entry, "=")
 		own := strings.TrimPrefix(name, variablePrefix)
@@ -114,6 +114,9 @@ func (a *App) warnOfVariables(root *cobra.Command) {
 			continue
 		}
 		hint := "no flag has this name"
+		if flags[strings.ReplaceAll(strings.ToLower(own), "_", "-")] {
+			hint = "its flag " + errOnlyOnCommandLine.Error()
+		}
 		if near := nearest(own, slices.Sorted(maps.Keys(known))); near != "" {
 			hint = "did you mean " + variablePrefix + near + "?"
 		}
