@@ -100,13 +100,12 @@ func (m *Machine) place(s *session, a *Acquire, seq, print uint64) Result {
 		return Result{Code: NotReady}
 	}
 	spec := &a.Spec
-	sums := m.checkSums(1, claimSize(spec, a.Nonce))
+	if sums := m.checkSums(1, claimSize(spec, a.Nonce)); sums.Code != OK {
+		return sums // not remembered: that would take bytes itself
+	}
 	done := outcome{seq: seq, print: print, nonce: a.Nonce}
 	if s.weight+uint32(len(spec.Names)) > m.limits.ClaimsPerSession {
 		return m.full(s, done)
-	}
-	if sums.Code != OK {
-		return m.refuseFull(s, done, sums)
 	}
 	var found [MaxNames]*name
 	var hashes [MaxNames]uint64

@@ -192,9 +192,11 @@ func (m *Machine) checkCancel(c *Cancel) Result {
 		return Result{Code: Malformed}
 	case !s.numbered || s.find(c.Seq) != nil || s.outcome(c.Seq) != nil:
 		return Result{}
-	default:
-		return m.checkWindow(s, c.Seq, c.Floor)
 	}
+	if r := m.checkWindow(s, c.Seq, c.Floor); r.Code != OK {
+		return r
+	}
+	return m.checkSums(0, outcomeBytes)
 }
 
 // checkWindow refuses a number that is not known and too far ahead of the floor.

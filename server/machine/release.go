@@ -98,6 +98,9 @@ func (m *Machine) cancel(c *Cancel) Result {
 	if r := m.outside(s, c.Seq, s.floor); r.Code != OK {
 		return r
 	}
+	if r := m.checkSums(0, outcomeBytes); r.Code != OK {
+		return r
+	}
 	o := outcome{seq: c.Seq, state: Cancelled}
 	s.remember(o, &m.limits)
 	return Result{Claim: o.status()}

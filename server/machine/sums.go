@@ -69,13 +69,20 @@ func (m *Machine) Usage(id SessionID) (claims, bytes int) {
 	return len(s.claims) + len(s.closing), s.bytes
 }
 
-// Adds returns by how many bytes of Limits.StateBytes an Acquire makes the state larger: 0 when its claim is known.
-func (m *Machine) Adds(a *Acquire) int {
-	s := m.session(a.Session)
-	if s == nil || s.knows(a) {
-		return 0
+// Adds returns how many claims and bytes of Limits.StateBytes a command of a session adds: none when it is about a claim
+// that is known.
+func (m *Machine) Adds(c Command) (claims, bytes int) {
+	switch c := c.(type) {
+	case Acquire:
+		if s := m.session(c.Session); s != nil && !s.knows(&c) {
+			return 1, claimSize(&c.Spec, c.Nonce)
+		}
+	case Cancel: // of a number that is not known, which is remembered
+		if s := m.session(c.Session); s != nil && s.numbered && s.find(c.Seq) == nil && s.outcome(c.Seq) == nil {
+			return 0, outcomeBytes
+		}
 	}
-	return claimSize(&a.Spec, a.Nonce)
+	return 0, 0
 }
 
 // knows reports whether the claim that an Acquire asks for has been made.

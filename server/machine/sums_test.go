@@ -79,3 +79,39 @@ func TestBelowLevelThreeNothingIsBoundedInAll(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Neither cancelled numbers that were never used nor refused claims make the state larger than it may be.
+func TestWhatIsRememberedIsBoundedInBytesToo(t *testing.T) {
+	m, ids := bounded(3)
+	var sessions []SessionID
+	for range 8 {
+		sessions = append(sessions, apply(m, OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session)
+	}
+	refused := 0
+	for _, id := range append(sessions, ids[0]) {
+		for seq := uint64(1); seq <= 500; seq++ {
+			c := Cancel{Session: id, Seq: seq}
+			checked, ok := m.Check(c)
+			if r := apply(m, c).Results[0]; r.Code != OK {
+				if r.Code != QuotaExceeded || ok || checked.Limit != r.Limit {
+					t.Fatalf("cancel refused with %v, before with %v", r, checked)
+				}
+				refused++
+			}
+			apply(m, Acquire{Session: id, Seq: seq + 500, Spec: Spec{Names: []string{"job"}}}) // refused once the state is full
+		}
+	}
+	if got := m.Counts().Bytes; refused == 0 || got > 64<<10 {
+		t.Errorf("%d bytes are counted, %d numbers refused", got, refused)
+	}
+	if err := m.CheckInvariants(); err != nil {
+		t.Error(err)
+	}
+	// What is refused is not remembered: the same request is right when there is room.
+	for _, id := range sessions {
+		apply(m, CloseSession{id})
+	}
+	if r := apply(m, exclusive(ids[0], 400, "job")).Results[0]; r.Code != OK {
+		t.Errorf("with room again: %v", r)
+	}
+}

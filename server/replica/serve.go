@@ -276,7 +276,7 @@ func (r *Replica) command(q *Request, p *pending, has proof) {
 		r.refuseOrHold(q, r.refusal(&res), has)
 		return
 	}
-	if res, ok := r.checkShare(p.command); !ok {
+	if res, ok := r.checkShare(q.Session, p.command); !ok {
 		if r.certain(q.Session, res.Code) {
 			r.refuseOrHold(q, r.refusal(&res), has)
 		} else {

@@ -50,15 +50,12 @@ func (o *origins) share(address string) *share {
 
 // checkShare refuses what would be one claim too many for the address that the session belongs to, or too many bytes.
 // What it does not refuse it counts.
-func (r *Replica) checkShare(c machine.Command) (machine.Result, bool) {
-	a, ok := c.(machine.Acquire)
-	if !ok {
-		return machine.Result{}, true
-	}
+func (r *Replica) checkShare(session machine.SessionID, c machine.Command) (machine.Result, bool) {
 	o, limits := &r.lead.origins, r.machine.Limits()
-	address, size := o.of[a.Session], r.machine.Adds(&a)
-	claims, bytes := int(limits.ClaimsTotal)/shareOfAddress, int(limits.StateBytes)/shareOfAddress
-	if address == "" || size == 0 || !limits.Sums() || !r.machine.Counts().Exceed(claims-1, bytes-size) {
+	address := o.of[session]
+	claims, bytes := r.machine.Adds(c)
+	mostClaims, mostBytes := int(limits.ClaimsTotal)/shareOfAddress, int(limits.StateBytes)/shareOfAddress
+	if address == "" || bytes == 0 || !limits.Sums() || !r.machine.Counts().Exceed(mostClaims-claims, mostBytes-bytes) {
 		return machine.Result{}, true
 	}
 	if r.now >= o.shares.recount {
@@ -67,13 +64,13 @@ func (r *Replica) checkShare(c machine.Command) (machine.Result, bool) {
 	}
 	s := o.share(address)
 	switch {
-	case s.claims+1 > claims:
-		return tooMany("claims", address, claims), false
-	case s.bytes+size > bytes:
-		return tooMany("bytes of sessions and claims", address, bytes), false
+	case s.claims+claims > mostClaims:
+		return tooMany("claims", address, mostClaims), false
+	case s.bytes+bytes > mostBytes:
+		return tooMany("bytes of sessions and claims", address, mostBytes), false
 	}
-	s.claims++
-	s.bytes += size
+	s.claims += claims
+	s.bytes += bytes
 	return machine.Result{}, true
 }
 

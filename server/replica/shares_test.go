@@ -78,6 +78,31 @@ func TestAnAddressHasHalfOfTheBytes(t *testing.T) {
 	}
 }
 
+// Cancelling numbers that were never used takes bytes of the address as well.
+func TestCancelledNumbersCountForTheirAddress(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits.StateBytes = 64 << 10
+	})
+	h := c.leader()
+	o, _ := c.openFrom(h, "10.0.0.1")
+	for seq := uint64(1); ; seq++ {
+		a := c.call(h, Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, Body: Cancel{Claim: machine.Cancel{Seq: seq}}})
+		if r, ok := a.(Refused); ok {
+			if r.Code != machine.QuotaExceeded || !strings.Contains(r.Limit, "of clients at 10.0.0.1") {
+				t.Errorf("refused with %+v", r)
+			}
+			break
+		}
+		if seq == 1_000 {
+			t.Fatal("nothing was refused")
+		}
+	}
+	if got := h.r.machine.Counts().Bytes; got > 33<<10 {
+		t.Errorf("one address has %d bytes of 64 KiB", got)
+	}
+}
+
 // Claims that a lock delay keeps after their session belong to its address until they are over.
 func TestClosingClaimsCountForTheirAddress(t *testing.T) {
 	c := newCluster(t, 1, func(cfg *Config) {
