@@ -97,9 +97,10 @@ func (n *Node) settleReplica() error {
 	return n.settle(life{birth, rootless})
 }
 
-// noteLevel keeps builds that know no feature levels out of the directory once its log may hold what they cannot apply.
+// noteLevel keeps builds that cannot apply the level out of the directory. Builds that can BirthLevel, and begin clusters at it,
+// write the format of before: at that level the way back to them stays open.
 func (n *Node) noteLevel() error {
-	if n.barred || n.replica.Level() < machine.BirthLevel {
+	if n.barred || n.replica.Level() < machine.SecretLevel {
 		return nil
 	}
 	n.barred = true

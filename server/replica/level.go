@@ -72,8 +72,12 @@ func (r *Replica) mayRaise(from, to uint32) (Refusal, string) {
 	case r.members.change != nil:
 		return LevelBusy, fmt.Sprintf("the change of member %q is under way", r.members.change.member.Name)
 	}
-	if why := r.lacking(to); why != "" {
-		return LevelBusy, fmt.Sprintf("the cluster stays at feature level %d, because not every member can %d: %s", from, to, why)
+	needed := to
+	if from < machine.BirthLevel { // a birth that is given late is known only to the builds that can SecretLevel
+		needed = max(to, machine.SecretLevel)
+	}
+	if why := r.lacking(needed); why != "" {
+		return LevelBusy, fmt.Sprintf("the cluster stays at feature level %d, because not every member can %d: %s", from, needed, why)
 	}
 	return 0, ""
 }

@@ -134,3 +134,18 @@ func TestACommandAboveTheLevelIsNotProposed(t *testing.T) {
 	r.enqueue(&Request{Stream: c.newStream()}, &pending{command: machine.OpenSession{TTL: 1, Hashed: true}})
 	r.closeBatch()
 }
+
+// Builds that can level 2 alone would take the birth of a cluster that had none for another cluster's.
+func TestABirthIsNotGivenLateWhileAMemberWouldNotKnowIt(t *testing.T) {
+	c := begunAt(t, 1)
+	introduce(c, machine.BirthLevel)
+	c.run(second)
+	for _, to := range []uint32{0, machine.BirthLevel} {
+		c.refusedRaise(RaiseLevel{To: to}, LevelBusy, "can 2: upgrade it")
+	}
+	introduce(c, machine.FeatureLevel)
+	c.run(second)
+	if a := c.raise(RaiseLevel{To: machine.BirthLevel}); a != (LevelRaised{1, machine.BirthLevel}) {
+		t.Errorf("answered %+v", a)
+	}
+}
