@@ -30,10 +30,11 @@ func Do(ctx context.Context, l Locker, name string, f func(context.Context, Toke
 	return f(work, lock.Token())
 }
 
-// WithLock returns a context for work under the lock: a child of ctx that is done when the lock is over too. [Lock.Context] alone
-// knows nothing of the caller's ctx, so that work would outlive a shutdown. [context.Cause] tells why it is done, and
-// its Err checks the lock by the suspend-proof clock, as [Lock.Check] does. Call stop when the work is done: it ends the
-// context and frees what it uses. It does not release the lock.
+// WithLock returns a context for work under the lock: a child of ctx that is done when the lock is
+// over too. [Lock.Context] alone knows nothing of the caller's ctx, so that work would outlive a
+// shutdown. [context.Cause] tells why it is done, and its Err checks the lock by the suspend-proof
+// clock, as [Lock.Check] does. Call stop when the work is done: it ends the context and frees what
+// it uses. It does not release the lock.
 //
 // [Do] does this, and gives the lock back.
 func WithLock(ctx context.Context, lock Lock) (work context.Context, stop context.CancelFunc) {

@@ -48,8 +48,9 @@ type Locker interface {
 	// or an option that breaks a rule is [ErrInvalid].
 	Acquire(ctx context.Context, name string, opts ...AcquireOption) (Lock, error)
 
-	// Capabilities says what the backend promises. It does no I/O. All of it is constant but TTL and Grace, which a backend that
-	// negotiates them tells as asked for before its first session, and as granted from then on.
+	// Capabilities says what the backend promises. It does no I/O. All of it is constant but TTL
+	// and Grace, which a backend that negotiates them tells as asked for before its first session,
+	// and as granted from then on.
 	Capabilities() Capabilities
 
 	// Close releases all locks of this Locker and ends its session. It joins the
@@ -100,9 +101,9 @@ type Capabilities struct {
 	// Backend is the name of the backend, such as "native" or "redlock".
 	Backend string
 
-	// TTL and Grace bound the time for which a dead holder blocks others: its
-	// lock is free by TTL + Grace after its last renewal. They belong to the Locker: a program that wants a
-	// TTL of 5 s for one lock and 5 min for another has two Lockers.
+	// TTL and Grace bound the time for which a dead holder blocks others: its lock is free by TTL +
+	// Grace after its last renewal. They belong to the Locker: a program that wants a TTL of 5 s
+	// for one lock and 5 min for another has two Lockers.
 	TTL, Grace time.Duration
 
 	// Fenced: tokens of a name rise strictly over exclusive grants, also across

@@ -14,8 +14,9 @@ import (
 	"github.com/lockstep-dev/lockstep/client/session"
 )
 
-// waitSlackMax bounds how much longer than asked a wait lasts here, which is half a percent of it: the service, which times the wait too,
-// has its say first, and ends the claim without a Cancel. A new leader begins to time it again, and then this side decides.
+// waitSlackMax bounds how much longer than asked a wait lasts here, which is half a percent of it:
+// the service, which times the wait too, has its say first, and ends the claim without a Cancel. A
+// new leader begins to time it again, and then this side decides.
 const waitSlackMax = 100 * time.Millisecond
 
 // A claim is one call of Acquire and the lock that it led to.
@@ -81,9 +82,9 @@ func (k *claim) refusal(e *pb.Error) error {
 	return fromWire(e)
 }
 
-// Acquire implements [lockstep.Locker]. When no node serves for
-// [Config.UnavailableAfter] it returns [lockstep.ErrUnavailable], and when the endpoints are of two clusters [ErrTwoClusters]. A session that ends while the
-// claim waits is replaced, and the claim goes to the end of the queue.
+// Acquire implements [lockstep.Locker]. When no node serves for [Config.UnavailableAfter] it
+// returns [lockstep.ErrUnavailable], and when the endpoints are of two clusters [ErrTwoClusters]. A
+// session that ends while the claim waits is replaced, and the claim goes to the end of the queue.
 func (c *Client) Acquire(ctx context.Context, name string, opts ...lockstep.AcquireOption) (lockstep.Lock, error) {
 	cfg, err := lockstep.ResolveAcquire(promises, name, opts...)
 	if err == nil && ctx.Err() != nil {
@@ -146,8 +147,9 @@ func (c *Client) await(ctx context.Context, k *claim) {
 	}
 }
 
-// boundOf is when to look at the end of the caller's wait next; never without WithWait. Timers stand still while the
-// machine is suspended, and the client's clock does not: it is looked at every second.
+// boundOf is when to look at the end of the caller's wait next; never without WithWait. Timers
+// stand still while the machine is suspended, and the client's clock does not: it is looked at
+// every second.
 func (c *Client) boundOf(k *claim) <-chan time.Time {
 	if !k.cfg.HasWait {
 		return nil
@@ -164,8 +166,8 @@ func (k *claim) waitEnd() time.Duration {
 	return k.started + k.cfg.Wait + min(k.cfg.Wait/200, waitSlackMax)
 }
 
-// waitIsOver gives the claim up when its wait is over. One that the service has not answered at all is given the time of
-// UnavailableAfter, if that is longer: it may just be finding the service.
+// waitIsOver gives the claim up when its wait is over. One that the service has not answered at all
+// is given the time of UnavailableAfter, if that is longer: it may just be finding the service.
 func (c *Client) waitIsOver(k *claim) (over bool) {
 	why := k.busy
 	c.do(func(now time.Duration) {
@@ -203,8 +205,8 @@ func (c *Client) giveUp(k *claim, why func() error) {
 	})
 }
 
-// endedLocked is the error of a claim whose context is done with err; it says so when the service could not be
-// reached.
+// endedLocked is the error of a claim whose context is done with err; it says so when the service
+// could not be reached.
 func (c *Client) endedLocked(err error) error {
 	if c.mu.attached || c.mu.lastErr == nil {
 		return err

@@ -79,8 +79,8 @@ type NodeStatus struct {
 	Err      error              // why the node did not answer
 }
 
-// Status asks every endpoint, at the same time, for at most 2 s. It needs no
-// quorum. The answers are in the order of Config.Endpoints; that of a node of another cluster is [ErrTwoClusters].
+// Status asks every endpoint, at the same time, for at most 2 s. It needs no quorum. The answers
+// are in the order of Config.Endpoints; that of a node of another cluster is [ErrTwoClusters].
 func (a *Admin) Status(ctx context.Context) []NodeStatus { return a.StatusAt(ctx, a.cfg.Endpoints) }
 
 // StatusAt is Status of other addresses, such as those of the members that a node has named.
@@ -107,7 +107,8 @@ func (a *Admin) StatusAt(ctx context.Context, addresses []string) []NodeStatus {
 	return out
 }
 
-// statusError is the error of a call to one node. Where the service has not answered, the node is named.
+// statusError is the error of a call to one node. Where the service has not answered, the node is
+// named.
 func statusError(endpoint string, err error) error {
 	if failed := fromCall(err); !errors.Is(failed, lockstep.ErrUnavailable) || wireError(err) != nil {
 		return failed
@@ -161,10 +162,10 @@ type Revocation struct {
 	Now bool
 }
 
-// RevokeLock ends the present grants of a name and returns how many it ended. It
-// reads the holders first and revokes those grants by their tokens, so that a
-// repeated request never hits a later holder. Of a lock with more than 1,000 holders it revokes all, and for
-// one of them by its token the error is [lockstep.ErrQuota] if it is not among the first 1,000.
+// RevokeLock ends the present grants of a name and returns how many it ended. It reads the holders
+// first and revokes those grants by their tokens, so that a repeated request never hits a later
+// holder. Of a lock with more than 1,000 holders it revokes all, and for one of them by its token
+// the error is [lockstep.ErrQuota] if it is not among the first 1,000.
 func (a *Admin) RevokeLock(ctx context.Context, name string, r Revocation) (ended int, err error) {
 	l, err := a.Lock(ctx, name, 1)
 	if err != nil {
@@ -190,7 +191,8 @@ func hasToken(l *pb.Lock, token lockstep.Token) bool {
 	return slices.ContainsFunc(l.GetHolders(), func(h *pb.Holder) bool { return h.GetToken() == uint64(token) })
 }
 
-// revokeCrowd ends the grants of a lock with more holders than were read, by the highest token that any of them can have.
+// revokeCrowd ends the grants of a lock with more holders than were read, by the highest token that
+// any of them can have.
 func (a *Admin) revokeCrowd(ctx context.Context, l *pb.Lock, r Revocation) (ended int, err error) {
 	if r.Token != 0 {
 		err = fmt.Errorf("%w: the lock has %d holders and the one with token %d is not among the first %d: revoke its session",
@@ -206,8 +208,8 @@ func (a *Admin) revokeCrowd(ctx context.Context, l *pb.Lock, r Revocation) (ende
 	return ended, err
 }
 
-// revokeGrant ends one grant. When an answer was lost, the one to the repeated request says that the grant was over
-// already: the history knows whose doing that was.
+// revokeGrant ends one grant. When an answer was lost, the one to the repeated request says that
+// the grant was over already: the history knows whose doing that was.
 func (a *Admin) revokeGrant(ctx context.Context, name string, h *pb.Holder, r Revocation) (ended int, err error) {
 	target := &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: h.GetSession(), Seq: h.GetSeq(), Token: h.GetToken()}}
 	ended, tries, err := a.revoke(ctx, &pb.RevokeRequest{Target: target, By: r.By, Reason: r.Reason, Now: r.Now})
@@ -304,8 +306,8 @@ func call[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.Cl
 	}
 }
 
-// change is a call that changes something. When it fails and may have taken effect all the same, its error is
-// [lockstep.ErrUncertain].
+// change is a call that changes something. When it fails and may have taken effect all the same,
+// its error is [lockstep.ErrUncertain].
 func change[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.ClientConn) (R, error)) (R, error) {
 	maybe := false
 	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (R, error) {
@@ -357,7 +359,8 @@ func (a *Admin) answered(addr string) {
 	a.guard.tally.served()
 }
 
-// again notes a failed call, and reports whether it may be made again. The error is the one to return if it is not.
+// again notes a failed call, and reports whether it may be made again. The error is the one to
+// return if it is not.
 func (a *Admin) again(ctx context.Context, addr string, err error) (bool, error) {
 	elsewhere := a.elsewhere(addr, err)
 	if wireError(err) != nil && !elsewhere { // the node serves, and refuses

@@ -21,7 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds what should happen at once, on a machine that is busy with other tests.
 const patience = 20 * time.Second
 
-// shortTTL is for tests that wait for the end of a lease. The others have the default, which a busy machine renews in time.
+// shortTTL is for tests that wait for the end of a lease. The others have the default, which a busy
+// machine renews in time.
 func shortTTL(c *client.Config) { c.TTL, c.UnavailableAfter = 2*time.Second, patience }
 
 func newClient(t *testing.T, nodes []*wirefake.Node, change ...func(*client.Config)) *client.Client {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// checkClusterLocked has the endpoints asked for their cluster while the first claims are under way. When they are of two, the claims
-// that wait fail.
+// checkClusterLocked has the endpoints asked for their cluster while the first claims are under
+// way. When they are of two, the claims that wait fail.
 func (c *Client) checkClusterLocked() {
 	if !c.guard.isChecked() {
 		c.askClustersLocked(func() error {
@@ -22,7 +22,8 @@ func (c *Client) checkClusterLocked() {
 	}
 }
 
-// askClustersLocked calls ask, which asks the endpoints, in a goroutine of its own, since it may take seconds. One is enough at a time.
+// askClustersLocked calls ask, which asks the endpoints, in a goroutine of its own, since it may
+// take seconds. One is enough at a time.
 func (c *Client) askClustersLocked(ask func() error) {
 	if c.mu.checking {
 		return
@@ -37,8 +38,8 @@ func (c *Client) askClustersLocked(ask func() error) {
 	})
 }
 
-// confirmCluster hands a grant out only when no endpoint has turned out to be of another cluster; else, and when ctx is done before
-// that is known, it gives the lock back.
+// confirmCluster hands a grant out only when no endpoint has turned out to be of another cluster;
+// else, and when ctx is done before that is known, it gives the lock back.
 func (c *Client) confirmCluster(ctx context.Context, k *claim) {
 	if k.err != nil || c.guard.isChecked() {
 		return
@@ -62,7 +63,8 @@ func (c *Client) confirmCluster(ctx context.Context, k *claim) {
 	})
 }
 
-// heedCluster looks at whether a connection ended because its node is of another cluster. Meanwhile the search for the leader goes on.
+// heedCluster looks at whether a connection ended because its node is of another cluster. Meanwhile
+// the search for the leader goes on.
 func (c *Client) heedCluster(l *link) {
 	if e, ok := errors.AsType[*ClusterError](l.err); ok {
 		c.do(func(time.Duration) {
@@ -71,7 +73,8 @@ func (c *Client) heedCluster(l *link) {
 	}
 }
 
-// failWaitingLocked ends the claims that wait with err. Locks that are held stay so: their cluster alone can renew them.
+// failWaitingLocked ends the claims that wait with err. Locks that are held stay so: their cluster
+// alone can renew them.
 func (c *Client) failWaitingLocked(now time.Duration, err error) {
 	if err == nil || c.mu.sess == nil {
 		return
@@ -84,8 +87,8 @@ func (c *Client) failWaitingLocked(now time.Duration, err error) {
 	}
 }
 
-// loseSession ends the session of a cluster that is gone, and its connection first: a session that is begun again there would get
-// its locks from the old cluster.
+// loseSession ends the session of a cluster that is gone, and its connection first: a session that
+// is begun again there would get its locks from the old cluster.
 func (c *Client) loseSession(e *ClusterError) {
 	c.do(func(now time.Duration) {
 		if l := c.mu.link; l != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/lockstep-dev/lockstep/client/internal/wirefake"
 )
 
-// threeClusters are three nodes, each a cluster of its own: what comes of a forgotten --initial-cluster.
+// threeClusters are three nodes, each a cluster of its own: what comes of a forgotten
+// --initial-cluster.
 func threeClusters(t *testing.T) (clusters []*wirefake.Cluster, nodes []*wirefake.Node) {
 	for range 3 {
 		c, n := wirefake.Start(t, 1)

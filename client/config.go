@@ -33,9 +33,10 @@ type Config struct {
 	// them, so that any may fail.
 	Endpoints []string
 
-	// Cluster is the id of the cluster that is wanted, 32 lower-case hexadecimal digits, as "lockstep status" shows it. A
-	// node of another one is then never asked for anything: see [ErrTwoClusters]. Default: that of the first node
-	// that answers, until a restore has replaced it; the package documentation has the rules.
+	// Cluster is the id of the cluster that is wanted, 32 lower-case hexadecimal digits, as
+	// "lockstep status" shows it. A node of another one is then never asked for anything: see
+	// [ErrTwoClusters]. Default: that of the first node that answers, until a restore has replaced
+	// it; the package documentation has the rules.
 	Cluster string
 
 	// TTL is the lease of the session, 1 s to 300 s: for so long at most a dead client
@@ -46,9 +47,9 @@ type Config struct {
 	// "pid" are filled in unless they are given. At most 1 KiB together.
 	Metadata map[string]string
 
-	// UnavailableAfter is how long Acquire tries to reach a cluster that does not serve
-	// before it returns an [*OutageError], which is [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
-	// Negative: until its context is done.
+	// UnavailableAfter is how long Acquire tries to reach a cluster that does not serve before it
+	// returns an [*OutageError], which is [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to
+	// 15 s. Negative: until its context is done.
 	UnavailableAfter time.Duration
 
 	// Credentials secure the connections. Default: none; the traffic is plain.

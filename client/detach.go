@@ -18,10 +18,11 @@ const maxGuests = 1024
 
 var _ lockstep.Detacher = (*Client)(nil)
 
-// Detach implements [lockstep.Detacher]. What is handed over is the session, so the lock must be the only claim
-// of its client: with others, waiting ones too, and with [lockstep.WithMaxHold] it is [lockstep.ErrUnsupported], and
-// nothing has changed. A lock that came from Attach can always be detached. A new session serves the
-// client's next claim. Detach does no I/O: of the lease as much is left as [lockstep.Lock.Remaining] said.
+// Detach implements [lockstep.Detacher]. What is handed over is the session, so the lock must be
+// the only claim of its client: with others, waiting ones too, and with [lockstep.WithMaxHold] it
+// is [lockstep.ErrUnsupported], and nothing has changed. A lock that came from Attach can always be
+// detached. A new session serves the client's next claim. Detach does no I/O: of the lease as much
+// is left as [lockstep.Lock.Remaining] said.
 func (c *Client) Detach(ctx context.Context, l lockstep.Lock) (lockstep.Handle, error) {
 	switch l := l.(type) {
 	case *guestLock:
@@ -79,13 +80,14 @@ func (c *Client) dropSessionLocked() {
 	}
 }
 
-// Attach implements [lockstep.Detacher]. It returns when the service has confirmed a renewal, so the whole lease
-// is ahead. [lockstep.ErrUnavailable] and the end of ctx leave the lock as it is: it can be attached
-// again until its lease ends. Who attaches last has the lock; the one before it loses it for itself, with
-// [lockstep.RecordMissing], and so do its Release and Detach. Several that attach at the same time take turns, also on machines whose
-// clocks differ. A handle that is none is [lockstep.ErrInvalid], and one of another cluster than that of the endpoints or
-// of [Config.Cluster] [ErrTwoClusters]. The lock has a session and a connection of its own,
-// which end with Release, with Detach, or with Close of the client; a client has at most 1,024 of them.
+// Attach implements [lockstep.Detacher]. It returns when the service has confirmed a renewal, so
+// the whole lease is ahead. [lockstep.ErrUnavailable] and the end of ctx leave the lock as it is:
+// it can be attached again until its lease ends. Who attaches last has the lock; the one before it
+// loses it for itself, with [lockstep.RecordMissing], and so do its Release and Detach. Several
+// that attach at the same time take turns, also on machines whose clocks differ. A handle that is
+// none is [lockstep.ErrInvalid], and one of another cluster than that of the endpoints or of
+// [Config.Cluster] [ErrTwoClusters]. The lock has a session and a connection of its own, which end
+// with Release, with Detach, or with Close of the client; a client has at most 1,024 of them.
 func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, error) {
 	cluster, d, cfg, err := decodeHandle(h)
 	if err != nil {
@@ -101,7 +103,8 @@ func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, 
 	if err != nil {
 		return nil, &lockstep.OpError{Op: "attach", Lock: cfg.Names[0], Err: err}
 	}
-	// The service takes only numbers above the last one, which the handle does not know. The clock is a good guess.
+	// The service takes only numbers above the last one, which the handle does not know. The clock
+	// is a good guess.
 	d.Attach = max(d.Attach, uint64(time.Now().UnixMilli()))
 	k := newClaim(cfg)
 	guest.restore(d, k)
@@ -113,7 +116,8 @@ func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, 
 	return &guestLock{k.lock.handle(), c}, nil
 }
 
-// newGuest is a client for one attached lock of a cluster; empty: the handle does not say which. Close of c closes it.
+// newGuest is a client for one attached lock of a cluster; empty: the handle does not say which.
+// Close of c closes it.
 func (c *Client) newGuest(cluster string, ttl time.Duration) (*Client, error) {
 	cfg := c.cfg
 	cfg.TTL, cfg.Cluster = ttl, cmp.Or(cluster, c.guard.cluster())
@@ -168,8 +172,9 @@ func (c *Client) restore(d session.Detached, k *claim) {
 	})
 }
 
-// awaitRestored waits until the claim of a restored session is handed out or over. When it is neither in time the
-// session is left alone, and so is one whose claim was revoked: whoever worked under it may not have stopped.
+// awaitRestored waits until the claim of a restored session is handed out or over. When it is
+// neither in time the session is left alone, and so is one whose claim was revoked: whoever worked
+// under it may not have stopped.
 func (c *Client) awaitRestored(ctx context.Context, k *claim) {
 	var bound <-chan time.Time
 	if after := c.cfg.UnavailableAfter; after >= 0 {

@@ -12,7 +12,8 @@ import (
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(package .*?)^```$")
 
-// TestProgramsOfTheDocsCompile vets each Go block of a page that is a whole file. There are at least as many as today.
+// TestProgramsOfTheDocsCompile vets each Go block of a page that is a whole file. There are at
+// least as many as today.
 func TestProgramsOfTheDocsCompile(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../docs/*.md")

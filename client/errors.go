@@ -82,12 +82,14 @@ func fromCall(err error) error {
 	return fmt.Errorf("%w: %s", lockstep.ErrUnavailable, plain(status.Convert(err).Message()))
 }
 
-// An unsent is the error of a call for which there was no connection: the service certainly never got it.
+// An unsent is the error of a call for which there was no connection: the service certainly never
+// got it.
 type unsent struct{ error }
 
 func (e unsent) Unwrap() error { return e.error }
 
-// markUnsent is on every connection, and tells calls that never left from those whose answer was lost.
+// markUnsent is on every connection, and tells calls that never left from those whose answer was
+// lost.
 func markUnsent(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var reached peer.Peer // stays empty without a connection
 	err := invoke(ctx, method, req, reply, cc, append(slices.Clone(opts), grpc.Peer(&reached))...)
@@ -97,7 +99,8 @@ func markUnsent(ctx context.Context, method string, req, reply any, cc *grpc.Cli
 	return err
 }
 
-// mayTakeEffect reports whether a call that ended with err may have done, or may still do, what it asked for.
+// mayTakeEffect reports whether a call that ended with err may have done, or may still do, what it
+// asked for.
 func mayTakeEffect(err error) bool {
 	if e := wireError(err); e != nil {
 		return e.GetUncertain()
@@ -117,7 +120,8 @@ func uncertainty(err error) error {
 	return fmt.Errorf("%w; an earlier try, whose answer was lost, may have taken effect: look before you try again", err)
 }
 
-// An uncertain is ErrUncertain with what the last try said, which is no longer ErrUnavailable: that would be safe to repeat.
+// An uncertain is ErrUncertain with what the last try said, which is no longer ErrUnavailable: that
+// would be safe to repeat.
 type uncertain struct{ last error }
 
 func (e *uncertain) Error() string {
@@ -146,8 +150,9 @@ func plain(text string) string {
 	return text
 }
 
-// withoutCode is err without the words that gRPC puts round its message. What a node of another cluster said is a text here: as long
-// as it is not certain that the endpoints are of two clusters, the service is unavailable.
+// withoutCode is err without the words that gRPC puts round its message. What a node of another
+// cluster said is a text here: as long as it is not certain that the endpoints are of two clusters,
+// the service is unavailable.
 func withoutCode(err error) error {
 	if e, ok := errors.AsType[*ClusterError](err); ok {
 		return errors.New(e.Error())

@@ -76,8 +76,8 @@ func ExampleClient_Acquire_try() {
 	// released: true
 }
 
-// Endpoints of two clusters, such as a forgotten --initial-cluster makes them, are an error that names both: no lock comes
-// from either. Config.Cluster says which cluster is wanted.
+// Endpoints of two clusters, such as a forgotten --initial-cluster makes them, are an error that
+// names both: no lock comes from either. Config.Cluster says which cluster is wanted.
 func ExampleClusterError() {
 	addresses, stop := endpoints()
 	defer stop()

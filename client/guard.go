@@ -14,30 +14,36 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// clusterKey is the key of the metadata in which an answer tells the node's cluster, and a request the one that it is for.
+// clusterKey is the key of the metadata in which an answer tells the node's cluster, and a request
+// the one that it is for.
 const clusterKey = "lockstep-cluster"
 
 const (
-	// surveyLimit is how long endpoints have to tell their cluster. One that cannot be reached says so at once; one that hangs, or whose
-	// machine is off, delays a first grant by this much, unless a majority has agreed, without which no cluster serves.
+	// surveyLimit is how long endpoints have to tell their cluster. One that cannot be reached says
+	// so at once; one that hangs, or whose machine is off, delays a first grant by this much,
+	// unless a majority has agreed, without which no cluster serves.
 	surveyLimit = tryTimeout
-	// stragglers is how long a grant waits for the last endpoints when a majority has agreed already. All clients with
-	// these endpoints then get their locks from one cluster, whatever the others say.
+	// stragglers is how long a grant waits for the last endpoints when a majority has agreed
+	// already. All clients with these endpoints then get their locks from one cluster, whatever the
+	// others say.
 	stragglers = 100 * time.Millisecond
 	// surveyRest is how long the outcome of a survey stands before the endpoints are asked again.
 	surveyRest = 500 * time.Millisecond
-	// fewRest is how long the outcome stands when a minority answered: endpoints that hang would delay every grant.
+	// fewRest is how long the outcome stands when a minority answered: endpoints that hang would
+	// delay every grant.
 	fewRest = 10 * time.Second
 )
 
-// A guard keeps a Client and its Admin to one cluster. It looks at every answer of every connection: see options. Before the
-// first lock is handed out or the first call of an Admin is made, it asks all endpoints once; see check.
+// A guard keeps a Client and its Admin to one cluster. It looks at every answer of every
+// connection: see options. Before the first lock is handed out or the first call of an Admin is
+// made, it asks all endpoints once; see check.
 type guard struct {
 	cfg   Config
 	turn  chan struct{} // 1 token: a survey is under way
 	tally *tally
 
-	// lose ends what is held of a cluster that was replaced, before another one is adopted; nil: nothing can be.
+	// lose ends what is held of a cluster that was replaced, before another one is adopted; nil:
+	// nothing can be.
 	lose func(why *ClusterError)
 
 	mu struct {
@@ -92,9 +98,10 @@ func (g *guard) heard(endpoint string, header metadata.MD) error {
 	return nil
 }
 
-// check asks all endpoints for their cluster, until a majority has answered once and all that did agree. Those that do not answer
-// in time are looked at when they are used. Its error is a [*ClusterError], or ErrUnavailable while it is not certain that
-// the endpoints are of two clusters.
+// check asks all endpoints for their cluster, until a majority has answered once and all that did
+// agree. Those that do not answer in time are looked at when they are used. Its error is a
+// [*ClusterError], or ErrUnavailable while it is not certain that the endpoints are of two
+// clusters.
 func (g *guard) check(ctx context.Context) error {
 	if g.isChecked() {
 		return nil
@@ -112,8 +119,9 @@ func (g *guard) check(ctx context.Context) error {
 	return nil
 }
 
-// reconsider decides what follows from the answer of another cluster's node. Without an error the call may be made again:
-// the client belongs to the other cluster now, or it is not certain yet that it should not.
+// reconsider decides what follows from the answer of another cluster's node. Without an error the
+// call may be made again: the client belongs to the other cluster now, or it is not certain yet
+// that it should not.
 func (g *guard) reconsider(ctx context.Context, e *ClusterError) error {
 	if p := g.pinned(); p.fixed() {
 		return e
@@ -126,8 +134,8 @@ func (g *guard) reconsider(ctx context.Context, e *ClusterError) error {
 	return err
 }
 
-// survey asks the endpoints, and adopts the cluster that has replaced the one pinned. Extra answers are of nodes
-// that another named as the leader, or of endpoints.
+// survey asks the endpoints, and adopts the cluster that has replaced the one pinned. Extra answers
+// are of nodes that another named as the leader, or of endpoints.
 func (g *guard) survey(ctx context.Context, extra ...answer) (verdict, *ClusterError) {
 	select {
 	case g.turn <- struct{}{}:
@@ -169,8 +177,9 @@ func (g *guard) poll(ctx context.Context, extra []answer) (v verdict, rest time.
 	return v, rest, err
 }
 
-// adopt makes the client one of the cluster that has replaced its own. Nothing of the old one is held when it returns. The pin
-// is first: a connection that begins meanwhile is then refused by one of the two.
+// adopt makes the client one of the cluster that has replaced its own. Nothing of the old one is
+// held when it returns. The pin is first: a connection that begins meanwhile is then refused by one
+// of the two.
 func (g *guard) adopt(e *ClusterError) {
 	g.cfg.Logger.Warn("the cluster was replaced by another one: all locks of the old one are lost, and this client goes on with the new one",
 		"old", e.Want, "new", e.Cluster, "endpoint", e.Endpoint)
@@ -182,7 +191,8 @@ func (g *guard) adopt(e *ClusterError) {
 	}
 }
 
-// ask asks all endpoints at the same time, and returns what those told that answered in time; empty: they do not tell.
+// ask asks all endpoints at the same time, and returns what those told that answered in time;
+// empty: they do not tell.
 func (g *guard) ask(ctx context.Context) []answer {
 	ctx, cancel := context.WithTimeout(ctx, surveyLimit)
 	defer cancel()
@@ -215,7 +225,8 @@ func allAlike(answers []answer) bool {
 	return !slices.ContainsFunc(answers, func(a answer) bool { return a.cluster != answers[0].cluster })
 }
 
-// askOne uses a connection of its own, since most clients never talk to most nodes again. It is nil without an answer.
+// askOne uses a connection of its own, since most clients never talk to most nodes again. It is nil
+// without an answer.
 func (g *guard) askOne(ctx context.Context, endpoint string) *answer {
 	conn, err := g.dial(endpoint)
 	if err != nil {
@@ -239,8 +250,8 @@ func (g *guard) askOne(ctx context.Context, endpoint string) *answer {
 	return &answer{endpoint: endpoint}
 }
 
-// dial makes a connection on which every request names the cluster that is pinned, and every answer is looked at before
-// anything else sees it.
+// dial makes a connection on which every request names the cluster that is pinned, and every answer
+// is looked at before anything else sees it.
 func (g *guard) dial(endpoint string) (*grpc.ClientConn, error) {
 	return g.cfg.dial(endpoint, grpc.WithChainUnaryInterceptor(g.unary(endpoint)), grpc.WithChainStreamInterceptor(g.stream(endpoint)))
 }
@@ -273,7 +284,8 @@ func (g *guard) stream(endpoint string) grpc.StreamClientInterceptor {
 	}
 }
 
-// A guardedStream looks at the header before the first message, which it comes with, or the error in its place.
+// A guardedStream looks at the header before the first message, which it comes with, or the error
+// in its place.
 type guardedStream struct {
 	grpc.ClientStream
 	guard    *guard

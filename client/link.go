@@ -39,11 +39,12 @@ const (
 	spread      = 50 * time.Millisecond
 )
 
-// The waits after connections that attached and then ended before they were of use: they grow, so that clients whose
-// requests end their connections do not reconnect in a storm.
+// The waits after connections that attached and then ended before they were of use: they grow, so
+// that clients whose requests end their connections do not reconnect in a storm.
 const (
 	longestUseless = 5 * time.Second
-	// usefulAfter is how long a connection must have served to count as one that was of use, if it granted nothing.
+	// usefulAfter is how long a connection must have served to count as one that was of use, if it
+	// granted nothing.
 	usefulAfter = 2 * time.Second
 )
 
@@ -102,7 +103,8 @@ func (c *Client) keepConnected() {
 	}
 }
 
-// longestPause bounds the wait after a useless connection: a lease that matters must be renewed in it.
+// longestPause bounds the wait after a useless connection: a lease that matters must be renewed in
+// it.
 func (c *Client) longestPause() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,7 +328,8 @@ func (c *Client) endLink(l *link, err error) {
 	}
 }
 
-// unlinkLocked does without the link: nothing is sent on it any longer, and nothing that comes from it is heeded.
+// unlinkLocked does without the link: nothing is sent on it any longer, and nothing that comes from
+// it is heeded.
 func (c *Client) unlinkLocked(now time.Duration, l *link) {
 	c.mu.link, l.queue = nil, nil
 	if c.mu.attached {

@@ -13,8 +13,9 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// AddMember makes a learner, which has no vote, of a node that is started with "server --join" next. The answer
-// says with which flags. Repeated with the same name and address, it gives the same answer until the node has started.
+// AddMember makes a learner, which has no vote, of a node that is started with "server --join"
+// next. The answer says with which flags. Repeated with the same name and address, it gives the
+// same answer until the node has started.
 func (a *Admin) AddMember(ctx context.Context, name, peerAddress string) (*pb.MemberAddResponse, error) {
 	var why busyReason
 	r, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberAddResponse, error) {
@@ -24,7 +25,8 @@ func (a *Admin) AddMember(ctx context.Context, name, peerAddress string) (*pb.Me
 	return r, memberError("add", name, why.tell(err))
 }
 
-// PromoteMember gives a learner its vote. It is refused with [lockstep.ErrBusy] until the learner has caught up.
+// PromoteMember gives a learner its vote. It is refused with [lockstep.ErrBusy] until the learner
+// has caught up.
 func (a *Admin) PromoteMember(ctx context.Context, name string) (*pb.Member, error) {
 	var why busyReason
 	r, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberPromoteResponse, error) {
@@ -34,8 +36,8 @@ func (a *Admin) PromoteMember(ctx context.Context, name string) (*pb.Member, err
 	return r.GetMember(), memberError("promote", name, why.tell(err))
 }
 
-// RemoveMember ends a membership; the node ends by itself. A leader hands leadership over first. It is refused when
-// the healthy voters that are left would be no majority, unless force is set.
+// RemoveMember ends a membership; the node ends by itself. A leader hands leadership over first. It
+// is refused when the healthy voters that are left would be no majority, unless force is set.
 func (a *Admin) RemoveMember(ctx context.Context, name string, force bool) error {
 	var why busyReason
 	_, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberRemoveResponse, error) {
@@ -45,7 +47,8 @@ func (a *Admin) RemoveMember(ctx context.Context, name string, force bool) error
 	return memberError("remove", name, why.tell(err))
 }
 
-// HandOver gives the leadership to a member, or with an empty name to the voter that is furthest, and returns who leads.
+// HandOver gives the leadership to a member, or with an empty name to the voter that is furthest,
+// and returns who leads.
 func (a *Admin) HandOver(ctx context.Context, to string) (leader string, err error) {
 	var why busyReason
 	r, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.HandOverResponse, error) {
@@ -58,8 +61,9 @@ func (a *Admin) HandOver(ctx context.Context, to string) (leader string, err err
 	return r.GetLeader(), nil
 }
 
-// Upgrade raises the cluster's feature level to a level, or with 0 to the newest that any member can. There is no way back. It is
-// refused, naming the members, unless all of them are up and can. With check it only says what would come of it.
+// Upgrade raises the cluster's feature level to a level, or with 0 to the newest that any member
+// can. There is no way back. It is refused, naming the members, unless all of them are up and can.
+// With check it only says what would come of it.
 func (a *Admin) Upgrade(ctx context.Context, to uint32, check bool) (*pb.UpgradeResponse, error) {
 	var why busyReason
 	old := false

@@ -17,8 +17,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Sessions reads one page of the sessions of all clients, in the order of their ids. pageToken is that of the
-// last page, empty for the first; size 0 means 100, and 1,000 is the most.
+// Sessions reads one page of the sessions of all clients, in the order of their ids. pageToken is
+// that of the last page, empty for the first; size 0 means 100, and 1,000 is the most.
 func (a *Admin) Sessions(ctx context.Context, pageToken string, size uint32) (sessions []*pb.Session, next string, err error) {
 	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.ListSessionsResponse, error) {
 		return pb.NewLockServiceClient(conn).ListSessions(ctx, &pb.ListSessionsRequest{PageToken: pageToken, PageSize: size})
@@ -34,13 +34,16 @@ func (a *Admin) Watch(ctx context.Context, prefix string, after uint64) iter.Seq
 	return a.WatchFrom(ctx, prefix, Position{Number: after})
 }
 
-// WatchFrom yields the events of the names that begin with prefix, all with an empty one, as they happen, after the position
-// after; its number zero means only new ones. They come in order, none twice and none left out, over lost connections
-// and leaders too. The sequence ends after a non-nil error: the end of ctx, [lockstep.ErrUnavailable] when no node has served
-// for [Config.UnavailableAfter], [ErrTwoClusters], or [lockstep.ErrInvalid] when the service has forgotten what came after the position.
+// WatchFrom yields the events of the names that begin with prefix, all with an empty one, as they
+// happen, after the position after; its number zero means only new ones. They come in order, none
+// twice and none left out, over lost connections and leaders too. The sequence ends after a non-nil
+// error: the end of ctx, [lockstep.ErrUnavailable] when no node has served for
+// [Config.UnavailableAfter], [ErrTwoClusters], or [lockstep.ErrInvalid] when the service has
+// forgotten what came after the position.
 //
-// A [*HistoryChangedError] alone does not end it: the position is of another history, as after a restore. A caller that goes on
-// gets the events of the present history, from the oldest that is still there.
+// A [*HistoryChangedError] alone does not end it: the position is of another history, as after a
+// restore. A caller that goes on gets the events of the present history, from the oldest that is
+// still there.
 func (a *Admin) WatchFrom(ctx context.Context, prefix string, after Position) iter.Seq2[*pb.Event, error] {
 	return func(yield func(*pb.Event, error) bool) {
 		w := newWatch(a, prefix, after, yield)
@@ -170,8 +173,8 @@ func (w *watch) start(stream grpc.ServerStreamingClient[pb.WatchResponse], first
 	return nil
 }
 
-// historyChanged looks at whether a stream was refused because its position is of another history. Then the watch goes on
-// from the oldest event of the present one.
+// historyChanged looks at whether a stream was refused because its position is of another history.
+// Then the watch goes on from the oldest event of the present one.
 func (w *watch) historyChanged(err error) *HistoryChangedError {
 	e, r := wireError(err), w.request
 	if e.GetReason() != pb.Reason_REASON_OUT_OF_RANGE || e.GetField() != "cluster" && !(e.GetField() == "after" && r.GetAfter() > e.GetOldest()) {

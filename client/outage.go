@@ -65,7 +65,8 @@ func (e *OutageError) Error() string { return lockstep.ErrUnavailable.Error() + 
 // Is reports whether target is [lockstep.ErrUnavailable].
 func (e *OutageError) Is(target error) bool { return target == lockstep.ErrUnavailable }
 
-// Summary counts the endpoints by what they answered: "no majority: 3 of 5 refuse connections, 2 know no leader".
+// Summary counts the endpoints by what they answered: "no majority: 3 of 5 refuse connections, 2
+// know no leader".
 func (e *OutageError) Summary() string {
 	return strings.Join(append([]string{e.summary()}, texts(e.Leaders)...), ", and ")
 }
@@ -110,7 +111,8 @@ func (e *OutageError) title(groups []answerGroup) string {
 	return "no node serves"
 }
 
-// List names every endpoint with its answer: "n1:7400 refuses connections, n4:7400 knows no leader".
+// List names every endpoint with its answer: "n1:7400 refuses connections, n4:7400 knows no
+// leader".
 func (e *OutageError) List() string {
 	return strings.Join(append(texts(e.Answers), texts(e.Leaders)...), ", ")
 }
@@ -172,7 +174,8 @@ func isOutage(err error) bool {
 	return ok
 }
 
-// OutageOf is the outage of which the answers to [Admin.Status] tell; nil when a node answers and knows a leader.
+// OutageOf is the outage of which the answers to [Admin.Status] tell; nil when a node answers and
+// knows a leader.
 func OutageOf(nodes []NodeStatus) *OutageError {
 	var out OutageError
 	for _, n := range nodes {
@@ -357,7 +360,8 @@ func (t *tally) summary(err error) error {
 	return err
 }
 
-// Outage is what each endpoint answered last while no node serves this client; nil while one does, and before one was tried.
+// Outage is what each endpoint answered last while no node serves this client; nil while one does,
+// and before one was tried.
 func (c *Client) Outage() *OutageError {
 	c.mu.Lock()
 	attached, guests := c.mu.attached, slices.Clone(c.mu.guests)
@@ -373,5 +377,6 @@ func (c *Client) Outage() *OutageError {
 	return c.guard.tally.outage()
 }
 
-// Outage is what each endpoint answered last while none serves; nil while one does, and before one was tried.
+// Outage is what each endpoint answered last while none serves; nil while one does, and before one
+// was tried.
 func (a *Admin) Outage() *OutageError { return a.guard.tally.outage() }

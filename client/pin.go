@@ -9,13 +9,14 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// ErrTwoClusters means that an endpoint, or a node that another named as the leader, is of another cluster than the one
-// that this client belongs to. Nothing was asked of that node, and no lock came from it. Repeating the call does not help
-// while the endpoints stay as they are. The error is a [*ClusterError].
+// ErrTwoClusters means that an endpoint, or a node that another named as the leader, is of another
+// cluster than the one that this client belongs to. Nothing was asked of that node, and no lock
+// came from it. Repeating the call does not help while the endpoints stay as they are. The error is
+// a [*ClusterError].
 var ErrTwoClusters = errors.New("lockstep: endpoints of two clusters")
 
-// A ClusterError names two clusters and the endpoints that answered for them. errors.Is finds [ErrTwoClusters] in it, and
-// [lockstep.ErrInvalid], because the configuration is at fault.
+// A ClusterError names two clusters and the endpoints that answered for them. errors.Is finds
+// [ErrTwoClusters] in it, and [lockstep.ErrInvalid], because the configuration is at fault.
 type ClusterError struct {
 	Endpoint, Cluster string // that is not of the cluster wanted; "the handle" in place of an endpoint: its cluster is not [Config.Cluster]
 	Want              string // the cluster wanted
@@ -76,9 +77,10 @@ const (
 	unsure                  // another cluster may have: too few have answered
 )
 
-// judge says what the answers of n endpoints mean; one without a cluster is of a node that does not tell. Another cluster has
-// taken the place of this one when a majority of the endpoints speak for it and none for this one or a third. With anything but
-// agreed and few the error names two that differ.
+// judge says what the answers of n endpoints mean; one without a cluster is of a node that does not
+// tell. Another cluster has taken the place of this one when a majority of the endpoints speak for
+// it and none for this one or a third. With anything but agreed and few the error names two that
+// differ.
 func (p pin) judge(all []answer, n int) (verdict, *ClusterError) {
 	answers := slices.DeleteFunc(slices.Clone(all), func(a answer) bool { return a.cluster == "" })
 	i := slices.IndexFunc(answers, func(a answer) bool { return a.cluster != p.cluster })

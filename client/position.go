@@ -14,7 +14,8 @@ type Position struct {
 	Number  uint64 // of an event; 0: the present
 }
 
-// ParsePosition reads what String writes: "CLUSTER:NUMBER", or a number alone. Anything else is [lockstep.ErrInvalid].
+// ParsePosition reads what String writes: "CLUSTER:NUMBER", or a number alone. Anything else is
+// [lockstep.ErrInvalid].
 func ParsePosition(text string) (Position, error) {
 	cluster, number, found := strings.Cut(text, ":")
 	if !found {
@@ -34,13 +35,14 @@ func (p Position) String() string {
 	return p.Cluster + ":" + strconv.FormatUint(p.Number, 10)
 }
 
-// A HistoryChangedError says that a position is of another history than that of the cluster as it is now. errors.Is finds
-// [lockstep.ErrInvalid] in it.
+// A HistoryChangedError says that a position is of another history than that of the cluster as it
+// is now. errors.Is finds [lockstep.ErrInvalid] in it.
 type HistoryChangedError struct {
 	Was     Position // that the watch had reached or was to begin after
 	Live    bool     // the watch had begun in the old history
 	Cluster string   // as it is now; empty: not told
-	// Oldest and Newest are the bounds of the present history at the node that was asked: events after Oldest are there.
+	// Oldest and Newest are the bounds of the present history at the node that was asked: events
+	// after Oldest are there.
 	Oldest, Newest uint64
 }
 

@@ -10,9 +10,10 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// SaveSnapshot writes a backup of the lock table to w, from the first of Config.Endpoints that has one to
-// give, leader or not. It has what that node had applied when it was asked. A failure after the first byte
-// is not mended by asking another node: w then holds part of a backup, whose own checksum is missing.
+// SaveSnapshot writes a backup of the lock table to w, from the first of Config.Endpoints that has
+// one to give, leader or not. It has what that node had applied when it was asked. A failure after
+// the first byte is not mended by asking another node: w then holds part of a backup, whose own
+// checksum is missing.
 func (a *Admin) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	if err := a.guard.check(ctx); err != nil {
 		return err

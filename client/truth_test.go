@@ -20,7 +20,8 @@ import (
 	"github.com/lockstep-dev/lockstep/client/internal/wirefake"
 )
 
-// loseAnswers makes every answer of Revoke end with err, after the service has done what it asks for.
+// loseAnswers makes every answer of Revoke end with err, after the service has done what it asks
+// for.
 func loseAnswers(err error) grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		done := invoke(ctx, method, req, reply, cc, opts...)

@@ -13,17 +13,20 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// watchLook is the longest time between two reads of a lock that is watched. Any node tells what happens, also one
-// that is cut off from the others and hears nothing any more; a read is answered by the majority alone.
+// watchLook is the longest time between two reads of a lock that is watched. Any node tells what
+// happens, also one that is cut off from the others and hears nothing any more; a read is answered
+// by the majority alone.
 const watchLook = 5 * time.Second
 
-// Watch implements [lockstep.Watcher]. It listens to the events of the name and reads the state whenever one
-// came. It subscribes before it reads, so there is no gap between the two, and each state is what
-// the majority has agreed on by then, none older than the one before, unless a restore has replaced the cluster. Changes that come faster than they are read
-// are yielded as one. At most 1,000 holders and 100 waiters are shown.
+// Watch implements [lockstep.Watcher]. It listens to the events of the name and reads the state
+// whenever one came. It subscribes before it reads, so there is no gap between the two, and each
+// state is what the majority has agreed on by then, none older than the one before, unless a
+// restore has replaced the cluster. Changes that come faster than they are read are yielded as one.
+// At most 1,000 holders and 100 waiters are shown.
 //
-// It needs no session. Lost connections and changes of leader do not end it. When no node has served for
-// [Config.UnavailableAfter] it ends with [lockstep.ErrUnavailable], and after Close with [lockstep.ErrClosed].
+// It needs no session. Lost connections and changes of leader do not end it. When no node has
+// served for [Config.UnavailableAfter] it ends with [lockstep.ErrUnavailable], and after Close with
+// [lockstep.ErrClosed].
 func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
 		err := lockstep.CheckName(name)
@@ -40,8 +43,8 @@ func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[lockstep.Stat
 	}
 }
 
-// watchLock shows each state until show wants no more or ctx is done: then it returns nil. Its one goroutine, which
-// listens, has ended when it returns.
+// watchLock shows each state until show wants no more or ctx is done: then it returns nil. Its one
+// goroutine, which listens, has ended when it returns.
 func (c *Client) watchLock(ctx context.Context, name string, show func(*pb.Lock) bool) error {
 	own, cancel := context.WithCancelCause(ctx)
 	var listening sync.WaitGroup
@@ -57,8 +60,8 @@ func (c *Client) watchLock(ctx context.Context, name string, show func(*pb.Lock)
 	return err
 }
 
-// listen calls changed when events of the name may have come, and at the beginning of each stream, until
-// ctx is done or no node serves.
+// listen calls changed when events of the name may have come, and at the beginning of each stream,
+// until ctx is done or no node serves.
 func (c *Client) listen(ctx context.Context, name string, changed func()) error {
 	for {
 		w := newWatch(c.admin, name, Position{}, func(e *pb.Event, err error) bool {
@@ -73,7 +76,8 @@ func (c *Client) listen(ctx context.Context, name string, changed func()) error 
 		if !forgotten {
 			return err
 		}
-		// The events between are gone, but not what they have led to: a new stream begins with a read.
+		// The events between are gone, but not what they have led to: a new stream begins with a
+		// read.
 	}
 }
 

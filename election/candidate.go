@@ -62,10 +62,10 @@ func (c *Candidate) Identity() string { return c.cfg.Identity }
 // paired and never overlap; the package says what else holds. The Err of the context asks the
 // lock by the suspend-proof clock, as that of [lockstep.Do] does: ask it before each write.
 //
-// What lead returns ends Run when the term was not over by then: nil makes Run return nil,
-// an error that error. So does what it returns after the ctx of Run is done. If the
-// term ended otherwise, by a loss or a resignation, the candidate stands again, whatever lead returned: lead has
-// to be restartable, and it is no use to return an error in order to leave. To leave, end ctx.
+// What lead returns ends Run when the term was not over by then: nil makes Run return nil, an error
+// that error. So does what it returns after the ctx of Run is done. If the term ended otherwise, by
+// a loss or a resignation, the candidate stands again, whatever lead returned: lead has to be
+// restartable, and it is no use to return an error in order to leave. To leave, end ctx.
 // [context.Cause] of lead's context tells why a term ended: [ErrNotRenewed], [ErrResigned], a
 // [*lockstep.LossError], or the cause of ctx.
 //
@@ -73,11 +73,10 @@ func (c *Candidate) Identity() string { return c.cfg.Identity }
 // [Config.RetryPeriod], for ever. The exceptions are a Locker that is closed, and a request that no
 // repetition mends ([lockstep.ErrInvalid], [lockstep.ErrUnsupported], [lockstep.ErrMode]).
 //
-// When ctx ends while nobody is leading here, Run returns its cause. Run returns when lead
-// has returned and the lock is given back, for which it takes 5 seconds at most; a
-// release whose end is unknown by then goes on in the background and is logged. A panic of lead gives the
-// lock back and goes on to the caller. A candidate runs once at a time, else
-// [ErrRunning], and can be run again.
+// When ctx ends while nobody is leading here, Run returns its cause. Run returns when lead has
+// returned and the lock is given back, for which it takes 5 seconds at most; a release whose end is
+// unknown by then goes on in the background and is logged. A panic of lead gives the lock back and
+// goes on to the caller. A candidate runs once at a time, else [ErrRunning], and can be run again.
 func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, token lockstep.Token) error) error {
 	if err := c.start(); err != nil {
 		return err
@@ -124,7 +123,8 @@ func (c *Candidate) stop() {
 	c.mu.running = false
 }
 
-// campaign waits until the lock is granted. It fails when ctx is done, and with an error that stays.
+// campaign waits until the lock is granted. It fails when ctx is done, and with an error that
+// stays.
 func (c *Candidate) campaign(ctx context.Context) (lockstep.Lock, error) {
 	for ctx.Err() == nil {
 		lock, err := c.locker.Acquire(ctx, c.name, lockstep.WithMetadata(c.cfg.labels()))
@@ -182,18 +182,18 @@ func (c *Candidate) current() *term {
 	return c.mu.term
 }
 
-// IsLeader reports whether this candidate leads now: the lock is held and the term is
-// not over, though its body may not have stopped yet. It does no I/O. It is for display and metrics; what
+// IsLeader reports whether this candidate leads now: the lock is held and the term is not over,
+// though its body may not have stopped yet. It does no I/O. It is for display and metrics; what
 // acts on it can be late by any time, so give the token to the resource instead.
 func (c *Candidate) IsLeader() bool {
 	t := c.current()
 	return t != nil && t.cause() == nil
 }
 
-// Resign ends the present term and stands again when its body has returned and the
-// lock is given back: behind those who wait, or, on a backend without a queue,
-// a RetryPeriod later. It does not wait for that, so that the body can call it. Without a term that could be
-// ended it changes nothing and returns [ErrNotLeader].
+// Resign ends the present term and stands again when its body has returned and the lock is given
+// back: behind those who wait, or, on a backend without a queue, a RetryPeriod later. It does not
+// wait for that, so that the body can call it. Without a term that could be ended it changes
+// nothing and returns [ErrNotLeader].
 func (c *Candidate) Resign() error { return c.StepDown(0) }
 
 // StepDown is Resign, but the candidate stands again only after cooldown, 0 to
@@ -211,10 +211,10 @@ func (c *Candidate) StepDown(cooldown time.Duration) error {
 }
 
 // Healthy is for a liveness probe. It fails while this candidate leads and its lease was not
-// renewed for longer than half way from TTL/3, when the next renewal was due, to
-// RenewDeadline; when a term ended for lack of renewal, until its body has returned; and when a body has
-// not returned within Drain of the end of its term. A candidate that does not lead is healthy, whatever keeps it from
-// leading: restarting it would help nobody. Healthy does no I/O.
+// renewed for longer than half way from TTL/3, when the next renewal was due, to RenewDeadline;
+// when a term ended for lack of renewal, until its body has returned; and when a body has not
+// returned within Drain of the end of its term. A candidate that does not lead is healthy, whatever
+// keeps it from leading: restarting it would help nobody. Healthy does no I/O.
 func (c *Candidate) Healthy() error {
 	t := c.current()
 	if t == nil {

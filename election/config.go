@@ -29,10 +29,10 @@ const MaxIdentityBytes = 256
 // A Config says how a [Candidate] stands for election. The zero value is a good one.
 // TTL below is that of the Locker's capabilities, as negotiated with the backend.
 type Config struct {
-	// RenewDeadline is how long the leader goes on without a confirmed renewal
-	// before it steps down, counted from the sending of the last one that was
-	// confirmed. Default: 2/3 of the TTL, or less where Drain needs it. It exceeds 2/5 of the TTL, since the
-	// renewals of a healthy leader are TTL/3 apart, and JitterFactor x RetryPeriod; RenewDeadline + Drain +
+	// RenewDeadline is how long the leader goes on without a confirmed renewal before it steps
+	// down, counted from the sending of the last one that was confirmed. Default: 2/3 of the TTL,
+	// or less where Drain needs it. It exceeds 2/5 of the TTL, since the renewals of a healthy
+	// leader are TTL/3 apart, and JitterFactor x RetryPeriod; RenewDeadline + Drain +
 	// [lease.Margin] is at most the TTL.
 	RenewDeadline time.Duration
 
@@ -56,12 +56,12 @@ type Config struct {
 	// [lockstep.WithMetadata]. The key [IdentityKey] is not among them.
 	Metadata map[string]string
 
-	// OnNewLeader is called with the identity of each leader that differs from the
-	// last one reported, the first one seen and this candidate too. That nobody leads is not reported:
-	// see [Candidate.Observe]. Calls come one at a time, on a goroutine that belongs
-	// to Run, beside the body. A call that does not return keeps Run from returning, and nothing else. On a
-	// backend that cannot watch, the lock is inspected about every RetryPeriod, so a short reign may be missed; on one
-	// that cannot do that either, [New] refuses it. Default: none.
+	// OnNewLeader is called with the identity of each leader that differs from the last one
+	// reported, the first one seen and this candidate too. That nobody leads is not reported: see
+	// [Candidate.Observe]. Calls come one at a time, on a goroutine that belongs to Run, beside the
+	// body. A call that does not return keeps Run from returning, and nothing else. On a backend
+	// that cannot watch, the lock is inspected about every RetryPeriod, so a short reign may be
+	// missed; on one that cannot do that either, [New] refuses it. Default: none.
 	OnNewLeader func(identity string)
 
 	// Logger receives the terms' beginnings and ends, and the errors after which

@@ -21,14 +21,14 @@
 //
 // # A body that does not return
 //
-// When a body has not returned after its context is done, nothing can stop it: Go has
-// no way to end a goroutine from outside. Run goes on waiting for it, begins no new term and
-// does not release the lock. If the lease can still be renewed, as after
-// [Candidate.Resign], it is, and nobody leads; that is safe, and
-// [Candidate.Healthy] fails after Drain, so that a probe restarts the process. If
-// the lease cannot be renewed it ends, and another leads beside the body that hangs. The same happens when the whole
-// process is paused. No election can prevent that. The token is for it: give it to the
-// resource with each write, and let the resource refuse one that is older than one it has seen.
+// When a body has not returned after its context is done, nothing can stop it: Go has no way to end
+// a goroutine from outside. Run goes on waiting for it, begins no new term and does not release the
+// lock. If the lease can still be renewed, as after [Candidate.Resign], it is, and nobody leads;
+// that is safe, and [Candidate.Healthy] fails after Drain, so that a probe restarts the process. If
+// the lease cannot be renewed it ends, and another leads beside the body that hangs. The same
+// happens when the whole process is paused. No election can prevent that. The token is for it: give
+// it to the resource with each write, and let the resource refuse one that is older than one it has
+// seen.
 //
 // # Habits of client-go
 //
@@ -41,9 +41,11 @@
 //
 // What differs:
 //
-//   - The lock queues. A candidate does not ask every RetryPeriod whether the lease
-//     is free; where the backend has a queue the next leader is woken by the release. RetryPeriod is the pause after an error.
-//   - Renewal is the business of the lock, every TTL/3. RenewDeadline alone says how long it may fail.
+//   - The lock queues. A candidate does not ask every RetryPeriod whether the lease is free; where
+//     the backend has a queue the next leader is woken by the release. RetryPeriod is the pause
+//     after an error.
+//   - Renewal is the business of the lock, every TTL/3. RenewDeadline alone says how long it may
+//     fail.
 //   - Run does not return when leadership is lost: it stands again. client-go's
 //     programs exit there.
 //   - The body runs on Run's goroutine, and its return is waited for. client-go starts it on a

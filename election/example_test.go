@@ -67,9 +67,9 @@ func (l *ledger) finish(token lockstep.Token, invoice int) error {
 	return nil
 }
 
-// A body that can be started again. It keeps nothing from an earlier term: at the beginning it reads
-// from the store how far the work has come, also when that was another's work. It returns when its context is done,
-// and takes up the work in its next term.
+// A body that can be started again. It keeps nothing from an earlier term: at the beginning it
+// reads from the store how far the work has come, also when that was another's work. It returns
+// when its context is done, and takes up the work in its next term.
 func ExampleCandidate_Run_restartable() {
 	locker := memlock.New(memlock.WithTTL(time.Second))
 	store := &ledger{}
@@ -106,8 +106,9 @@ func ExampleCandidate_Run_restartable() {
 	// done 5 <nil>
 }
 
-// Both halves: the context stops a leader whose term is over, and the token stops one that cannot know it. The first leader
-// is frozen in the middle of its work; the resource refuses its late write.
+// Both halves: the context stops a leader whose term is over, and the token stops one that cannot
+// know it. The first leader is frozen in the middle of its work; the resource refuses its late
+// write.
 func ExampleCandidate_Run_guarded() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -25,11 +25,11 @@ type Leader struct {
 // Nobody reports that there is no leader.
 func (l Leader) Nobody() bool { return l.Identity == "" }
 
-// Observe yields who leads the office now, and then each change: a new leader, a new
-// term of the same one, or nobody. Changes that are over before the caller asks
-// may be left out; what is yielded was true, and what is true last is yielded. The sequence ends
-// after a non-nil error, which is [lockstep.ErrUnsupported] when the Locker is no
-// [lockstep.Watcher], or without one when ctx is done. It needs no candidate and takes no part in the election.
+// Observe yields who leads the office now, and then each change: a new leader, a new term of the
+// same one, or nobody. Changes that are over before the caller asks may be left out; what is
+// yielded was true, and what is true last is yielded. The sequence ends after a non-nil error,
+// which is [lockstep.ErrUnsupported] when the Locker is no [lockstep.Watcher], or without one when
+// ctx is done. It needs no candidate and takes no part in the election.
 func Observe(ctx context.Context, locker lockstep.Locker, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		watcher, ok := locker.(lockstep.Watcher)

@@ -33,10 +33,10 @@ func (resignation) Error() string { return ErrResigned.Error() }
 
 func (resignation) Is(target error) bool { return target == ErrResigned }
 
-// standsAgain reports whether a term that ended with this cause is followed by
-// another campaign, whatever the body returned. What it returns then is mostly an
-// echo of the loss: a connection that broke, a write that was refused. A nil cause is a term that was not
-// over when the body returned; another one is that of Run's own context.
+// standsAgain reports whether a term that ended with this cause is followed by another campaign,
+// whatever the body returned. What it returns then is mostly an echo of the loss: a connection that
+// broke, a write that was refused. A nil cause is a term that was not over when the body returned;
+// another one is that of Run's own context.
 func standsAgain(cause error) bool {
 	for _, own := range []error{ErrNotRenewed, ErrResigned, lockstep.ErrLost, lockstep.ErrReleased} {
 		if errors.Is(cause, own) {

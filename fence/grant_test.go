@@ -10,8 +10,9 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// millisecondTokens is a backend that makes its tokens of the client's clock, in milliseconds, as libraries for one Redis key
-// have done: two clients' clocks differ, and clocks are set back. It says itself that its tokens are no fence.
+// millisecondTokens is a backend that makes its tokens of the client's clock, in milliseconds, as
+// libraries for one Redis key have done: two clients' clocks differ, and clocks are set back. It
+// says itself that its tokens are no fence.
 type millisecondTokens struct{ lockstep.Locker }
 
 func (m millisecondTokens) Capabilities() lockstep.Capabilities {
@@ -20,8 +21,8 @@ func (m millisecondTokens) Capabilities() lockstep.Capabilities {
 	return caps
 }
 
-// Such tokens break a guard: a holder whose clock is ahead locks out the next, and a later holder's token is
-// not larger. So there is no way to a grant.
+// Such tokens break a guard: a holder whose clock is ahead locks out the next, and a later holder's
+// token is not larger. So there is no way to a grant.
 func TestTokensOfAClockAreRefusedAtTheStart(t *testing.T) {
 	source, err := fence.For(millisecondTokens{memlock.New()}, "prod", "orders/42")
 	if !errors.Is(err, lockstep.ErrUnsupported) || !strings.Contains(err.Error(), "milliseconds") {

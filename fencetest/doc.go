@@ -9,12 +9,11 @@
 //		})
 //	}
 //
-// [Store] is the little that the suite needs: read a value, write, enter and delete with
-// a grant. A guard of marks alone, without data, is tested together with something that it protects.
-// Work that is done once in a grant is checked when the store is a [OnceStore]. What
-// happens when a writer dies or a reply is lost is checked as far as [Guard] can cause
-// it. A check that does not apply is skipped with the reason, and Run ends with the list
-// of both.
+// [Store] is the little that the suite needs: read a value, write, enter and delete with a grant. A
+// guard of marks alone, without data, is tested together with something that it protects. Work that
+// is done once in a grant is checked when the store is a [OnceStore]. What happens when a writer
+// dies or a reply is lost is checked as far as [Guard] can cause it. A check that does not apply is
+// skipped with the reason, and Run ends with the list of both.
 //
 // The suite gives each check a resource and a lock name of its own, so that it can run again on a
 // store that keeps what it has seen.

@@ -38,8 +38,9 @@ func KeepAlive(ctx context.Context, clock Clock, st *State, renew func(context.C
 	return KeepAliveSince(ctx, clock, st, func(ctx context.Context) (time.Duration, error) { return Never, renew(ctx) })
 }
 
-// KeepAliveSince is KeepAlive for a backend whose confirmation vouches for less than the full TTL from the sending: renew also
-// returns the time on clock from which the backend counts. A time after the sending means the sending.
+// KeepAliveSince is KeepAlive for a backend whose confirmation vouches for less than the full TTL
+// from the sending: renew also returns the time on clock from which the backend counts. A time
+// after the sending means the sending.
 func KeepAliveSince(ctx context.Context, clock Clock, st *State, renew func(context.Context) (since time.Duration, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

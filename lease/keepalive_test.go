@@ -225,7 +225,8 @@ func TestOutageThatIsShorterThanTheLeaseLosesNothing(t *testing.T) {
 	})
 }
 
-// The backend counts each renewal from 4 s before it was sent, so the lease of 10 s ends 4 s sooner after the last one.
+// The backend counts each renewal from 4 s before it was sent, so the lease of 10 s ends 4 s sooner
+// after the last one.
 func TestKeepAliveCountsFromWhereTheBackendDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRun(t)

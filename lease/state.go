@@ -99,8 +99,8 @@ func (s *State) Confirm(now time.Duration, attempt uint64) bool {
 	return s.ConfirmSince(now, attempt, Never)
 }
 
-// ConfirmSince is Confirm for a backend whose answer vouches for a lease that began earlier than the attempt was sent:
-// the lease counts from since, or from the sending if that was earlier.
+// ConfirmSince is Confirm for a backend whose answer vouches for a lease that began earlier than
+// the attempt was sent: the lease counts from since, or from the sending if that was earlier.
 func (s *State) ConfirmSince(now time.Duration, attempt uint64, since time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,8 +77,8 @@ func (e *env) release(k lockstep.Lock) {
 	}
 }
 
-// answer makes a request again while the backend does not answer it, which a busy machine may keep it from: that
-// says nothing about the lock. The backend has to answer soon.
+// answer makes a request again while the backend does not answer it, which a busy machine may keep
+// it from: that says nothing about the lock. The backend has to answer soon.
 func (e *env) answer(request func() (lockstep.Lock, error)) (lockstep.Lock, error) {
 	for end := time.Now().Add(e.soon()); ; e.sleep(5 * time.Millisecond) {
 		lock, err := request()
@@ -145,7 +145,8 @@ func (e *env) start(l lockstep.Locker, name string, opts ...lockstep.AcquireOpti
 	return p
 }
 
-// queue begins an Acquire and returns when it is the n-th waiter of the name. A backend without a queue shows no waiters.
+// queue begins an Acquire and returns when it is the n-th waiter of the name. A backend without a
+// queue shows no waiters.
 func (e *env) queue(l lockstep.Locker, name string, n int, opts ...lockstep.AcquireOption) *pending {
 	e.Helper()
 	p := e.start(l, name, opts...)

@@ -8,10 +8,10 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// The waits between tries of a request that the service would not take now: the
-// first is 50 to 100 ms, and they double up to 1 to 2 s. When the service says how long it will not, the next
-// try comes 50 to 500 ms after that, so that many clients do not come at once, and within 5 s in any case: the
-// service may be wrong about it.
+// The waits between tries of a request that the service would not take now: the first is 50 to 100
+// ms, and they double up to 1 to 2 s. When the service says how long it will not, the next try
+// comes 50 to 500 ms after that, so that many clients do not come at once, and within 5 s in any
+// case: the service may be wrong about it.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 2 * time.Second
@@ -152,14 +152,16 @@ func (s *Session) remove(c *claim, u Update) {
 	s.tell(u)
 }
 
-// retryLater tries the claim's request again after a jittered wait. e, which may be nil, is why it was not taken.
+// retryLater tries the claim's request again after a jittered wait. e, which may be nil, is why it
+// was not taken.
 func (s *Session) retryLater(now time.Duration, c *claim, e *pb.Error) {
 	c.tag = 0
 	c.retryAt = now + s.retryWait(c, span(e.GetRetryAfterMs()))
 	s.later = append(s.later, c.seq)
 }
 
-// retryWait is how long to wait before the next try. told is the service's word on it; zero: it has none.
+// retryWait is how long to wait before the next try. told is the service's word on it; zero: it has
+// none.
 func (s *Session) retryWait(c *claim, told time.Duration) time.Duration {
 	least, most := told+firstRetry/2, told+firstRetry/2+toldSpread
 	if told > toldMax-firstRetry/2-toldSpread {

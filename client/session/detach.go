@@ -21,9 +21,9 @@ type Detached struct {
 	Token  uint64 // zero for permits
 }
 
-// Detach ends this side's part in the session and leaves its lease running. It refuses, and
-// changes nothing, unless the session is open, its lease runs at now, and the granted claim seq is the
-// only one that it has. Afterwards the session is over, which no update tells.
+// Detach ends this side's part in the session and leaves its lease running. It refuses, and changes
+// nothing, unless the session is open, its lease runs at now, and the granted claim seq is the only
+// one that it has. Afterwards the session is over, which no update tells.
 func (s *Session) Detach(now time.Duration, seq uint64) (Detached, bool) {
 	token, held := s.Holds(now, seq)
 	if !held || len(s.claims) != 1 {
@@ -44,10 +44,10 @@ func (s *Session) Abandon() {
 	s.unsent, s.later, s.pending = nil, nil, nil
 }
 
-// Restore returns a session that goes on with a detached one. It attaches when it is connected. Its claim is
-// told as Granted at the first renewal that the service confirms, and before that nothing of it may be believed
-// in; when it is over it is told as Lost. TTL and Metadata of cfg have no effect. It panics when d.TTL leaves no
-// time for a second renewal, see [lease.Check].
+// Restore returns a session that goes on with a detached one. It attaches when it is connected. Its
+// claim is told as Granted at the first renewal that the service confirms, and before that nothing
+// of it may be believed in; when it is over it is told as Lost. TTL and Metadata of cfg have no
+// effect. It panics when d.TTL leaves no time for a second renewal, see [lease.Check].
 func Restore(cfg Config, d Detached) *Session {
 	cfg.TTL = lockstep.DefaultTTL
 	s := New(cfg)

@@ -10,7 +10,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// The waits before a session that was superseded attaches again: up to 20 ms, and they double up to 500 ms.
+// The waits before a session that was superseded attaches again: up to 20 ms, and they double up to
+// 500 ms.
 const (
 	firstTurn = 20 * time.Millisecond
 	lastTurn  = 500 * time.Millisecond
@@ -120,8 +121,8 @@ func (s *Session) sendOpen(now time.Duration) {
 	}}})
 }
 
-// sendAttach binds the session to this connection. The keepalive goes with it, so that nothing comes between the
-// two: the next client to attach finds a lease that was renewed.
+// sendAttach binds the session to this connection. The keepalive goes with it, so that nothing
+// comes between the two: the next client to attach finds a lease that was renewed.
 func (s *Session) sendAttach(now time.Duration) {
 	s.link, s.attachAt = attaching, 0
 	s.attach++
@@ -136,10 +137,11 @@ func (s *Session) sendAttach(now time.Duration) {
 	}
 }
 
-// superseded handles the news that another connection has the session, or the refusal of an Attach whose number does not
-// exceed that one's. A process that works under a claim has lost it: another process does so now. Else, while this side only
-// begins with a detached session or ends what it had, the two take turns: it attaches with a higher number, after a
-// jittered wait. e says which number to exceed, if the service knows how; else the numbers grow until one does.
+// superseded handles the news that another connection has the session, or the refusal of an Attach
+// whose number does not exceed that one's. A process that works under a claim has lost it: another
+// process does so now. Else, while this side only begins with a detached session or ends what it
+// had, the two take turns: it attaches with a higher number, after a jittered wait. e says which
+// number to exceed, if the service knows how; else the numbers grow until one does.
 func (s *Session) superseded(now time.Duration, e *pb.Error, by string) {
 	switch {
 	case s.restored != 0:
@@ -227,8 +229,9 @@ func (s *Session) attachedBy(now time.Duration, tag uint64, a *pb.StreamAttached
 	s.linked(now, Resumed)
 }
 
-// linked starts the traffic on a new connection: what the service has to know is sent again
-// under the same numbers. Claims that were answered are not asked for again: their changes came with Attached.
+// linked starts the traffic on a new connection: what the service has to know is sent again under
+// the same numbers. Claims that were answered are not asked for again: their changes came with
+// Attached.
 func (s *Session) linked(now time.Duration, kind Kind) {
 	s.link = up
 	s.outrun = 0

@@ -42,7 +42,8 @@ type client struct {
 	over bool
 }
 
-// A conn is a stream with what is on its way in both directions. One that is cut still takes what is sent.
+// A conn is a stream with what is on its way in both directions. One that is cut still takes what
+// is sent.
 type conn struct {
 	id       int
 	cut      bool

@@ -203,8 +203,8 @@ func (s *Session) closedBy(now time.Duration, tag uint64) {
 	s.end(now, Update{})
 }
 
-// endedFor handles the end that the service tells of: of the session, or of our part in it, which another call with its
-// secret has now.
+// endedFor handles the end that the service tells of: of the session, or of our part in it, which
+// another call with its secret has now.
 func (s *Session) endedFor(now time.Duration, e *pb.SessionEnded) {
 	if e.GetReason() == pb.Reason_REASON_SESSION_UNKNOWN {
 		s.superseded(now, &pb.Error{Reason: pb.Reason_REASON_STALE_REQUEST, Message: e.GetDetail()}, e.GetBy())
@@ -280,8 +280,8 @@ func (s *Session) refused(now time.Duration, q sent, tag uint64, e *pb.Error) {
 	}
 }
 
-// left handles a refusal that may say that another connection has the session now. While nobody works under its claims
-// it attaches again, on this connection.
+// left handles a refusal that may say that another connection has the session now. While nobody
+// works under its claims it attaches again, on this connection.
 func (s *Session) left(now time.Duration, e *pb.Error) {
 	if notAttached(e) && (s.restored != 0 || !s.handedOut()) { // else the next attachment shows whether it was another process
 		s.superseded(now, e, "")
@@ -337,8 +337,8 @@ func over(e *pb.Error) bool {
 	return false
 }
 
-// transient reports whether the same request may be taken later, by the same node: a claim is UNAVAILABLE while the
-// cluster grants nothing, and no other node would grant it.
+// transient reports whether the same request may be taken later, by the same node: a claim is
+// UNAVAILABLE while the cluster grants nothing, and no other node would grant it.
 func transient(e *pb.Error) bool {
 	switch e.GetReason() {
 	case pb.Reason_REASON_OVERLOADED, pb.Reason_REASON_UNAVAILABLE, pb.Reason_REASON_UNSPECIFIED:

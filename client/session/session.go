@@ -165,8 +165,8 @@ func (s *Session) Acquire(now time.Duration, spec *pb.ClaimSpec) (seq uint64) {
 	return c.seq
 }
 
-// Cancel gives a claim up, granted or not. A grant that is on its way is not
-// handed out. The end is told when the service has confirmed it. Cancel of a claim that is over or ending does nothing.
+// Cancel gives a claim up, granted or not. A grant that is on its way is not handed out. The end is
+// told when the service has confirmed it. Cancel of a claim that is over or ending does nothing.
 func (s *Session) Cancel(now time.Duration, seq uint64) {
 	s.finish(now, seq, endCancel)
 }
@@ -195,8 +195,9 @@ func (s *Session) Close(now time.Duration) {
 	}
 }
 
-// Lose ends the session because the service that knew it is gone for good: what was granted is lost, with the reason
-// [lockstep.RecordMissing], and what was not is abandoned. A session that is not open yet stays as it is.
+// Lose ends the session because the service that knew it is gone for good: what was granted is
+// lost, with the reason [lockstep.RecordMissing], and what was not is abandoned. A session that is
+// not open yet stays as it is.
 func (s *Session) Lose(now time.Duration, detail string) {
 	if s.id != "" && !s.ended(now) {
 		s.endedBy(now, pb.Reason_REASON_SESSION_UNKNOWN, "", detail)

@@ -38,8 +38,9 @@ const (
 	// answer. Leader is the address of the leader if it was told, and Err the error.
 	// Call Disconnected and connect elsewhere. No Seq.
 	Reconnect
-	// Deferred: the service would not take the claim now: Err says why. It is asked for again, on this connection, until it is
-	// taken, given up or over. Without Seq it is about the session: another process has attached it, and this one attaches again.
+	// Deferred: the service would not take the claim now: Err says why. It is asked for again, on
+	// this connection, until it is taken, given up or over. Without Seq it is about the session:
+	// another process has attached it, and this one attaches again.
 	Deferred
 	// Over: the session has ended, behind the updates of its claims. Reason is zero after
 	// Close, and when the service refused to open the session, which Err then explains.

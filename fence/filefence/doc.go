@@ -46,10 +46,10 @@
 //
 // # What it cannot do
 //
-//   - File systems of other machines are refused where the system says what they are, which is Linux: their
-//     locks and renames do not keep these rules. FUSE is refused too.
-//   - A process that is stopped in the middle of a step keeps the others out until it is killed or goes
-//     on. They get ErrBusy; nothing is corrupted.
+//   - File systems of other machines are refused where the system says what they are, which is
+//     Linux: their locks and renames do not keep these rules. FUSE is refused too.
+//   - A process that is stopped in the middle of a step keeps the others out until it is killed or
+//     goes on. They get ErrBusy; nothing is corrupted.
 //   - A symbolic link as the data file is refused: two names would have two marks. So
 //     would two hard links, and a rename breaks them: do not guard a hard-linked file.
 //   - The file gets a new inode with each write. Its permission bits are kept; its

@@ -246,9 +246,9 @@ func watchPlainly(t *testing.T, path string) (stop func()) {
 	}
 }
 
-// TestAFrozenWriterIsRefusedWhenItWakes stops a process at random moments of its writes, lets the next
-// holder take over, and wakes it. Where it was stopped in the middle of a step, the next holder is
-// told to come back; nothing that the woken writer does then gets in.
+// TestAFrozenWriterIsRefusedWhenItWakes stops a process at random moments of its writes, lets the
+// next holder take over, and wakes it. Where it was stopped in the middle of a step, the next
+// holder is told to come back; nothing that the woken writer does then gets in.
 func TestAFrozenWriterIsRefusedWhenItWakes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	inStep := 0

@@ -78,8 +78,8 @@ func (s *slot) inTurn(ctx context.Context, f func(record) error) error {
 	return f(now)
 }
 
-// present is what is on the disk. Where no grant has been it leaves nothing behind: a lock file that an operator's command made could
-// keep the writers out.
+// present is what is on the disk. Where no grant has been it leaves nothing behind: a lock file
+// that an operator's command made could keep the writers out.
 func (s *slot) present(ctx context.Context) (now record, err error) {
 	if s.untouched() {
 		return record{Format: format, Resource: s.resource}, nil
@@ -91,7 +91,8 @@ func (s *slot) present(ctx context.Context) (now record, err error) {
 	return now, err
 }
 
-// untouched reports that no grant has been here. Both files are looked for, since a file that was moved has its mark without the lock file.
+// untouched reports that no grant has been here. Both files are looked for, since a file that was
+// moved has its mark without the lock file.
 func (s *slot) untouched() bool {
 	for _, path := range []string{s.turn.path, s.mark} {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

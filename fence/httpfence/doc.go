@@ -37,10 +37,9 @@
 //
 // # What it costs
 //
-// One step of the guard for each request with a token, two where it writes once, and a mutex for the
-// requests in flight. [fence.Memory] is a guard for one process until it ends;
-// fence/filefence has one on the disk; the guards of databases are shared by many
-// processes.
+// One step of the guard for each request with a token, two where it writes once, and a mutex for
+// the requests in flight. [fence.Memory] is a guard for one process until it ends; fence/filefence
+// has one on the disk; the guards of databases are shared by many processes.
 //
 // # What it cannot do
 //

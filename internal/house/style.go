@@ -84,7 +84,8 @@ func undocumentedSpecs(d *ast.GenDecl) []*ast.Ident {
 	return found
 }
 
-// plainMethod reports whether the method is one whose meaning its interface in the standard library gives.
+// plainMethod reports whether the method is one whose meaning its interface in the standard library
+// gives.
 func plainMethod(d *ast.FuncDecl) bool {
 	return d.Recv != nil && slices.Contains([]string{"Error", "String", "Unwrap", "Is", "Len", "Less", "Swap", "Push", "Pop"}, d.Name.Name)
 }

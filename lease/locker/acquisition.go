@@ -47,8 +47,8 @@ func (a *acquisition) run(ctx context.Context) (*lock, error) {
 	}
 }
 
-// remember keeps what the last try said. One that the end of the waiting broke off, and that is undone, says less than the one
-// before it, such as who has the lock.
+// remember keeps what the last try said. One that the end of the waiting broke off, and that is
+// undone, says less than the one before it, such as who has the lock.
 func (a *acquisition) remember(ctx context.Context, err error) {
 	cutShort := errors.Is(err, lockstep.ErrUnavailable) || errors.Is(err, lockstep.ErrUncertain)
 	if ctx.Err() == nil || a.last == nil || !cutShort {
@@ -59,8 +59,8 @@ func (a *acquisition) remember(ctx context.Context, err error) {
 // errWaitOver is the cause of the context of an acquisition whose wait ran out.
 var errWaitOver = errors.New("wait over")
 
-// bound gives the context of the waiting: it ends with the caller's, with the Locker and after the wait. A try
-// has no wait to run out: it is made once.
+// bound gives the context of the waiting: it ends with the caller's, with the Locker and after the
+// wait. A try has no wait to run out: it is made once.
 func (a *acquisition) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stops := []func() bool{context.AfterFunc(a.locker.life, func() { cancel(lockstep.ErrClosed) })}
@@ -92,7 +92,8 @@ func (a *acquisition) ended(ctx context.Context) error {
 	}
 }
 
-// waitOver is the answer when the wait ran out: busy when the store has said so, or else why it could not.
+// waitOver is the answer when the wait ran out: busy when the store has said so, or else why it
+// could not.
 func (a *acquisition) waitOver() error {
 	switch {
 	case a.last == nil || errors.Is(a.last, ErrQueued) && !errors.Is(a.last, lockstep.ErrBusy):
@@ -162,8 +163,9 @@ func (a *acquisition) try(ctx context.Context) (*lock, error) {
 	return l.hold(c, g, state), nil
 }
 
-// tryContext bounds one call of the backend. Where each lock has a lease, an answer that comes later than TTL/3 leaves little
-// of it. A session waits in the queue as long as the caller does; there only a try has a bound of its own.
+// tryContext bounds one call of the backend. Where each lock has a lease, an answer that comes
+// later than TTL/3 leaves little of it. A session waits in the queue as long as the caller does;
+// there only a try has a bound of its own.
 func (a *acquisition) tryContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	ttl := a.locker.cfg.Capabilities.TTL
 	switch {
@@ -176,7 +178,8 @@ func (a *acquisition) tryContext(ctx context.Context) (context.Context, context.
 	}
 }
 
-// answered reports whether the store has answered lately: also when a session ended under a claim that waited in it.
+// answered reports whether the store has answered lately: also when a session ended under a claim
+// that waited in it.
 func answered(err error) bool {
 	return err == nil || errors.Is(err, lockstep.ErrBusy) || errors.Is(err, ErrQueued) || errors.Is(err, lockstep.ErrLost)
 }

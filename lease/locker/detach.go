@@ -12,9 +12,10 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Surrender ends this Locker's part in a lock and leaves it held in the store: its context gets the cause [lockstep.ErrDetached]. It is
-// the half of a Detach that all backends share. A lock with a longest hold is [lockstep.ErrUnsupported]: nobody would
-// keep that bound. A lock of another Locker is [lockstep.ErrInvalid]; one that is over gives its cause.
+// Surrender ends this Locker's part in a lock and leaves it held in the store: its context gets the
+// cause [lockstep.ErrDetached]. It is the half of a Detach that all backends share. A lock with a
+// longest hold is [lockstep.ErrUnsupported]: nobody would keep that bound. A lock of another Locker
+// is [lockstep.ErrInvalid]; one that is over gives its cause.
 func (l *Locker) Surrender(held lockstep.Lock) (*Claim, Grant, error) {
 	k, ok := held.(*lock)
 	switch {
@@ -32,8 +33,9 @@ func (l *Locker) Surrender(held lockstep.Lock) (*Claim, Grant, error) {
 	return k.claim, k.grant, nil
 }
 
-// Hold makes a lock of what find found in the store: it is the half of an Attach that backends of sessions share. The grant has a
-// Lease. Close waits for find, and after Close it is [lockstep.ErrClosed].
+// Hold makes a lock of what find found in the store: it is the half of an Attach that backends of
+// sessions share. The grant has a Lease. Close waits for find, and after Close it is
+// [lockstep.ErrClosed].
 func (l *Locker) Hold(find func() (*Claim, Grant, error)) (lockstep.Lock, error) {
 	if !l.enter() {
 		return nil, lockstep.ErrClosed
@@ -49,7 +51,8 @@ func (l *Locker) Hold(find func() (*Claim, Grant, error)) (lockstep.Lock, error)
 // Undo ends a claim in the background that Surrender gave and that could not be handed over.
 func (l *Locker) Undo(c *Claim) { l.undo(c) }
 
-// A Detacher is the Locker of a backend of records whose locks can be handed to another process. It implements [lockstep.Detacher].
+// A Detacher is the Locker of a backend of records whose locks can be handed to another process. It
+// implements [lockstep.Detacher].
 type Detacher struct{ *Locker }
 
 var _ lockstep.Detacher = Detacher{}
@@ -64,7 +67,8 @@ type ticket struct {
 	TTL     time.Duration
 }
 
-// Detach implements [lockstep.Detacher]. It does no I/O: of the lease as much is left as [lockstep.Lock.Remaining] said.
+// Detach implements [lockstep.Detacher]. It does no I/O: of the lease as much is left as
+// [lockstep.Lock.Remaining] said.
 func (d Detacher) Detach(_ context.Context, held lockstep.Lock) (lockstep.Handle, error) {
 	c, g, err := d.Surrender(held)
 	if err != nil {

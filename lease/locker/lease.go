@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// A Lease is a lease that is being kept alive: that of one record, or that of a session with all its locks. It ends once. It is
-// safe for concurrent use.
+// A Lease is a lease that is being kept alive: that of one record, or that of a session with all
+// its locks. It ends once. It is safe for concurrent use.
 type Lease struct {
 	clock  lease.Clock
 	state  *lease.State
@@ -18,13 +18,14 @@ type Lease struct {
 	ended  chan struct{} // closed when nothing runs any more
 }
 
-// KeepLease keeps a lease alive by [lease.KeepAlive] in a goroutine of its own, until End or the end of the lease. The state must be
-// confirmed once.
+// KeepLease keeps a lease alive by [lease.KeepAlive] in a goroutine of its own, until End or the
+// end of the lease. The state must be confirmed once.
 func KeepLease(clock lease.Clock, state *lease.State, renew func(context.Context) error) *Lease {
 	return KeepLeaseSince(clock, state, func(ctx context.Context) (time.Duration, error) { return lease.Never, renew(ctx) })
 }
 
-// KeepLeaseSince is KeepLease by [lease.KeepAliveSince], for a backend whose confirmation vouches for a lease that began before the sending.
+// KeepLeaseSince is KeepLease by [lease.KeepAliveSince], for a backend whose confirmation vouches
+// for a lease that began before the sending.
 func KeepLeaseSince(clock lease.Clock, state *lease.State, renew func(context.Context) (since time.Duration, err error)) *Lease {
 	l := &Lease{clock: clock, state: state, ended: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
@@ -35,7 +36,8 @@ func KeepLeaseSince(clock lease.Clock, state *lease.State, renew func(context.Co
 	return l
 }
 
-// Context is done when the lease is over. Its cause is a [*lockstep.LossError] or what End was given.
+// Context is done when the lease is over. Its cause is a [*lockstep.LossError] or what End was
+// given.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Check reads the clock: nil while the lease lives, else the cause of Context.

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// A lock is one grant. It is over when its context is done, and freed when the store has confirmed that, or
-// when its lease has certainly run out.
+// A lock is one grant. It is over when its context is done, and freed when the store has confirmed
+// that, or when its lease has certainly run out.
 type lock struct {
 	locker *Locker
 	claim  *Claim
@@ -37,8 +37,8 @@ func (l *Locker) hold(c *Claim, g Grant, state *lease.State) *lock {
 	return k
 }
 
-// watch waits for the end of the lock, whatever brings it. A lock that was lost is freed in the store
-// too, should it still be there.
+// watch waits for the end of the lock, whatever brings it. A lock that was lost is freed in the
+// store too, should it still be there.
 func (k *lock) watch() {
 	var maxHold <-chan time.Time
 	if k.claim.MaxHold > 0 {

@@ -18,10 +18,11 @@ import (
 type Config struct {
 	// Capabilities are those of the backend, with the TTL as negotiated.
 	Capabilities lockstep.Capabilities
-	// UnavailableAfter is how long Acquire tries to reach a store that does not answer before it returns
-	// [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	// UnavailableAfter is how long Acquire tries to reach a store that does not answer before it
+	// returns [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
 	UnavailableAfter time.Duration
-	// RetryBase and RetryMax bound the jittered wait between two tries of a backend of records. Default: 25 ms and 500 ms.
+	// RetryBase and RetryMax bound the jittered wait between two tries of a backend of records.
+	// Default: 25 ms and 500 ms.
 	RetryBase, RetryMax time.Duration
 	// Clock measures leases. Default: [lease.SystemClock].
 	Clock lease.Clock
@@ -69,7 +70,8 @@ type Locker struct {
 
 var _ lockstep.Locker = (*Locker)(nil)
 
-// New makes the Locker of a backend. It panics when [lease.Check] refuses the TTL of the capabilities: backends check what users give.
+// New makes the Locker of a backend. It panics when [lease.Check] refuses the TTL of the
+// capabilities: backends check what users give.
 func New(backend Backend, cfg Config) *Locker {
 	cfg = cfg.withDefaults()
 	if err := lease.Check(cfg.Capabilities.TTL); err != nil {
@@ -117,7 +119,8 @@ func (l *Locker) enter() bool {
 	return !l.mu.isClosing
 }
 
-// do runs f in the background. Only calls that were let in, and locks that are held, have anything to do there.
+// do runs f in the background. Only calls that were let in, and locks that are held, have anything
+// to do there.
 func (l *Locker) do(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,8 +129,9 @@ func (l *Locker) do(f func()) {
 	}
 }
 
-// Close implements [lockstep.Locker]. What cannot be released until ctx is done is left to its lease; so is what is not
-// released after the TTL and the grace, whatever ctx says, as then the leases have run out.
+// Close implements [lockstep.Locker]. What cannot be released until ctx is done is left to its
+// lease; so is what is not released after the TTL and the grace, whatever ctx says, as then the
+// leases have run out.
 func (l *Locker) Close(ctx context.Context) error {
 	l.closing.Do(func() {
 		defer close(l.closed)

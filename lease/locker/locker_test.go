@@ -128,8 +128,8 @@ func TestAReleaseAfterTheRecordWasDeletedSaysSo(t *testing.T) {
 	})
 }
 
-// A store whose client is cut off for good cannot be told anything: the record's own expiry frees the lock, and Close does not wait longer than
-// its context.
+// A store whose client is cut off for good cannot be told anything: the record's own expiry frees
+// the lock, and Close does not wait longer than its context.
 func TestCloseGivesUpWhenTheStoreIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *store) {
 		c := connect(s, ttl)
@@ -223,7 +223,8 @@ func TestALongestHoldFreesTheLock(t *testing.T) {
 	})
 }
 
-// A stuck is a wire on which only the first try gets through: the others wait for a connection until their context ends.
+// A stuck is a wire on which only the first try gets through: the others wait for a connection
+// until their context ends.
 type stuck struct {
 	*wire
 	tries atomic.Int64

@@ -14,9 +14,10 @@ func (l *Locker) undo(c *Claim) {
 	l.do(func() { l.drop(c) })
 }
 
-// drop ends a claim in the store, however often it takes. On a backend of records it gives up when the record has certainly run out: it was
-// renewed for the last time before. It returns the loss when the first call already found that the claim was not there: a later one cannot
-// tell whether an earlier one, whose answer was lost, has ended it.
+// drop ends a claim in the store, however often it takes. On a backend of records it gives up when
+// the record has certainly run out: it was renewed for the last time before. It returns the loss
+// when the first call already found that the claim was not there: a later one cannot tell whether
+// an earlier one, whose answer was lost, has ended it.
 func (l *Locker) drop(c *Claim) error {
 	backoff := lease.Backoff{Base: 25 * time.Millisecond, Max: 500 * time.Millisecond}
 	caps := l.cfg.Capabilities

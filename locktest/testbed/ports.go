@@ -11,18 +11,20 @@ import (
 const (
 	lowest  = 10_000
 	highest = 32_767
-	// maxTries bounds the search for one port; a machine on which so many are taken is out of ports.
+	// maxTries bounds the search for one port; a machine on which so many are taken is out of
+	// ports.
 	maxTries = 1_000
 )
 
 // Addresses finds addresses for servers that will be stopped and started again.
 //
-// A server that lets the kernel choose gets a port of the range from which the kernel also draws the ports of outgoing
-// connections. While it is down, any program's connection may take that port. So these ports are below that range, which begins at
-// 32768 on Linux.
+// A server that lets the kernel choose gets a port of the range from which the kernel also draws
+// the ports of outgoing connections. While it is down, any program's connection may take that port.
+// So these ports are below that range, which begins at 32768 on Linux.
 //
-// It gives so many different addresses of the form 127.0.0.1:port on which nobody listens. They are this process's until it ends: no
-// other call gives them, in whichever process, so tests may run beside each other and stop their servers for a while.
+// It gives so many different addresses of the form 127.0.0.1:port on which nobody listens. They are
+// this process's until it ends: no other call gives them, in whichever process, so tests may run
+// beside each other and stop their servers for a while.
 func Addresses(count int) ([]string, error) {
 	var held []net.Listener
 	defer func() {
@@ -42,7 +44,8 @@ func Addresses(count int) ([]string, error) {
 	return found, nil
 }
 
-// A claim on a port is its UDP twin, which no server here uses: the system frees it when the process ends.
+// A claim on a port is its UDP twin, which no server here uses: the system frees it when the
+// process ends.
 var claims struct {
 	sync.Mutex
 	held []net.PacketConn

@@ -21,9 +21,11 @@ type Command struct {
 	Dir string
 	// Log is a file that gets what the server prints, at its end.
 	Log string
-	// User is the name of the user that the server runs as, for servers that refuse to run as root. Empty: the present one.
+	// User is the name of the user that the server runs as, for servers that refuse to run as root.
+	// Empty: the present one.
 	User string
-	// Ready says whether the server serves; it is asked until it returns nil. Nil: the server is ready when it has started.
+	// Ready says whether the server serves; it is asked until it returns nil. Nil: the server is
+	// ready when it has started.
 	Ready func() error
 	// Patience bounds the wait for Ready. Default: 30 s.
 	Patience time.Duration
@@ -115,7 +117,8 @@ func (p *Process) awaitReady(gone chan struct{}) error {
 	}
 }
 
-// Kill ends the server and its children at once, as a crash does. It does nothing when the server does not run.
+// Kill ends the server and its children at once, as a crash does. It does nothing when the server
+// does not run.
 func (p *Process) Kill() { p.end(func(*exec.Cmd) {}, 0) }
 
 // Stop asks the server to end, and kills it when ctx is done before it has.

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Program finds a server's program that no package of the system has and that "make tools" builds: what the environment variable names, else
-// .bin/NAME in the working directory or one above it, else NAME on PATH. The error says how to get it.
+// Program finds a server's program that no package of the system has and that "make tools" builds:
+// what the environment variable names, else .bin/NAME in the working directory or one above it,
+// else NAME on PATH. The error says how to get it.
 func Program(name, variable string) (string, error) {
 	if path := os.Getenv(variable); path != "" {
 		if _, err := exec.LookPath(path); err != nil {

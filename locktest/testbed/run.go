@@ -8,8 +8,9 @@ import (
 	"os/exec"
 )
 
-// Run runs a program to its end, such as one that makes the files of a server, and ends it when ctx is done. Of the command it takes
-// Path, Args, Env, Dir and User. The error shows the end of what the program printed.
+// Run runs a program to its end, such as one that makes the files of a server, and ends it when ctx
+// is done. Of the command it takes Path, Args, Env, Dir and User. The error shows the end of what
+// the program printed.
 func Run(ctx context.Context, c Command) error {
 	if _, err := exec.LookPath(c.Path); err != nil {
 		return fmt.Errorf("the program %s is not installed: %w", c.Path, err)

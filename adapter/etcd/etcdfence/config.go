@@ -9,7 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// DefaultPrefix begins all keys unless [Config] says otherwise. It is not that of package etcdlock, whose keys must be its own.
+// DefaultPrefix begins all keys unless [Config] says otherwise. It is not that of package etcdlock,
+// whose keys must be its own.
 const DefaultPrefix = "lockstep-fence"
 
 // maxPrefixBytes leaves keys that a person can still read in a listing.
@@ -17,8 +18,9 @@ const maxPrefixBytes = 256
 
 // Config adjusts a [Guard]. The zero value is ready for use.
 type Config struct {
-	// Prefix is what all keys begin with; a "/" follows. All programs that write the same resources have the same one. Nothing else may be
-	// kept below it. 1 to 256 bytes. Default: [DefaultPrefix].
+	// Prefix is what all keys begin with; a "/" follows. All programs that write the same resources
+	// have the same one. Nothing else may be kept below it. 1 to 256 bytes. Default:
+	// [DefaultPrefix].
 	Prefix string
 	// Observer is told of each decision. Default: nobody.
 	Observer fence.Observer

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// refusals are the answers by which etcd says that a request had no effect. None is ErrInvalid, which would be a verdict about
-// the writer.
+// refusals are the answers by which etcd says that a request had no effect. None is ErrInvalid,
+// which would be a verdict about the writer.
 var refusals = []struct{ etcd, means error }{
 	{rpctypes.ErrNoSpace, lockstep.ErrQuota},
 	{rpctypes.ErrRequestTooLarge, lockstep.ErrQuota},

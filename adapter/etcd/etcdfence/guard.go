@@ -13,15 +13,17 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// MaxValueBytes bounds a value: it leaves room for the keys in a request, which etcd limits to 1.5 MiB as it comes.
+// MaxValueBytes bounds a value: it leaves room for the keys in a request, which etcd limits to 1.5
+// MiB as it comes.
 const MaxValueBytes = 1 << 20
 
-// A Guard keeps guarded resources in etcd. It is safe for concurrent use, beside others in this and in other processes. It needs no
-// Close.
+// A Guard keeps guarded resources in etcd. It is safe for concurrent use, beside others in this and
+// in other processes. It needs no Close.
 //
-// Its errors: a refusal makes [fence.Refused] true. [lockstep.ErrUnavailable] and [lockstep.ErrQuota] mean that nothing was written.
-// [lockstep.ErrUncertain] means that a step was sent and no answer came: repeat it with the same token, and its verdict tells.
-// etcd's clients do not give up by themselves: bound each call with its context.
+// Its errors: a refusal makes [fence.Refused] true. [lockstep.ErrUnavailable] and
+// [lockstep.ErrQuota] mean that nothing was written. [lockstep.ErrUncertain] means that a step was
+// sent and no answer came: repeat it with the same token, and its verdict tells. etcd's clients do
+// not give up by themselves: bound each call with its context.
 type Guard struct {
 	cli *clientv3.Client
 	cfg Config
@@ -32,7 +34,8 @@ var (
 	_ fence.Resetter = (*Guard)(nil)
 )
 
-// New makes a Guard on a client of the caller. New sends nothing. Its errors are [lockstep.ErrInvalid] and name the field.
+// New makes a Guard on a client of the caller. New sends nothing. Its errors are
+// [lockstep.ErrInvalid] and name the field.
 func New(cli *clientv3.Client, cfg Config) (*Guard, error) {
 	if cli == nil {
 		return nil, fmt.Errorf("etcdfence: %w", &lockstep.InvalidError{Field: "client", Rule: "must not be nil"})
@@ -44,7 +47,8 @@ func New(cli *clientv3.Client, cfg Config) (*Guard, error) {
 	return &Guard{cli: cli, cfg: cfg}, nil
 }
 
-// Enter raises the mark to the grant's token and changes no data. Call it before the first read of a grant.
+// Enter raises the mark to the grant's token and changes no data. Call it before the first read of
+// a grant.
 func (g *Guard) Enter(ctx context.Context, resource string, grant fence.Grant) error {
 	return g.Admit(ctx, resource, grant, fence.Enter)
 }
@@ -59,7 +63,8 @@ func (g *Guard) Write(ctx context.Context, resource string, grant fence.Grant, v
 	return g.put(ctx, resource, grant, fence.Write, value)
 }
 
-// WriteOnce replaces the value unless the grant has written here before, which is [fence.ErrAlready].
+// WriteOnce replaces the value unless the grant has written here before, which is
+// [fence.ErrAlready].
 func (g *Guard) WriteOnce(ctx context.Context, resource string, grant fence.Grant, value []byte) error {
 	return g.put(ctx, resource, grant, fence.WriteOnce, value)
 }
@@ -72,8 +77,8 @@ func (g *Guard) put(ctx context.Context, resource string, grant fence.Grant, s f
 	return g.step(ctx, resource, grant, s, []clientv3.Op{clientv3.OpPut(g.DataKey(resource), string(value))})
 }
 
-// Delete removes the value and keeps the mark, so that an older holder cannot bring it back. It counts as a write. Deleting
-// what is not there is no error.
+// Delete removes the value and keeps the mark, so that an older holder cannot bring it back. It
+// counts as a write. Deleting what is not there is no error.
 func (g *Guard) Delete(ctx context.Context, resource string, grant fence.Grant) error {
 	return g.step(ctx, resource, grant, fence.Write, []clientv3.Op{clientv3.OpDelete(g.DataKey(resource))})
 }
@@ -139,7 +144,8 @@ func looking(k keys) []clientv3.Op {
 	return []clientv3.Op{clientv3.OpGet(k.mark), clientv3.OpGet(k.written)}
 }
 
-// look reads the answers to looking: the mark, and the revisions at which its keys were last written; zero: never.
+// look reads the answers to looking: the mark, and the revisions at which its keys were last
+// written; zero: never.
 func look(answers []*pb.ResponseOp) (m fence.Mark, at [2]int64, err error) {
 	var values [2]string
 	found := 0

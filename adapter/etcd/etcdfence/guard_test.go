@@ -49,7 +49,8 @@ func TestAStepIsOneTransactionOnceThereIsAMark(t *testing.T) {
 	}
 }
 
-// TestTheFirstGrantBindsTheResource lets locks race for a resource that has no mark: one of them gets it.
+// TestTheFirstGrantBindsTheResource lets locks race for a resource that has no mark: one of them
+// gets it.
 func TestTheFirstGrantBindsTheResource(t *testing.T) {
 	c := startCluster(t)
 	locks := []string{"a", "a b", "b", "report", "reports", "reports/1"}

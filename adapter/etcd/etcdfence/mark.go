@@ -19,7 +19,8 @@ func keysOf(prefix, resource string) keys {
 	return keys{mark: prefix + "/mark/" + resource, written: prefix + "/written/" + resource, data: prefix + "/data/" + resource}
 }
 
-// digits is the length of a stored token: the comparison of bytes is then that of numbers. [lockstep.MaxToken] + 1 has as many.
+// digits is the length of a stored token: the comparison of bytes is then that of numbers.
+// [lockstep.MaxToken] + 1 has as many.
 const digits = 16
 
 func pad(t lockstep.Token) string { return fmt.Sprintf("%0*d", digits, uint64(t)) }

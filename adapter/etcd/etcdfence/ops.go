@@ -10,12 +10,15 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// maxOps leaves room for the mark in a transaction, which etcd limits to 128 operations as it comes.
+// maxOps leaves room for the mark in a transaction, which etcd limits to 128 operations as it
+// comes.
 const maxOps = 120
 
-// Commit takes a step of a grant, [fence.Write] or [fence.WriteOnce], whose writes are yours: puts and deletions of any keys, all in the
-// transaction that looks at the mark. There are 1 to 120 of them, of [MaxValueBytes] of keys and values together, and none is below the Prefix of the [Config], but for the [Guard.DataKey] of this
-// resource. Commit returns nothing of what they read, and does not take transactions within the transaction.
+// Commit takes a step of a grant, [fence.Write] or [fence.WriteOnce], whose writes are yours: puts
+// and deletions of any keys, all in the transaction that looks at the mark. There are 1 to 120 of
+// them, of [MaxValueBytes] of keys and values together, and none is below the Prefix of the
+// [Config], but for the [Guard.DataKey] of this resource. Commit returns nothing of what they read,
+// and does not take transactions within the transaction.
 func (g *Guard) Commit(ctx context.Context, resource string, grant fence.Grant, s fence.Step, ops ...clientv3.Op) error {
 	if err := g.checkOps(resource, s, ops); err != nil {
 		return named("commit", resource, err)

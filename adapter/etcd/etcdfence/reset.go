@@ -26,8 +26,9 @@ func (g *Guard) present(ctx context.Context, resource string) (m fence.Mark, at 
 	return look(answer.Responses)
 }
 
-// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. The data stay. It takes two round
-// trips; a step in between makes it [fence.ErrMoved], and so does the first attempt when Reset is repeated after a lost reply.
+// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. The data stay.
+// It takes two round trips; a step in between makes it [fence.ErrMoved], and so does the first
+// attempt when Reset is repeated after a lost reply.
 func (g *Guard) Reset(ctx context.Context, resource string, from, to fence.Mark) error {
 	return named("reset", resource, g.reset(ctx, resource, from, to))
 }

@@ -25,8 +25,9 @@ type backend struct {
 	turn   chan struct{}  // held by who opens a session
 	group  sync.WaitGroup // goroutines: one per session, one per lock that is held
 
-	// entering and leaving are held by those who create and who delete a key. A thousand goroutines that ask at once, or whose
-	// session has ended, must not keep etcd from renewing the lease in time.
+	// entering and leaving are held by those who create and who delete a key. A thousand goroutines
+	// that ask at once, or whose session has ended, must not keep etcd from renewing the lease in
+	// time.
 	entering, leaving gate
 	waiting           atomic.Int64 // claims that watch another's key
 
@@ -98,7 +99,8 @@ func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
 	return err
 }
 
-// Close implements [locker.Backend]: it ends the sessions. What cannot be done until ctx is done is left to the lease.
+// Close implements [locker.Backend]: it ends the sessions. What cannot be done until ctx is done is
+// left to the lease.
 func (b *backend) Close(ctx context.Context) error {
 	for _, s := range b.sessions() {
 		s.lease.End(lockstep.ErrReleased)
@@ -125,12 +127,13 @@ func (b *backend) sessions() (all []*session) {
 	return all
 }
 
-// requestTimeout is how long one request may take before it counts as lost: the client sends the next one to another member. An
-// etcd that is busy answers in that time, as asking again would make it busier; one whose connection is dead costs no more.
+// requestTimeout is how long one request may take before it counts as lost: the client sends the
+// next one to another member. An etcd that is busy answers in that time, as asking again would make
+// it busier; one whose connection is dead costs no more.
 const requestTimeout = 2 * time.Second
 
-// persist calls f, each time with [requestTimeout], until it works, what it says is final, or ctx is done. The error is that of the
-// last call in the words of the contract, or the cause of ctx.
+// persist calls f, each time with [requestTimeout], until it works, what it says is final, or ctx
+// is done. The error is that of the last call in the words of the contract, or the cause of ctx.
 func (b *backend) persist(ctx context.Context, f func(context.Context) error) error {
 	backoff := lease.Backoff{Base: 25 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
@@ -154,7 +157,8 @@ func (b *backend) once(ctx context.Context, f func(context.Context) error) error
 	return f(ctx)
 }
 
-// isOurs reports whether an error is an answer of this package, which asking again would not change.
+// isOurs reports whether an error is an answer of this package, which asking again would not
+// change.
 func isOurs(err error) bool {
 	return errors.Is(err, lockstep.ErrBusy) || errors.Is(err, lockstep.ErrLost)
 }

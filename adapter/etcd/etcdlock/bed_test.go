@@ -18,7 +18,8 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// TestMain lets more tests run side by side than there are processors: most of them wait for leases.
+// TestMain lets more tests run side by side than there are processors: most of them wait for
+// leases.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A claim is one claim under one session, from the creation of its key to its deletion. One goroutine takes it; drop is
-// called later, when there is nothing to take any more.
+// A claim is one claim under one session, from the creation of its key to its deletion. One
+// goroutine takes it; drop is called later, when there is nothing to take any more.
 type claim struct {
 	*locker.Claim
 	backend *backend
@@ -23,8 +23,8 @@ type claim struct {
 	text    record // the value of the key
 	created int64  // the create revision of the key; zero until it is known to exist
 
-	// doubtful is set when no answer came to a creation: it may take effect at any time until the generation of the session is
-	// raised.
+	// doubtful is set when no answer came to a creation: it may take effect at any time until the
+	// generation of the session is raised.
 	doubtful bool
 	// unwatch ends the watch over the key of a lock that is held. Nil: there is none.
 	unwatch context.CancelFunc
@@ -61,7 +61,8 @@ func (k *claim) take(ctx context.Context) (locker.Grant, error) {
 	}, nil
 }
 
-// failed gives the error of Take. That of a claim that may have left a key says that it must be dropped.
+// failed gives the error of Take. That of a claim that may have left a key says that it must be
+// dropped.
 func (k *claim) failed(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, lockstep.ErrLost), k.absent() && isCertain(err):
@@ -77,7 +78,8 @@ func (k *claim) failed(ctx context.Context, err error) error {
 	}
 }
 
-// waitRanOut reports whether ctx has ended because the wait of the claim was over. The Locker has a cause of its own for that.
+// waitRanOut reports whether ctx has ended because the wait of the claim was over. The Locker has a
+// cause of its own for that.
 func waitRanOut(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) &&
@@ -113,8 +115,8 @@ func (k *claim) wait(ctx context.Context) (token lockstep.Token, revision int64,
 	return v.token, v.revision, err
 }
 
-// drop deletes the key, and no other. After a creation in doubt it also raises the generation of the session, so that
-// the key cannot appear later.
+// drop deletes the key, and no other. After a creation in doubt it also raises the generation of
+// the session, so that the key cannot appear later.
 func (k *claim) drop(ctx context.Context) error {
 	if k.unwatch != nil {
 		k.unwatch()

@@ -13,17 +13,20 @@ import (
 
 // Config says how a [Locker] uses etcd.
 type Config struct {
-	// TTL is how long the locks of a dead process stay closed to others. etcd counts whole seconds, so it is rounded up, and
-	// it has a lowest value of its own, 3/2 of its election timeout, which is 2 s as etcd comes. What etcd grants counts: see
-	// [Locker.Capabilities]. Default: [lockstep.DefaultTTL]. Bounds: [lockstep.MinTTL] to [lockstep.MaxTTL].
+	// TTL is how long the locks of a dead process stay closed to others. etcd counts whole seconds,
+	// so it is rounded up, and it has a lowest value of its own, 3/2 of its election timeout, which
+	// is 2 s as etcd comes. What etcd grants counts: see [Locker.Capabilities]. Default:
+	// [lockstep.DefaultTTL]. Bounds: [lockstep.MinTTL] to [lockstep.MaxTTL].
 	TTL time.Duration
 
-	// Prefix is what all keys begin with; a "/" follows. Lockers with the same Prefix on the same etcd contend for the same names. The client's user
-	// needs the permission to read and write all keys that begin with Prefix and "/". Default: "lockstep". Bounds: 1 to 256 bytes.
+	// Prefix is what all keys begin with; a "/" follows. Lockers with the same Prefix on the same
+	// etcd contend for the same names. The client's user needs the permission to read and write all
+	// keys that begin with Prefix and "/". Default: "lockstep". Bounds: 1 to 256 bytes.
 	Prefix string
 
-	// UnavailableAfter is how long Acquire and Inspect try to reach an etcd that does not answer before they return
-	// [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s. It is not negative.
+	// UnavailableAfter is how long Acquire and Inspect try to reach an etcd that does not answer
+	// before they return [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s. It is not
+	// negative.
 	UnavailableAfter time.Duration
 
 	// Clock measures the lease. Default: [lease.SystemClock].

@@ -28,12 +28,13 @@ type ticket struct {
 	Lease   clientv3.LeaseID
 }
 
-// Detach implements [lockstep.Detacher]. It gives the lock a lease of its own with the full TTL, and leaves the place of its key in the
-// queue as it is; other locks of this Locker are not touched. A lock that came from Attach has that lease already: nothing is sent,
-// the handle stays the same, and of the lease as much is left as [lockstep.Lock.Remaining] said.
+// Detach implements [lockstep.Detacher]. It gives the lock a lease of its own with the full TTL,
+// and leaves the place of its key in the queue as it is; other locks of this Locker are not
+// touched. A lock that came from Attach has that lease already: nothing is sent, the handle stays
+// the same, and of the lease as much is left as [lockstep.Lock.Remaining] said.
 //
-// A lock with a longest hold is [lockstep.ErrUnsupported], and stays held. After an error of etcd it is over here, and is freed in the
-// background.
+// A lock with a longest hold is [lockstep.ErrUnsupported], and stays held. After an error of etcd
+// it is over here, and is freed in the background.
 func (l *Locker) Detach(ctx context.Context, held lockstep.Lock) (lockstep.Handle, error) {
 	c, grant, err := l.Surrender(held)
 	if err == nil {
@@ -82,7 +83,8 @@ func ofAttaching(ctx context.Context, err error) error {
 	return ofReading(ctx, err)
 }
 
-// move attaches the key to another lease. It asks until it is answered: moving it twice is moving it once.
+// move attaches the key to another lease. It asks until it is answered: moving it twice is moving
+// it once.
 func (k *claim) move(ctx context.Context, to clientv3.LeaseID) error {
 	return k.backend.persist(ctx, func(ctx context.Context) error {
 		answer, err := k.backend.cli.Txn(ctx).
@@ -96,8 +98,9 @@ func (k *claim) move(ctx context.Context, to clientv3.LeaseID) error {
 	})
 }
 
-// Attach implements [lockstep.Detacher]. The lock has a session of its own, which ends with its release, or goes on without this
-// Locker after Detach. Two that have attached the same handle hold the same lock: release it once.
+// Attach implements [lockstep.Detacher]. The lock has a session of its own, which ends with its
+// release, or goes on without this Locker after Detach. Two that have attached the same handle hold
+// the same lock: release it once.
 func (l *Locker) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, error) {
 	t, err := l.decode(h)
 	if err != nil {

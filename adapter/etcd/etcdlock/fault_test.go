@@ -49,7 +49,8 @@ func (r *resource) uses() int {
 	return len(r.tokens)
 }
 
-// contend uses the resource under the lock until ctx is done. What cannot be had or released while there is no leader is tried again.
+// contend uses the resource under the lock until ctx is done. What cannot be had or released while
+// there is no leader is tried again.
 func (r *resource) contend(ctx context.Context, l lockstep.Locker, name string) {
 	for ctx.Err() == nil {
 		k, err := l.Acquire(ctx, name)
@@ -75,7 +76,8 @@ func (r *resource) check(t *testing.T) {
 	}
 }
 
-// The leader dies and comes back while others ask for locks. Nobody is granted a lock beside another, and no lock is lost.
+// The leader dies and comes back while others ask for locks. Nobody is granted a lock beside
+// another, and no lock is lost.
 func TestALeaderMayDieUnderLoad(t *testing.T) {
 	c := startCluster(t, 3)
 	cfg := etcdlock.Config{TTL: 15 * time.Second} // nothing waits for its end
@@ -112,9 +114,10 @@ func TestALeaderMayDieUnderLoad(t *testing.T) {
 	release(t, held)
 }
 
-// The leader freezes for longer than the lease, and thaws. Its successor renews, so nothing is lost until then. What etcd does when the old
-// leader goes on is not ours: it may still ask for the end of leases that had run out by its clock, and etcd grants that although they were
-// renewed since (etcd-io/etcd#15247). Then the holder is told at once, and the token of the next is larger.
+// The leader freezes for longer than the lease, and thaws. Its successor renews, so nothing is lost
+// until then. What etcd does when the old leader goes on is not ours: it may still ask for the end
+// of leases that had run out by its clock, and etcd grants that although they were renewed since
+// (etcd-io/etcd#15247). Then the holder is told at once, and the token of the next is larger.
 func TestALeaderThatThawsMayTakeLocksAwayAndTheirHoldersAreTold(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3)
@@ -158,7 +161,8 @@ func TestWithoutAMajorityLocksEndInTimeAndNoneIsGranted(t *testing.T) {
 	i := leader(t, c)
 	c.Kill((i + 1) % 3)
 	c.Kill((i + 2) % 3)
-	// A leader steps down when it has heard from no majority for one to two election timeouts, and renews until then.
+	// A leader steps down when it has heard from no majority for one to two election timeouts, and
+	// renews until then.
 	until(t, "the lock ends", func() bool { return errors.Is(k.Check(), lockstep.ErrLost) })
 	if _, err := b.Acquire(t.Context(), "y"); !errors.Is(err, lockstep.ErrUnavailable) && !errors.Is(err, lockstep.ErrUncertain) {
 		t.Errorf("acquire without a majority: %v, want ErrUnavailable or ErrUncertain", err)
@@ -172,7 +176,8 @@ func TestWithoutAMajorityLocksEndInTimeAndNoneIsGranted(t *testing.T) {
 	release(t, acquire(t, a, "y"))
 }
 
-// One of three connections delivers nothing and is not closed either, which a client without keepalives does not notice.
+// One of three connections delivers nothing and is not closed either, which a client without
+// keepalives does not notice.
 func TestOneDeadConnectionCostsNoLease(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3)

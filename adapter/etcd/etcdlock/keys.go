@@ -18,8 +18,9 @@ import (
 //	lockstep/orders%2F42/x/<id of the claim>    exclusive
 //	lockstep/orders%2F42/s/<id of the claim>    shared
 //
-// and that of a session is lockstep/_session/<id of the lease>. The escape leaves no "/" in a name, so that the prefix of one name is never
-// that of another; and no name begins with "_", so that none is a session.
+// and that of a session is lockstep/_session/<id of the lease>. The escape leaves no "/" in a name,
+// so that the prefix of one name is never that of another; and no name begins with "_", so that
+// none is a session.
 const (
 	exclusiveDir = "x/"
 	sharedDir    = "s/"
@@ -29,7 +30,8 @@ const (
 // root is the prefix of all keys of a name.
 func (c Config) root(name string) string { return c.Prefix + "/" + url.PathEscape(name) + "/" }
 
-// exclusives is the prefix of the keys of exclusive claims on a name; shareds is that of the shared ones.
+// exclusives is the prefix of the keys of exclusive claims on a name; shareds is that of the shared
+// ones.
 func (c Config) exclusives(name string) string { return c.root(name) + exclusiveDir }
 func (c Config) shareds(name string) string    { return c.root(name) + sharedDir }
 
@@ -76,8 +78,9 @@ type entry struct {
 	record   record
 }
 
-// readEntry reads the key of a claim, of the name whose root is given. Ok is false for a key that is none. A value that
-// somebody else has written counts as empty: the place in the queue is what matters.
+// readEntry reads the key of a claim, of the name whose root is given. Ok is false for a key that
+// is none. A value that somebody else has written counts as empty: the place in the queue is what
+// matters.
 func readEntry(root string, kv *mvccpb.KeyValue) (e entry, ok bool) {
 	rest, ok := strings.CutPrefix(string(kv.Key), root)
 	shared := strings.HasPrefix(rest, sharedDir)

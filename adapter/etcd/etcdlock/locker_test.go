@@ -39,5 +39,6 @@ func TestTheEtcdLockerKeepsTheContract(t *testing.T) {
 	})
 }
 
-// suiteTTL is long enough for a busy machine, where three servers and a thousand goroutines share two processors.
+// suiteTTL is long enough for a busy machine, where three servers and a thousand goroutines share
+// two processors.
 const suiteTTL = 6 * time.Second

@@ -34,8 +34,9 @@ func readQueue(root string, kvs []*mvccpb.KeyValue) queue {
 	return order(q)
 }
 
-// Inspect implements [lockstep.Inspector]. It shows the first 10,000 claims. The times are those of the claims, on the clocks of
-// their processes; the owner is the id of the lease, as "etcdctl lease list" shows it. It is one linearizable read.
+// Inspect implements [lockstep.Inspector]. It shows the first 10,000 claims. The times are those of
+// the claims, on the clocks of their processes; the owner is the id of the lease, as "etcdctl lease
+// list" shows it. It is one linearizable read.
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
 	state, err := l.inspect(ctx, name)
 	if err != nil {
@@ -70,8 +71,8 @@ func (b *backend) list(ctx context.Context, name string) (q queue, revision int6
 	return readQueue(root, found.Kvs), found.Header.Revision, nil
 }
 
-// Watch implements [lockstep.Watcher]. No state is left out that etcd still knows: after an outage or a compaction it goes
-// on with the present one. While etcd cannot be reached nothing is yielded.
+// Watch implements [lockstep.Watcher]. No state is left out that etcd still knows: after an outage
+// or a compaction it goes on with the present one. While etcd cannot be reached nothing is yielded.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
 		if err := l.watch(ctx, name, func(s lockstep.State) bool { return yield(s, nil) }); err != nil {
@@ -136,7 +137,8 @@ func (b *backend) follow(ctx context.Context, name string, show func(lockstep.St
 	return errWatchEnded
 }
 
-// byRevision yields the events of each revision together: what one transaction did, or the end of one lease, is one change.
+// byRevision yields the events of each revision together: what one transaction did, or the end of
+// one lease, is one change.
 func byRevision(events []*clientv3.Event) iter.Seq2[int64, []*clientv3.Event] {
 	return func(yield func(int64, []*clientv3.Event) bool) {
 		for len(events) != 0 {

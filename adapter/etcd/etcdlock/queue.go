@@ -8,7 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A queue is what etcd has of one lock at one revision: all claims in the order of their create revisions.
+// A queue is what etcd has of one lock at one revision: all claims in the order of their create
+// revisions.
 type queue []entry
 
 // order sorts claims into a queue.
@@ -17,8 +18,8 @@ func order(entries []entry) queue {
 	return entries
 }
 
-// holders is how many of the first claims hold the lock: the first one, and if it is shared all shared ones up to the
-// first exclusive one.
+// holders is how many of the first claims hold the lock: the first one, and if it is shared all
+// shared ones up to the first exclusive one.
 func (q queue) holders() int {
 	if len(q) == 0 || !q[0].shared {
 		return min(len(q), 1)
@@ -52,7 +53,8 @@ func (q queue) unite(holders []lockstep.Claim) {
 	}
 }
 
-// busy is the error for a claim that these claims are in the way of. There are count of them, of which q may be the first.
+// busy is the error for a claim that these claims are in the way of. There are count of them, of
+// which q may be the first.
 func (q queue) busy(count int) *lockstep.BusyError {
 	s := q.state("", 0)
 	return &lockstep.BusyError{Holders: s.Holders, Position: count - len(s.Holders) + 1}

@@ -146,7 +146,8 @@ func TestAMiddleWaiterMayLeaveInEveryOrder(t *testing.T) {
 	}
 }
 
-// leaveTheMiddle queues four claims, of which bit i of modes says whether claim i is shared. One leaves, the first is released.
+// leaveTheMiddle queues four claims, of which bit i of modes says whether claim i is shared. One
+// leaves, the first is released.
 func leaveTheMiddle(t *testing.T, seats []*seat, name string, modes, leaves int) {
 	shared := func(i int) bool { return modes>>i&1 == 1 }
 	var claims []*pending

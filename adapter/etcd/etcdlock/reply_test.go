@@ -140,8 +140,9 @@ func TestAJoinWhoseAnswerIsLostGivesTheSameToken(t *testing.T) {
 	}
 }
 
-// The first sending of the creation hangs somewhere, the second one works. When the first arrives at last, its claim is over, and a
-// key that it made would hold the lock as long as the session lives.
+// The first sending of the creation hangs somewhere, the second one works. When the first arrives
+// at last, its claim is over, and a key that it made would hold the lock as long as the session
+// lives.
 func TestACreationThatArrivesAfterTheReleaseMakesNoKey(t *testing.T) {
 	t.Parallel()
 	l, admin, line := onLine(t, etcdlock.Config{TTL: 5 * time.Second})

@@ -15,17 +15,20 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A session is a lease in etcd, to which the keys of all claims made under it are attached. It ends once.
+// A session is a lease in etcd, to which the keys of all claims made under it are attached. It ends
+// once.
 type session struct {
 	id    clientv3.LeaseID
 	key   string // exists as long as the lease
 	lease *locker.Lease
 
-	// isGuest is set for the lease of an attached lock: it has no key of its own, no claim is made under it, and it ends with the lock.
+	// isGuest is set for the lease of an attached lock: it has no key of its own, no claim is made
+	// under it, and it ends with the lock.
 	isGuest bool
 
-	// generation is the mod revision of key. A claim's key is created only while that stands, so whoever writes to key makes
-	// sure that no creation sent before, of which no answer came, takes effect any more.
+	// generation is the mod revision of key. A claim's key is created only while that stands, so
+	// whoever writes to key makes sure that no creation sent before, of which no answer came, takes
+	// effect any more.
 	generation atomic.Int64
 }
 
@@ -52,7 +55,8 @@ func (s *session) bind(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// current gives the living session, and opens one when there is none. Its error means that nothing was done for the caller.
+// current gives the living session, and opens one when there is none. Its error means that nothing
+// was done for the caller.
 func (b *backend) current(ctx context.Context) (*session, error) {
 	if s := b.living(); s != nil {
 		return s, nil
@@ -87,7 +91,8 @@ func (b *backend) living() *session {
 	return nil
 }
 
-// open gets a lease and gives it a key. A lease whose grant was not heard of ends by itself, and nothing is attached to it.
+// open gets a lease and gives it a key. A lease whose grant was not heard of ends by itself, and
+// nothing is attached to it.
 func (b *backend) open(ctx context.Context) (*session, error) {
 	state := lease.New(time.Duration(b.cfg.seconds()) * time.Second)
 	attempt := state.Sending(b.cfg.Clock.Now())
@@ -117,8 +122,9 @@ func (b *backend) keep(s *session, state *lease.State, ttl time.Duration) {
 	b.group.Go(func() { b.retire(s, ttl) })
 }
 
-// renew makes the lease last its full TTL. It asks twice when the first try takes long: the client sends each to
-// another member, so that one dead connection does not cost a whole renewal. Both count from the sending of the first.
+// renew makes the lease last its full TTL. It asks twice when the first try takes long: the client
+// sends each to another member, so that one dead connection does not cost a whole renewal. Both
+// count from the sending of the first.
 func (b *backend) renew(ctx context.Context, id clientv3.LeaseID, ttl time.Duration) error {
 	first, cancel := context.WithTimeout(ctx, lease.Interval(ttl)/3)
 	defer cancel()
@@ -129,7 +135,8 @@ func (b *backend) renew(ctx context.Context, id clientv3.LeaseID, ttl time.Durat
 	return err
 }
 
-// renewOnce sends one renewal and returns the TTL of the lease. The client's own KeepAliveOnce would repeat it without a pause for as long as no member can be reached.
+// renewOnce sends one renewal and returns the TTL of the lease. The client's own KeepAliveOnce
+// would repeat it without a pause for as long as no member can be reached.
 func (b *backend) renewOnce(ctx context.Context, id clientv3.LeaseID) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream
 	defer cancel()
@@ -150,8 +157,9 @@ func (b *backend) renewOnce(ctx context.Context, id clientv3.LeaseID) (time.Dura
 	return time.Duration(answer.TTL) * time.Second, nil
 }
 
-// retire revokes the lease of a session that is over here, so that what is attached to it is free before the lease runs out
-// in etcd too. It gives up when that has certainly happened. A lease that goes on without this Locker is left alone.
+// retire revokes the lease of a session that is over here, so that what is attached to it is free
+// before the lease runs out in etcd too. It gives up when that has certainly happened. A lease that
+// goes on without this Locker is left alone.
 func (b *backend) retire(s *session, ttl time.Duration) {
 	<-s.lease.Context().Done()
 	if errors.Is(context.Cause(s.lease.Context()), lockstep.ErrDetached) {

@@ -36,7 +36,8 @@ func claimOn(id, name string) *locker.Claim {
 	return &locker.Claim{AcquireConfig: lockstep.AcquireConfig{Names: []string{name}}, ID: id}
 }
 
-// The claim has waited, what was ahead of it is gone, and between the two its lease has ended: etcd#11456.
+// The claim has waited, what was ahead of it is gone, and between the two its lease has ended:
+// etcd#11456.
 func TestAClaimWhoseLeaseEndedWhileItWaitedIsNotGranted(t *testing.T) {
 	b := startBackend(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -64,7 +65,8 @@ func TestAClaimWhoseLeaseEndedWhileItWaitedIsNotGranted(t *testing.T) {
 	}
 }
 
-// A key without the lease would hold the lock for ever, so a claim whose key was overwritten has no lock.
+// A key without the lease would hold the lock for ever, so a claim whose key was overwritten has no
+// lock.
 func TestAClaimWhoseKeyHasLostItsLeaseIsNotGranted(t *testing.T) {
 	b := startBackend(t)
 	s, err := b.current(t.Context())
@@ -83,7 +85,8 @@ func TestAClaimWhoseKeyHasLostItsLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// Both claims were granted beside a third, which has a token of its own. They join at the same time, and the third leaves.
+// Both claims were granted beside a third, which has a token of its own. They join at the same
+// time, and the third leaves.
 func TestSharedClaimsThatJoinAtTheSameTimeAgreeOnTheToken(t *testing.T) {
 	b := startBackend(t)
 	ctx := t.Context()

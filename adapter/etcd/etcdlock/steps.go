@@ -12,7 +12,8 @@ import (
 
 // The steps of a claim: each is one transaction, and may be made again when its answer was lost.
 
-// A view is what a claim sees of its lock at one revision. Exactly one of ahead and token is set, or neither.
+// A view is what a claim sees of its lock at one revision. Exactly one of ahead and token is set,
+// or neither.
 type view struct {
 	revision int64
 	ahead    string         // the key to wait for; empty: the lock is granted
@@ -22,7 +23,8 @@ type view struct {
 
 // create makes the key and returns what is ahead of it. It asks until it is answered.
 //
-// A try makes the key only if nothing is ahead. So nobody ever waits for a claim that does not wait itself.
+// A try makes the key only if nothing is ahead. So nobody ever waits for a claim that does not wait
+// itself.
 func (k *claim) create(ctx context.Context) (v view, err error) {
 	err = k.backend.entering.do(ctx, func() error {
 		return k.backend.persist(ctx, func(ctx context.Context) error {
@@ -58,8 +60,9 @@ func (k *claim) createOnce(ctx context.Context) (view, error) {
 	}
 }
 
-// creating makes the key and counts: how many others there are tells whether the claim is alone. Counting is cheap. To
-// read who is ahead takes a time that grows with the queue, and here all members would do it, one transaction after the other.
+// creating makes the key and counts: how many others there are tells whether the claim is alone.
+// Counting is cheap. To read who is ahead takes a time that grows with the queue, and here all
+// members would do it, one transaction after the other.
 func (k *claim) creating() []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpPut(k.key, k.text.encode(), clientv3.WithLease(k.session.id)),
@@ -106,8 +109,9 @@ func (k *claim) look(ctx context.Context) (v view, err error) {
 	return v, err
 }
 
-// lookOnce looks on condition that the key is still there and attached to the lease. A lease that ends takes its keys with it in the
-// same revision, so a claim whose session has ended is not granted, however it came to look.
+// lookOnce looks on condition that the key is still there and attached to the lease. A lease that
+// ends takes its keys with it in the same revision, so a claim whose session has ended is not
+// granted, however it came to look.
 func (k *claim) lookOnce(ctx context.Context) (view, error) {
 	answer, err := k.backend.cli.Txn(ctx).If(k.lives()...).Then(k.looking()...).Commit()
 	switch {
@@ -127,11 +131,12 @@ func (k *claim) lives() []clientv3.Cmp {
 	}
 }
 
-// join gives a shared claim that is granted beside others the token that they have: it writes the token of the first into its own
-// key, on condition that the first is still as it was. When that is not so, or the answer is lost, it looks again.
+// join gives a shared claim that is granted beside others the token that they have: it writes the
+// token of the first into its own key, on condition that the first is still as it was. When that is
+// not so, or the answer is lost, it looks again.
 //
-// Two that join at the same time agree, because the first of all claims at a revision either has a token in its key, or will always be the first
-// and its token is its create revision.
+// Two that join at the same time agree, because the first of all claims at a revision either has a
+// token in its key, or will always be the first and its token is its create revision.
 func (k *claim) join(ctx context.Context, v view) (view, error) {
 	text := k.text
 	text.Token = v.first.token()
@@ -149,8 +154,8 @@ func (k *claim) join(ctx context.Context, v view) (view, error) {
 	return k.look(ctx)
 }
 
-// looking reads what decides about the claim: the last claim before it that is in its way, and for a shared one the first shared
-// claim and its own key.
+// looking reads what decides about the claim: the last claim before it that is in its way, and for
+// a shared one the first shared claim and its own key.
 func (k *claim) looking() []clientv3.Op {
 	ahead := []clientv3.OpOption{
 		clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(2), // one may be its own
@@ -188,8 +193,8 @@ func (k *claim) read(revision int64, answers []*etcdserverpb.ResponseOp) view {
 	return v
 }
 
-// contested is the prefix of the keys that are in the way of the claim: those of all claims, or for a shared one those of the
-// exclusive ones.
+// contested is the prefix of the keys that are in the way of the claim: those of all claims, or for
+// a shared one those of the exclusive ones.
 func (k *claim) contested() string {
 	if k.Mode == lockstep.Shared {
 		return k.backend.cfg.exclusives(k.Names[0])

@@ -14,12 +14,12 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// awaitDeletion returns when the key may have been deleted after the revision, or when ctx is done. A watch that fails costs a pause,
-// so that looking again is not done in a hurry.
+// awaitDeletion returns when the key may have been deleted after the revision, or when ctx is done.
+// A watch that fails costs a pause, so that looking again is not done in a hurry.
 //
-// Nothing comes over a connection that has died without a word, and a client without keepalives does not notice. So the key is also
-// read now and then. If it is gone, the watches of this Locker that begin later use another stream, which the client opens to another
-// member.
+// Nothing comes over a connection that has died without a word, and a client without keepalives
+// does not notice. So the key is also read now and then. If it is gone, the watches of this Locker
+// that begin later use another stream, which the client opens to another member.
 func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
 	ctx, cancel := context.WithCancel(ctx) // ends the watch
 	defer cancel()
@@ -47,8 +47,8 @@ func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
 	}
 }
 
-// rereadEvery is how often a waiter reads the key that it waits for, when so many wait: at least 2 s, and at most 10 small reads a
-// second of all waiters of a Locker.
+// rereadEvery is how often a waiter reads the key that it waits for, when so many wait: at least 2
+// s, and at most 10 small reads a second of all waiters of a Locker.
 func (b *backend) rereadEvery(waiting int64) time.Duration {
 	return max(b.cfg.TTL/2, 2*time.Second, time.Duration(waiting)*100*time.Millisecond)
 }
@@ -63,8 +63,8 @@ func (b *backend) isGone(ctx context.Context, key string) (gone bool, err error)
 	return gone, err
 }
 
-// deletion waits for the deletion of the key after the revision. The watch ends with an error when the member that serves it has
-// lost its leader, and when the revision is compacted away.
+// deletion waits for the deletion of the key after the revision. The watch ends with an error when
+// the member that serves it has lost its leader, and when the revision is compacted away.
 func (b *backend) deletion(ctx context.Context, key string, after int64) error {
 	ctx, cancel := context.WithCancel(b.onStream(ctx)) // the watch ends with it
 	defer cancel()
@@ -81,13 +81,15 @@ func (b *backend) deletion(ctx context.Context, key string, after int64) error {
 
 var errWatchEnded = errors.New("etcdlock: the watch has ended")
 
-// onStream is the context of a watch. The client has one stream for all watches whose contexts have the same metadata.
+// onStream is the context of a watch. The client has one stream for all watches whose contexts have
+// the same metadata.
 func (b *backend) onStream(ctx context.Context) context.Context {
 	ctx = metadata.AppendToOutgoingContext(ctx, "lockstep-stream", strconv.FormatInt(b.stream.Load(), 10))
 	return clientv3.WithRequireLeader(ctx)
 }
 
-// watchOver tells when the key of a lock is deleted that was there at the revision, until the claim is dropped or its session ends.
+// watchOver tells when the key of a lock is deleted that was there at the revision, until the claim
+// is dropped or its session ends.
 func (k *claim) watchOver(revision int64) <-chan error {
 	gone := make(chan error, 1)
 	ctx, cancel := context.WithCancel(k.session.lease.Context())
@@ -101,8 +103,8 @@ func (k *claim) watchOver(revision int64) <-chan error {
 	return gone
 }
 
-// awaitOwnEnd reports whether the key was deleted; false: ctx is done. When a watch fails it reads the key, as the deletion may be among
-// what was missed.
+// awaitOwnEnd reports whether the key was deleted; false: ctx is done. When a watch fails it reads
+// the key, as the deletion may be among what was missed.
 func (k *claim) awaitOwnEnd(ctx context.Context, revision int64) bool {
 	backoff := lease.Backoff{}
 	for ctx.Err() == nil {

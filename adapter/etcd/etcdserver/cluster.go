@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// etcd raises the TTL of a lease to 3/2 of the election timeout, counted in whole heartbeats and rounded up to a second:
-// 9 heartbeats of 100 ms are below one second.
+// etcd raises the TTL of a lease to 3/2 of the election timeout, counted in whole heartbeats and
+// rounded up to a second: 9 heartbeats of 100 ms are below one second.
 const (
 	heartbeatMS = "100"
 	electionMS  = "600"
@@ -24,7 +24,8 @@ const (
 // patience bounds the start of a cluster, on a machine that is busy with other tests too.
 const patience = 60 * time.Second
 
-// A Cluster is some etcd members on this machine. It is safe for concurrent use, but for Close, which is the last call.
+// A Cluster is some etcd members on this machine. It is safe for concurrent use, but for Close,
+// which is the last call.
 type Cluster struct{ members []*member }
 
 type member struct {
@@ -32,7 +33,8 @@ type member struct {
 	process *testbed.Process
 }
 
-// Start starts a cluster of 1 or 3 members that keep their data below dir, which exists. It returns when all members serve.
+// Start starts a cluster of 1 or 3 members that keep their data below dir, which exists. It returns
+// when all members serve.
 func Start(dir string, members int) (*Cluster, error) {
 	if members != 1 && members != 3 {
 		return nil, fmt.Errorf("etcdserver: members is %d: must be 1 or 3", members)

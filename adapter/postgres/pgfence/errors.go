@@ -12,12 +12,12 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// ErrTable means that the table of the marks is missing, is not the one of [Schema], or that the user has no right to use it. It comes
-// together with [lockstep.ErrUnsupported].
+// ErrTable means that the table of the marks is missing, is not the one of [Schema], or that the
+// user has no right to use it. It comes together with [lockstep.ErrUnsupported].
 var ErrTable = errors.New("pgfence: the table of the marks cannot be used: run pgfence.Migrate or the statements of pgfence.Schema, and grant SELECT, INSERT and UPDATE")
 
-// wrongTable are the conditions that ErrTable stands for: undefined_table, undefined_column, invalid_column_reference, datatype_mismatch,
-// invalid_schema_name, insufficient_privilege.
+// wrongTable are the conditions that ErrTable stands for: undefined_table, undefined_column,
+// invalid_column_reference, datatype_mismatch, invalid_schema_name, insufficient_privilege.
 var wrongTable = []string{"42P01", "42703", "42P10", "42804", "3F000", "42501"}
 
 // lockNotAvailable is the condition after lock_timeout.
@@ -37,9 +37,10 @@ const (
 
 var verdicts = map[string]error{CodeStale: fence.ErrStale, CodeForeign: fence.ErrForeign, CodeNoToken: fence.ErrNoToken}
 
-// Verdict turns an error of a write that the trigger refused into the verdict that a Guard would have given about the grant: a
-// [*fence.RefusedError] or [*lockstep.InvalidError]. Other errors, and nil, are returned as they are. It knows the errors of any driver that have a
-// method SQLState, as those of pgx and lib/pq do; the mark is filled in with pgx alone.
+// Verdict turns an error of a write that the trigger refused into the verdict that a Guard would
+// have given about the grant: a [*fence.RefusedError] or [*lockstep.InvalidError]. Other errors,
+// and nil, are returned as they are. It knows the errors of any driver that have a method SQLState,
+// as those of pgx and lib/pq do; the mark is filled in with pgx alone.
 func Verdict(err error, grant fence.Grant) error {
 	code := state(err)
 	if code == CodeInvalid {

@@ -26,8 +26,8 @@ func databaseURL() string {
 	return shared.server.URL()
 }
 
-// Two processes count in a table under a lock. A reads, freezes beyond its lease, and wakes when B has taken over. Its late
-// write is refused, and no count is lost.
+// Two processes count in a table under a lock. A reads, freezes beyond its lease, and wakes when B
+// has taken over. Its late write is refused, and no count is lost.
 func Example() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, databaseURL())
@@ -90,7 +90,8 @@ func Example() {
 	// B writes: <nil>
 }
 
-// With database/sql. Work that is done once in a grant: the retry after a lost reply learns that it is done.
+// With database/sql. Work that is done once in a grant: the retry after a lost reply learns that it
+// is done.
 func ExampleGuard_Once() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", databaseURL()) // with the driver github.com/jackc/pgx/v5/stdlib

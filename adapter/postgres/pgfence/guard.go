@@ -15,29 +15,32 @@ const KeepIdle time.Duration = -1
 
 // Config adjusts a [Guard]. The zero value is ready for use.
 type Config struct {
-	// Table is where the marks are: table or schema.table, 1 to 57 letters, digits and _ each. The schema is public unless it is said. Default:
-	// [DefaultTable].
+	// Table is where the marks are: table or schema.table, 1 to 57 letters, digits and _ each. The
+	// schema is public unless it is said. Default: [DefaultTable].
 	Table string
 
-	// MaxIdle bounds how long the transaction may then wait for its client between two statements: the guard sets
-	// idle_in_transaction_session_timeout for the transaction, unless it is lower already. A holder that freezes
-	// in the middle of a transaction keeps the mark locked, and so the next holder out, until the server ends its session.
-	// It should be at most the TTL of the lock. It is 1 ms to [lockstep.MaxTTL]; default: [lockstep.DefaultTTL].
-	// [KeepIdle] leaves the setting of the server.
+	// MaxIdle bounds how long the transaction may then wait for its client between two statements:
+	// the guard sets idle_in_transaction_session_timeout for the transaction, unless it is lower
+	// already. A holder that freezes in the middle of a transaction keeps the mark locked, and so
+	// the next holder out, until the server ends its session. It should be at most the TTL of the
+	// lock. It is 1 ms to [lockstep.MaxTTL]; default: [lockstep.DefaultTTL]. [KeepIdle] leaves the
+	// setting of the server.
 	MaxIdle time.Duration
 
 	// Observer is told of each decision, which is before the transaction commits. Default: nobody.
 	Observer fence.Observer
 }
 
-// A Guard takes the steps of grants in transactions of the caller. It is safe for concurrent use; a transaction is not.
+// A Guard takes the steps of grants in transactions of the caller. It is safe for concurrent use; a
+// transaction is not.
 type Guard struct {
 	admit, look, lookLocked, reset, bind string
 	idleMS                               int64
 	observer                             fence.Observer
 }
 
-// New returns a Guard. It sends nothing: [Migrate] creates the table. A bad Config is a [*lockstep.InvalidError].
+// New returns a Guard. It sends nothing: [Migrate] creates the table. A bad Config is a
+// [*lockstep.InvalidError].
 func New(c Config) (*Guard, error) {
 	n, err := namesOf(c.Table)
 	if err != nil {
@@ -65,23 +68,26 @@ func idleMS(d time.Duration) (int64, error) {
 	return d.Milliseconds(), nil
 }
 
-// Enter raises the mark of the resource and writes no data. Call it before the first read of a grant, and commit before the result of
-// that read leaves the transaction: what rolls back has raised nothing.
+// Enter raises the mark of the resource and writes no data. Call it before the first read of a
+// grant, and commit before the result of that read leaves the transaction: what rolls back has
+// raised nothing.
 func (g *Guard) Enter(ctx context.Context, tx Tx, resource string, grant fence.Grant) error {
 	return g.step(ctx, tx, resource, grant, fence.Enter)
 }
 
-// Write admits the writes that follow in the same transaction. It comes before them, and before the reads that they rest on: no other
-// step happens at the resource until the transaction ends.
+// Write admits the writes that follow in the same transaction. It comes before them, and before the
+// reads that they rest on: no other step happens at the resource until the transaction ends.
 //
-// A verdict makes [fence.Refused] true; roll back then. Waiting for a step of another is bounded by ctx and by the lock_timeout of the
-// transaction; the latter is [fence.ErrBusy]. Any other error may have ended the transaction, and has changed nothing.
+// A verdict makes [fence.Refused] true; roll back then. Waiting for a step of another is bounded by
+// ctx and by the lock_timeout of the transaction; the latter is [fence.ErrBusy]. Any other error
+// may have ended the transaction, and has changed nothing.
 func (g *Guard) Write(ctx context.Context, tx Tx, resource string, grant fence.Grant) error {
 	return g.step(ctx, tx, resource, grant, fence.Write)
 }
 
-// Once is Write for work that is done once in a grant: when the grant has written here in a transaction that committed, it
-// is [fence.ErrAlready]. That tells the retry after a COMMIT whose reply was lost.
+// Once is Write for work that is done once in a grant: when the grant has written here in a
+// transaction that committed, it is [fence.ErrAlready]. That tells the retry after a COMMIT whose
+// reply was lost.
 func (g *Guard) Once(ctx context.Context, tx Tx, resource string, grant fence.Grant) error {
 	return g.step(ctx, tx, resource, grant, fence.WriteOnce)
 }
@@ -120,7 +126,8 @@ func (g *Guard) refusal(ctx context.Context, tx Tx, resource string, grant fence
 	return fmt.Errorf("%w: its mark was reset meanwhile", fence.ErrBusy)
 }
 
-// Mark is the present mark of the resource, zero when it has none. It stays so until the transaction ends if it has one.
+// Mark is the present mark of the resource, zero when it has none. It stays so until the
+// transaction ends if it has one.
 func (g *Guard) Mark(ctx context.Context, tx Tx, resource string) (fence.Mark, error) {
 	if err := checkResource(resource); err != nil {
 		return fence.Mark{}, named("read mark of", resource, err)
@@ -129,7 +136,8 @@ func (g *Guard) Mark(ctx context.Context, tx Tx, resource string) (fence.Mark, e
 	return m, named("read mark of", resource, err)
 }
 
-// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. It is for operators, never for writers.
+// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. It is for
+// operators, never for writers.
 func (g *Guard) Reset(ctx context.Context, tx Tx, resource string, from, to fence.Mark) error {
 	return named("reset", resource, g.replace(ctx, tx, resource, from, to))
 }

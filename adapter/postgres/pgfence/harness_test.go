@@ -42,8 +42,8 @@ type servers struct {
 
 var shared servers
 
-// sharedServers starts a PostgreSQL with the tables, and a pgbouncer before it, when the first test asks. Whoever stops them starts
-// them again.
+// sharedServers starts a PostgreSQL with the tables, and a pgbouncer before it, when the first test
+// asks. Whoever stops them starts them again.
 func sharedServers(t testing.TB) (*pgserver.Server, *pgserver.Bouncer) {
 	t.Helper()
 	shared.once.Do(shared.start)

@@ -14,9 +14,9 @@ import (
 // DefaultWait bounds one step of [Marks].
 const DefaultWait = 10 * time.Second
 
-// Marks keeps the marks of resources that are not in this database, for guards such as fence/httpfence. Each step is a
-// statement and a transaction of its own, one round trip, so that nothing keeps others out after it. It is safe for concurrent
-// use.
+// Marks keeps the marks of resources that are not in this database, for guards such as
+// fence/httpfence. Each step is a statement and a transaction of its own, one round trip, so that
+// nothing keeps others out after it. It is safe for concurrent use.
 type Marks struct {
 	guard *Guard
 	pool  *pgxpool.Pool
@@ -30,8 +30,8 @@ var (
 // Marks returns the guard with a pool, which stays the caller's.
 func (g *Guard) Marks(pool *pgxpool.Pool) *Marks { return &Marks{guard: g, pool: pool} }
 
-// Admit implements [fence.Guard]. It takes [DefaultWait] at most; then it is [fence.ErrBusy], and may still raise the mark
-// later.
+// Admit implements [fence.Guard]. It takes [DefaultWait] at most; then it is [fence.ErrBusy], and
+// may still raise the mark later.
 func (m *Marks) Admit(ctx context.Context, resource string, g fence.Grant, s fence.Step) error {
 	return bounded(ctx, func(ctx context.Context) error {
 		return m.guard.step(ctx, pgxRunner{m.pool}, resource, g, s)

@@ -14,7 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// typed runs statements in psql, as somebody who types them, and returns what it prints. It stops at the first error.
+// typed runs statements in psql, as somebody who types them, and returns what it prints. It stops
+// at the first error.
 func typed(t *testing.T, url string, statements ...string) (printed string, ok bool) {
 	t.Helper()
 	psql, err := exec.LookPath("psql")
@@ -102,7 +103,8 @@ func TestAWriterNeedsNoRightOnTheMarks(t *testing.T) {
 	}
 }
 
-// Whoever wrote in an open transaction keeps the next holder from entering, also when the mark needed no change.
+// Whoever wrote in an open transaction keeps the next holder from entering, also when the mark
+// needed no change.
 func TestTheTriggerLocksTheMark(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, ctx, name := openPool(t, s.URL()), within(t), fresh(t)
@@ -122,7 +124,8 @@ func TestTheTriggerLocksTheMark(t *testing.T) {
 	}
 }
 
-// A step of a Guard is enough for the trigger. The next holder enters when the transaction has ended, and not between its writes.
+// A step of a Guard is enough for the trigger. The next holder enters when the transaction has
+// ended, and not between its writes.
 func TestAGuardAndTheTriggerWorkTogether(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, ctx, name := openPool(t, s.URL()), within(t), fresh(t)

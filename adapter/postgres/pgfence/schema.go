@@ -24,8 +24,8 @@ var protect string
 // DefaultTable is the table of the marks unless told otherwise.
 const DefaultTable = "public.lockstep_guards"
 
-// defaultSchema is where tables are whose schema is not said. The search path does not matter: programs that differ in it must not have
-// different marks.
+// defaultSchema is where tables are whose schema is not said. The search path does not matter:
+// programs that differ in it must not have different marks.
 const defaultSchema = "public"
 
 // An Executor runs statements: a *pgxpool.Pool, a *pgx.Conn or a [pgx.Tx].
@@ -33,9 +33,9 @@ type Executor interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Schema returns the statements that create the table of the marks and the function of the trigger, for programs that have
-// migrations of their own. The table is that of [Config]; empty means [DefaultTable]. A name that breaks the rules is a
-// [*lockstep.InvalidError].
+// Schema returns the statements that create the table of the marks and the function of the trigger,
+// for programs that have migrations of their own. The table is that of [Config]; empty means
+// [DefaultTable]. A name that breaks the rules is a [*lockstep.InvalidError].
 func Schema(table string) (string, error) {
 	n, err := namesOf(table)
 	if err != nil {
@@ -44,7 +44,8 @@ func Schema(table string) (string, error) {
 	return n.fill(schema), nil
 }
 
-// Migrate runs [Schema] in one transaction. The user needs the right to create tables and functions. Many programs may call it at once.
+// Migrate runs [Schema] in one transaction. The user needs the right to create tables and
+// functions. Many programs may call it at once.
 func Migrate(ctx context.Context, db Executor, table string) error {
 	statements, err := Schema(table)
 	if err != nil {
@@ -53,9 +54,10 @@ func Migrate(ctx context.Context, db Executor, table string) error {
 	return run(ctx, db, "create the table of the marks", statements)
 }
 
-// ProtectSchema returns the statement that makes a trigger on the table protected, so that a writer in any language is refused
-// unless it has said the token of the resource's lock in its transaction. table is that of the marks; both names are table or
-// schema.table, where the schema is public unless it is said. The whole table is one resource.
+// ProtectSchema returns the statement that makes a trigger on the table protected, so that a writer
+// in any language is refused unless it has said the token of the resource's lock in its
+// transaction. table is that of the marks; both names are table or schema.table, where the schema
+// is public unless it is said. The whole table is one resource.
 func ProtectSchema(table, protected, resource string) (string, error) {
 	n, err := namesOf(table)
 	if err != nil {
@@ -71,7 +73,8 @@ func ProtectSchema(table, protected, resource string) (string, error) {
 	return strings.NewReplacer("{protected}", quoted, "{resource}", literal(resource)).Replace(n.fill(protect)), nil
 }
 
-// Protect runs [ProtectSchema]. The user must own the protected table. It waits for the open transactions that write to that table.
+// Protect runs [ProtectSchema]. The user must own the protected table. It waits for the open
+// transactions that write to that table.
 func Protect(ctx context.Context, db Executor, table, protected, resource string) error {
 	statement, err := ProtectSchema(table, protected, resource)
 	if err != nil {
@@ -91,7 +94,8 @@ func run(ctx context.Context, db Executor, what, statements string) error {
 // names are the quoted names of the table of the marks and of the function of the trigger.
 type names struct{ table, function string }
 
-// PostgreSQL keeps 63 bytes of an identifier. The name of the function is that of the table and a suffix.
+// PostgreSQL keeps 63 bytes of an identifier. The name of the function is that of the table and a
+// suffix.
 const (
 	maxIdentifier  = 63
 	functionSuffix = "_check"

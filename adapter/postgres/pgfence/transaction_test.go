@@ -16,7 +16,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// A holder that freezes in the middle of its transaction keeps the next one out until the server ends its session, and no longer.
+// A holder that freezes in the middle of its transaction keeps the next one out until the server
+// ends its session, and no longer.
 func TestAFrozenHolderIsPutOut(t *testing.T) {
 	s, b := sharedServers(t)
 	for address, url := range map[string]string{"directly": s.URL(), "behind a pooler": b.URL()} {
@@ -45,7 +46,8 @@ func setting(t *testing.T, tx pgx.Tx, name string) (value string) {
 	return value
 }
 
-// The settings of a step do not outlive its transaction, which a pooler may follow with one of somebody else.
+// The settings of a step do not outlive its transaction, which a pooler may follow with one of
+// somebody else.
 func TestSettingsEndWithTheTransaction(t *testing.T) {
 	_, b := sharedServers(t)
 	pool := openPool(t, b.URL())
@@ -173,7 +175,8 @@ func TestATableMayBeElsewhere(t *testing.T) {
 	}
 }
 
-// A step that was admitted survives a crash of the server, although the database would not wait for its disk.
+// A step that was admitted survives a crash of the server, although the database would not wait for
+// its disk.
 func TestMarksSurviveACrash(t *testing.T) {
 	s, err := pgserver.Start(pgserver.Config{Settings: map[string]string{"synchronous_commit": "off", "wal_writer_delay": "10s"}})
 	must(t, err)

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Tx is the caller's open transaction. [Pgx] and [SQL] make it; it may be made anew for each call.
+// A Tx is the caller's open transaction. [Pgx] and [SQL] make it; it may be made anew for each
+// call.
 type Tx interface {
 	queryRow(ctx context.Context, sql string, args ...any) row
 }
@@ -16,11 +17,13 @@ type Tx interface {
 // A row is a result of one row at most; isNoRow tells that there was none.
 type row interface{ Scan(into ...any) error }
 
-// Pgx makes a Tx of a transaction of pgx. The statements of the guard are never prepared, so any mode of pgx and any pooler will do.
+// Pgx makes a Tx of a transaction of pgx. The statements of the guard are never prepared, so any
+// mode of pgx and any pooler will do.
 func Pgx(tx pgx.Tx) Tx { return pgxRunner{tx} }
 
-// SQL makes a Tx of a transaction of database/sql. The driver must know the parameters $1, $2 and so on, as pgx/v5/stdlib and lib/pq do. Whether
-// statements are prepared is up to the driver: with pgx and an old pooler, set default_query_exec_mode=exec in the URL.
+// SQL makes a Tx of a transaction of database/sql. The driver must know the parameters $1, $2 and
+// so on, as pgx/v5/stdlib and lib/pq do. Whether statements are prepared is up to the driver: with
+// pgx and an old pooler, set default_query_exec_mode=exec in the URL.
 func SQL(tx *sql.Tx) Tx { return sqlRunner{tx} }
 
 // pgxRunner runs statements over a transaction or a pool of pgx.

@@ -60,8 +60,8 @@ func ownerOf(c *locker.Claim) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// ask runs a statement that returns one row, in a transaction of its own. Its error is pgx.ErrNoRows or says what is
-// known of the outcome.
+// ask runs a statement that returns one row, in a transaction of its own. Its error is
+// pgx.ErrNoRows or says what is known of the outcome.
 func (b *backend) ask(ctx context.Context, statement string, args []any, results ...any) error {
 	conn, err := b.pool.Acquire(ctx)
 	if err == nil {
@@ -80,8 +80,8 @@ func (b *backend) ask(ctx context.Context, statement string, args []any, results
 	return outcome(err)
 }
 
-// linger is how much longer than its caller a statement may take. A statement that is given up on costs its
-// connection, and its outcome is unknown; mostly the answer is about to come.
+// linger is how much longer than its caller a statement may take. A statement that is given up on
+// costs its connection, and its outcome is unknown; mostly the answer is about to come.
 const linger = 250 * time.Millisecond
 
 // lingering gives a context that ends a little after ctx.
@@ -112,8 +112,8 @@ func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	}
 }
 
-// join asks, or learns from the claim that does. It is to be done again after a release or the end of the claim that asked, so that does
-// not go on for ever.
+// join asks, or learns from the claim that does. It is to be done again after a release or the end
+// of the claim that asked, so that does not go on for ever.
 func (b *backend) join(ctx context.Context, c *locker.Claim) (g locker.Grant, again bool, err error) {
 	key := keyOf(c.Names[0])
 	flight, first := b.flights.join(key)
@@ -151,12 +151,12 @@ func (b *backend) take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	return locker.Grant{Token: lockstep.Token(r.token), Owner: r.owner}, nil
 }
 
-// maxSendings bounds how often a statement is sent whose answer was lost. When a server was restarted each idle connection of the pool
-// costs one.
+// maxSendings bounds how often a statement is sent whose answer was lost. When a server was
+// restarted each idle connection of the pool costs one.
 const maxSendings = 5
 
-// askAgain asks like ask, and once more on another connection when the answer was lost. For take that is safe: if it took effect before, it
-// finds its own owner in the row.
+// askAgain asks like ask, and once more on another connection when the answer was lost. For take
+// that is safe: if it took effect before, it finds its own owner in the row.
 func (b *backend) askAgain(ctx context.Context, statement string, args []any, results ...any) (err error) {
 	for range maxSendings {
 		err = b.ask(ctx, statement, args, results...)
@@ -167,8 +167,8 @@ func (b *backend) askAgain(ctx context.Context, statement string, args []any, re
 	return err
 }
 
-// awaited is how long a release is notified after somebody has waited. It is longer than any wait between two looks
-// by enough for a waiter to say so again in its second half.
+// awaited is how long a release is notified after somebody has waited. It is longer than any wait
+// between two looks by enough for a waiter to say so again in its second half.
 const awaited = 3 * maxPollEvery
 
 // awaits is for how long the claim wants to hear of the release if it is not granted now.

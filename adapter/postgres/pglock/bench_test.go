@@ -21,7 +21,8 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
-// BenchmarkManyFree does so for 8 locks per processor at the same time: PostgreSQL writes several commits to disk at once.
+// BenchmarkManyFree does so for 8 locks per processor at the same time: PostgreSQL writes several
+// commits to disk at once.
 func BenchmarkManyFree(b *testing.B) {
 	s, _ := sharedServers(b)
 	var next atomic.Int64

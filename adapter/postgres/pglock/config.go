@@ -30,13 +30,15 @@ const (
 type Wake int
 
 const (
-	// WakeAuto listens unless the connections are those of a pooler, which is found out by the first waiter.
+	// WakeAuto listens unless the connections are those of a pooler, which is found out by the
+	// first waiter.
 	WakeAuto Wake = iota
-	// WakeByNotify listens. It is for a pooler in session mode, which WakeAuto takes for one in transaction mode.
+	// WakeByNotify listens. It is for a pooler in session mode, which WakeAuto takes for one in
+	// transaction mode.
 	WakeByNotify
-	// WakeByPolling does not listen. PostgreSQL commits transactions that notify one after the other, in all databases of a
-	// server. They are sent only while somebody listens for the lock, but that can be too many where many locks
-	// are waited for all the time.
+	// WakeByPolling does not listen. PostgreSQL commits transactions that notify one after the
+	// other, in all databases of a server. They are sent only while somebody listens for the lock,
+	// but that can be too many where many locks are waited for all the time.
 	WakeByPolling
 )
 
@@ -44,16 +46,17 @@ const (
 type Config struct {
 	// TTL is the time that a lock lives without a renewal: 1 s to 300 s. Default: 10 s.
 	TTL time.Duration
-	// Table is the table of the locks, with or without its schema: "locks" or "app.locks". Each part is 1 to 63 letters, digits and _, the first of
-	// them no digit; case counts. Default: [DefaultTable] in the first schema of the search path.
+	// Table is the table of the locks, with or without its schema: "locks" or "app.locks". Each
+	// part is 1 to 63 letters, digits and _, the first of them no digit; case counts. Default:
+	// [DefaultTable] in the first schema of the search path.
 	Table string
 	// Wake says how waiters learn that a lock is free. Default: [WakeAuto].
 	Wake Wake
-	// PollEvery bounds the jittered wait between two looks at a busy lock: 10 ms to 10 s. Default: 500 ms. Of
-	// several waiters of one Locker for one name about one looks in this time.
+	// PollEvery bounds the jittered wait between two looks at a busy lock: 10 ms to 10 s. Default:
+	// 500 ms. Of several waiters of one Locker for one name about one looks in this time.
 	PollEvery time.Duration
-	// UnavailableAfter is how long Acquire tries to reach a server that does not answer: 100 ms to 10 min. Default: the TTL, but
-	// 5 s to 15 s.
+	// UnavailableAfter is how long Acquire tries to reach a server that does not answer: 100 ms to
+	// 10 min. Default: the TTL, but 5 s to 15 s.
 	UnavailableAfter time.Duration
 	// Clock measures leases on this side. Default: [lease.SystemClock].
 	Clock lease.Clock
@@ -74,7 +77,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports the first field that breaks a rule. The table is checked where its name is quoted.
+// validate reports the first field that breaks a rule. The table is checked where its name is
+// quoted.
 func (c Config) validate() error {
 	if c.Wake < WakeAuto || c.Wake > WakeByPolling {
 		return &lockstep.InvalidError{Field: "Wake", Value: fmt.Sprint(int(c.Wake)), Rule: "must be WakeAuto, WakeByNotify or WakeByPolling"}

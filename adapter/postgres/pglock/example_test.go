@@ -23,8 +23,8 @@ func databaseURL() string {
 	return shared.server.URL()
 }
 
-// One process at a time does the nightly billing. The locks have a pool of their own, so that other work cannot keep
-// renewals from a connection.
+// One process at a time does the nightly billing. The locks have a pool of their own, so that other
+// work cannot keep renewals from a connection.
 func Example() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, databaseURL()+"&connect_timeout=3&pool_max_conns=4")

@@ -157,8 +157,8 @@ func TestAServerThatStaysAwayEndsTheLockAtItsHolderFirst(t *testing.T) {
 	release(t, after)
 }
 
-// The database commits without waiting for the disk, and its log is written so late that a crash loses what other programs did last. Locks
-// are not lost.
+// The database commits without waiting for the disk, and its log is written so late that a crash
+// loses what other programs did last. Locks are not lost.
 func TestACrashLosesNoGrantWhateverTheDatabasesDefault(t *testing.T) {
 	s := startServer(t, map[string]string{"synchronous_commit": "off", "wal_writer_delay": "10s"})
 	admin := openPool(t, s.Address())

@@ -9,8 +9,9 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// flights let one of the waiting claims of a Locker ask for a name at a time; the others learn from its answer. A thousand goroutines that
-// want one lock so cost the server what one costs. The zero value is ready, and safe for concurrent use.
+// flights let one of the waiting claims of a Locker ask for a name at a time; the others learn from
+// its answer. A thousand goroutines that want one lock so cost the server what one costs. The zero
+// value is ready, and safe for concurrent use.
 type flights struct {
 	mu    sync.Mutex
 	byKey map[string]*flight
@@ -38,8 +39,8 @@ func (f *flights) join(key string) (one *flight, first bool) {
 	return one, true
 }
 
-// age says that the answer to the flight under way will not hold: the lock has just become free, and the server may have looked at
-// it before, or who asked has given up.
+// age says that the answer to the flight under way will not hold: the lock has just become free,
+// and the server may have looked at it before, or who asked has given up.
 func (f *flights) age(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,12 +58,14 @@ func (f *flights) land(key string, one *flight, err error) {
 	close(one.done)
 }
 
-// isOutdated reports whether to ask once more, as the answer err may no longer hold. done must be closed, or be the caller's to close.
+// isOutdated reports whether to ask once more, as the answer err may no longer hold. done must be
+// closed, or be the caller's to close.
 func (one *flight) isOutdated(err error) bool {
 	return one.isStale && (errors.Is(err, lockstep.ErrBusy) || errors.Is(err, lockstep.ErrUnavailable))
 }
 
-// follow waits for the answer and returns what it means for another claim, of which nothing was sent, and whether to ask once more.
+// follow waits for the answer and returns what it means for another claim, of which nothing was
+// sent, and whether to ask once more.
 func (one *flight) follow(ctx context.Context) (again bool, err error) {
 	select {
 	case <-one.done:

@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// servers are those that all tests use which need no settings of their own: making a database cluster takes seconds.
+// servers are those that all tests use which need no settings of their own: making a database
+// cluster takes seconds.
 type servers struct {
 	once    sync.Once
 	server  *pgserver.Server
@@ -43,7 +44,8 @@ type servers struct {
 
 var shared servers
 
-// sharedServers starts a PostgreSQL with the table, and a pgbouncer before it, when the first test asks. Whoever stops them starts them again.
+// sharedServers starts a PostgreSQL with the table, and a pgbouncer before it, when the first test
+// asks. Whoever stops them starts them again.
 func sharedServers(t testing.TB) (*pgserver.Server, *pgserver.Bouncer) {
 	t.Helper()
 	shared.once.Do(shared.start)

@@ -20,7 +20,8 @@ import (
 const (
 	// idleAfter is how long the listener stays when nobody waits any more.
 	idleAfter = 10 * time.Second
-	// checkEvery is how often the connection of the listener is tried: one that is cut off looks like silence.
+	// checkEvery is how often the connection of the listener is tried: one that is cut off looks
+	// like silence.
 	checkEvery = 5 * time.Second
 	// answerWithin bounds everything else that the listener sends.
 	answerWithin = 5 * time.Second
@@ -32,8 +33,8 @@ func channelOf(quotedTable string) string {
 	return "lockstep_" + hex.EncodeToString(sum[:8])
 }
 
-// A listener has one connection of its own while anybody waits, and hears of releases there. What it misses is found by polling. It is safe for
-// concurrent use.
+// A listener has one connection of its own while anybody waits, and hears of releases there. What
+// it misses is found by polling. It is safe for concurrent use.
 type listener struct {
 	pool    *pgxpool.Pool
 	channel string
@@ -138,7 +139,8 @@ func (l *listener) pause(d time.Duration) {
 	}
 }
 
-// listen opens a connection and hears on it until nobody waits, or an error. It calls ready when it hears.
+// listen opens a connection and hears on it until nobody waits, or an error. It calls ready when it
+// hears.
 func (l *listener) listen(ready func()) error {
 	conn, err := l.open()
 	if err != nil {
@@ -158,7 +160,8 @@ func (l *listener) listen(ready func()) error {
 	return nil
 }
 
-// open takes a connection out of the pool, whose limit it no longer counts for. It is made as the pool makes all.
+// open takes a connection out of the pool, whose limit it no longer counts for. It is made as the
+// pool makes all.
 func (l *listener) open() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, answerWithin)
 	defer cancel()
@@ -175,8 +178,8 @@ func (l *listener) end(conn *pgx.Conn) {
 	conn.Close(ctx) // it is of no use any more
 }
 
-// subscribe begins to listen, unless the connection does not lead to the server itself: a pooler gives clients process ids of its own
-// making.
+// subscribe begins to listen, unless the connection does not lead to the server itself: a pooler
+// gives clients process ids of its own making.
 func (l *listener) subscribe(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.ctx, answerWithin)
 	defer cancel()

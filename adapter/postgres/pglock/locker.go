@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A Locker hands out locks that are rows of a table. It implements [lockstep.Locker], [lockstep.Inspector], [lockstep.Watcher] and
-// [lockstep.Detacher].
+// A Locker hands out locks that are rows of a table. It implements [lockstep.Locker],
+// [lockstep.Inspector], [lockstep.Watcher] and [lockstep.Detacher].
 type Locker struct {
 	locker.Detacher
 	backend *backend
@@ -21,8 +21,9 @@ var (
 	_ lockstep.Watcher   = (*Locker)(nil)
 )
 
-// New makes a Locker on the pool, which stays the caller's and must stay open until the Locker is closed. It sends nothing and starts nothing: a table that is
-// missing is found by the first Acquire, as [ErrTable]. A Config that breaks a rule is a [*lockstep.InvalidError].
+// New makes a Locker on the pool, which stays the caller's and must stay open until the Locker is
+// closed. It sends nothing and starts nothing: a table that is missing is found by the first
+// Acquire, as [ErrTable]. A Config that breaks a rule is a [*lockstep.InvalidError].
 func New(pool *pgxpool.Pool, c Config) (*Locker, error) {
 	if pool == nil {
 		return nil, &lockstep.InvalidError{Field: "pool", Rule: "must not be nil"}

@@ -57,8 +57,8 @@ func readOutcome(err error) error {
 	return err
 }
 
-// Watch implements [lockstep.Watcher]. It looks every [Config].PollEvery, so it leaves out what comes and goes between. An
-// outage is waited for.
+// Watch implements [lockstep.Watcher]. It looks every [Config].PollEvery, so it leaves out what
+// comes and goes between. An outage is waited for.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
 		var last *lockstep.State

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// ErrTable means that the table of the locks is missing, is not the one of [Schema], or that the user has no right to use it. It comes
-// together with [lockstep.ErrUnsupported].
+// ErrTable means that the table of the locks is missing, is not the one of [Schema], or that the
+// user has no right to use it. It comes together with [lockstep.ErrUnsupported].
 var ErrTable = errors.New("pglock: the table of the locks cannot be used: run pglock.Migrate or the statements of pglock.Schema, and grant SELECT, INSERT and UPDATE")
 
 // wrongTable are the conditions that ErrTable stands for.
@@ -30,12 +30,14 @@ var wrongText = []string{
 	"22P05", // untranslatable_character
 }
 
-// outcome says what is known about a statement that was given to a connection and failed. It has no effect
+// outcome says what is known about a statement that was given to a connection and failed. It has no
+// effect
 //
 //   - when pgx certainly has not sent it;
-//   - when the server answered with an ERROR, which ends its transaction. A FATAL error ends the connection and may come when the
-//     transaction has been committed already. Poolers report the loss of their connection to the server as an error of class 08, some
-//     of them without saying how severe it is.
+//   - when the server answered with an ERROR, which ends its transaction. A FATAL error ends the
+//     connection and may come when the transaction has been committed already. Poolers report the
+//     loss of their connection to the server as an error of class 08, some of them without saying
+//     how severe it is.
 //
 // Anything else is [lockstep.ErrUncertain].
 func outcome(err error) error {
@@ -54,8 +56,9 @@ func outcome(err error) error {
 	}
 }
 
-// isLoss reports whether the condition is the loss of a connection, or the end of the server: connection_exception,
-// admin_shutdown, crash_shutdown, cannot_connect_now, database_dropped, idle_session_timeout.
+// isLoss reports whether the condition is the loss of a connection, or the end of the server:
+// connection_exception, admin_shutdown, crash_shutdown, cannot_connect_now, database_dropped,
+// idle_session_timeout.
 func isLoss(code string) bool {
 	return len(code) != 5 || code[:2] == "08" || code[:4] == "57P0"
 }

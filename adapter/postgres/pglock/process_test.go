@@ -86,8 +86,9 @@ func TestAHolderThatIsKilledFreesTheLockWithinItsTTL(t *testing.T) {
 	}
 }
 
-// A pooler in transaction mode gives each statement another session. 1,000 locks are taken and released through it, and
-// in the middle a process that waits for one of them and one that holds another are killed.
+// A pooler in transaction mode gives each statement another session. 1,000 locks are taken and
+// released through it, and in the middle a process that waits for one of them and one that holds
+// another are killed.
 func TestNoLockIsStrandedBehindAPooler(t *testing.T) {
 	s, b := sharedServers(t)
 	l := dial(t, b.Address(), pglock.Config{})

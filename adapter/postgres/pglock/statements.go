@@ -10,29 +10,33 @@ func newStatements(quotedTable string) statements {
 	return statements{take: fill(take), renew: fill(renew), drop: fill(drop), inspect: fill(inspect)}
 }
 
-// settings hold for the transaction of the statement that they are part of, and so go through poolers.
+// settings hold for the transaction of the statement that they are part of, and so go through
+// poolers.
 //
-// A grant or a renewal that the server forgets in a crash would let in another holder beside the one who was told of it. So the
-// commit waits for the disk, and for synchronous standbys where there are some, even where the database's default is off.
+// A grant or a renewal that the server forgets in a crash would let in another holder beside the
+// one who was told of it. So the commit waits for the disk, and for synchronous standbys where
+// there are some, even where the database's default is off.
 //
 // Somebody's open transaction may have locked the row. Nobody waits for that longer than $1, since
 // a statement that goes on when its sender has given up could take a lock for nobody.
 const settings = `set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true) AS durable,
      set_config('lock_timeout', $1, true) AS patience`
 
-// floor is the least token that the clock allows: seconds since the beginning of 2025 in the upper bits, and the microseconds of the second in
-// the lower 22, which hold 4 million. In 2093 it will exceed lockstep.MaxToken.
+// floor is the least token that the clock allows: seconds since the beginning of 2025 in the upper
+// bits, and the microseconds of the second in the lower 22, which hold 4 million. In 2093 it will
+// exceed lockstep.MaxToken.
 const floor = `greatest(1, ((floor(extract(epoch FROM clock.now))::bigint - 1735689600) << 22) + extract(microseconds FROM clock.now)::bigint % 1000000)`
 
-// take grants the lock $2 to owner $3 for $4 microseconds, with metadata $5. It returns the grant, or the holder who
-// is in the way, or no row when that one has come or gone while it ran.
+// take grants the lock $2 to owner $3 for $4 microseconds, with metadata $5. It returns the grant,
+// or the holder who is in the way, or no row when that one has come or gone while it ran.
 //
-// Looking first keeps waiters from writing: an INSERT locks the row that it conflicts with, which is a write, even if it then changes nothing. The
-// row may change between the look and the INSERT, so the condition is there again; at that place the row is locked and the
-// newest version of it is seen.
+// Looking first keeps waiters from writing: an INSERT locks the row that it conflicts with, which
+// is a write, even if it then changes nothing. The row may change between the look and the INSERT,
+// so the condition is there again; at that place the row is locked and the newest version of it is
+// seen.
 //
-// Who wants to hear of the release, for $6 microseconds, says so in the row, in the second half of that time once more. If the row is locked at the moment
-// that is left to the next look.
+// Who wants to hear of the release, for $6 microseconds, says so in the row, in the second half of
+// that time once more. If the row is locked at the moment that is left to the next look.
 const take = `
 WITH holder AS (
   SELECT token, owner, granted_at, metadata FROM {table}
@@ -63,17 +67,19 @@ SELECT true, token, owner, granted_at, metadata::text FROM granted
 UNION ALL
 SELECT false, token, owner, granted_at, metadata::text FROM holder`
 
-// renew makes the lock $2 of owner $3 last $4 microseconds from now. A lease that has ended is not revived.
+// renew makes the lock $2 of owner $3 last $4 microseconds from now. A lease that has ended is not
+// revived.
 const renew = `
 UPDATE {table} SET expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond'
 FROM {settings}
 WHERE name = $2 AND owner = $3 AND expires_at > clock_timestamp()
 RETURNING true`
 
-// drop frees the lock $2 of owner $3 and keeps the row for its token. Where somebody wants to hear of it, it notifies the channel $4 of payload
-// $5 when it has committed. Not always: PostgreSQL commits transactions that notify one after the other, in all
-// databases of a server, and each waits for the disk. 16 clients with a lock each took four times as long with a notification in each
-// release (BenchmarkManyFree).
+// drop frees the lock $2 of owner $3 and keeps the row for its token. Where somebody wants to hear
+// of it, it notifies the channel $4 of payload $5 when it has committed. Not always: PostgreSQL
+// commits transactions that notify one after the other, in all databases of a server, and each
+// waits for the disk. 16 clients with a lock each took four times as long with a notification in
+// each release (BenchmarkManyFree).
 const drop = `
 WITH freed AS (
   UPDATE {table} SET owner = NULL, expires_at = NULL, granted_at = NULL, metadata = '{}'

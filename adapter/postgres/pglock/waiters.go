@@ -18,7 +18,8 @@ func keyOf(name string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// waiters are the claims of one Locker that wait until they look again. They are safe for concurrent use.
+// waiters are the claims of one Locker that wait until they look again. They are safe for
+// concurrent use.
 type waiters struct {
 	mu    sync.Mutex
 	byKey map[string][]*waiter // those who have waited longest come first
@@ -82,8 +83,9 @@ func wakeFirst(waiting []*waiter) {
 	}
 }
 
-// Wait implements [locker.Waker]. Of several waiters for one name only one need look after d: the more
-// there are, the longer each of them waits, so that together they ask the server as often as one.
+// Wait implements [locker.Waker]. Of several waiters for one name only one need look after d: the
+// more there are, the longer each of them waits, so that together they ask the server as often as
+// one.
 func (b *backend) Wait(ctx context.Context, c *locker.Claim, d time.Duration) {
 	key := keyOf(c.Names[0])
 	me, others := b.waiters.join(key)
@@ -103,7 +105,8 @@ func (b *backend) Wait(ctx context.Context, c *locker.Claim, d time.Duration) {
 	}
 }
 
-// heard handles a notification: a key and the identity of the Locker that has released. Its own releases have woken their waiter already.
+// heard handles a notification: a key and the identity of the Locker that has released. Its own
+// releases have woken their waiter already.
 func (b *backend) heard(payload string) {
 	if key, from, ok := strings.Cut(payload, " "); ok && from != b.id {
 		b.wake(key)

@@ -40,7 +40,8 @@ func rarely(wake pglock.Wake) pglock.Config {
 	return pglock.Config{Wake: wake, TTL: lockstep.MaxTTL, PollEvery: 10 * time.Second}
 }
 
-// fillBackoff makes a waiter wait for long: its first waits are short, whatever the configuration is.
+// fillBackoff makes a waiter wait for long: its first waits are short, whatever the configuration
+// is.
 const fillBackoff = 4 * time.Second
 
 // handOver measures the time from a release to the grant of a waiter that has waited for a while.
@@ -69,7 +70,8 @@ func handOver(t *testing.T, from, to lockstep.Locker, name string) time.Duration
 	}
 }
 
-// fast is how long a hand-over takes at most that did not wait for a look: with these waits a look is due 3 s after the release on average.
+// fast is how long a hand-over takes at most that did not wait for a look: with these waits a look
+// is due 3 s after the release on average.
 const fast = time.Second
 
 func TestAWaiterIsWokenByTheRelease(t *testing.T) {
@@ -121,7 +123,8 @@ func TestAWaiterBehindAPoolerGetsTheLockByPolling(t *testing.T) {
 	}
 }
 
-// Many who wait for a lock ask the server no more often than a few, and each of them gets it in the end.
+// Many who wait for a lock ask the server no more often than a few, and each of them gets it in the
+// end.
 func TestManyWaitersOfOneLockerAskLikeOne(t *testing.T) {
 	s, _ := sharedServers(t)
 	admin, l := openPool(t, s.Address()), dial(t, s.Address(), pglock.Config{TTL: 30 * time.Second})
@@ -147,7 +150,8 @@ func TestManyWaitersOfOneLockerAskLikeOne(t *testing.T) {
 	group.Wait()
 }
 
-// The smallest pool there is: the connection that listens is not counted, and no statement needs two.
+// The smallest pool there is: the connection that listens is not counted, and no statement needs
+// two.
 func TestOneConnectionIsEnough(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, err := pgxpool.New(t.Context(), s.URL()+"&pool_max_conns=1")

@@ -11,15 +11,15 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// A Bouncer is a pgbouncer in transaction mode in front of a Server: each transaction may run on another connection. Its Kill,
-// Stop and Start are those of the process.
+// A Bouncer is a pgbouncer in transaction mode in front of a Server: each transaction may run on
+// another connection. Its Kill, Stop and Start are those of the process.
 type Bouncer struct {
 	*testbed.Process
 	address string
 }
 
-// bouncerConfig has room for addresses and ports: of the server, then its own. Names of users are not checked, as the server trusts
-// everybody.
+// bouncerConfig has room for addresses and ports: of the server, then its own. Names of users are
+// not checked, as the server trusts everybody.
 const bouncerConfig = `[databases]
 * = host=%s port=%s user=postgres
 [pgbouncer]

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// children are the processes that pid has started, where the system shows them in /proc. PostgreSQL gives each of them a group of its own, so
-// that the end of the first process does not end the others at once.
+// children are the processes that pid has started, where the system shows them in /proc. PostgreSQL
+// gives each of them a group of its own, so that the end of the first process does not end the
+// others at once.
 func children(pid int) (found []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
 	for _, file := range files {

@@ -41,8 +41,8 @@ func serverUser() string {
 	return ""
 }
 
-// makeDirectory makes a directory that belongs to the named user. It is below the directory for temporary files itself: a test's own
-// directory may be closed to other users.
+// makeDirectory makes a directory that belongs to the named user. It is below the directory for
+// temporary files itself: a test's own directory may be closed to other users.
 func makeDirectory(owner string) (string, error) {
 	dir, err := os.MkdirTemp("", "lockstep-postgres-")
 	if err != nil {

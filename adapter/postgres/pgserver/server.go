@@ -18,12 +18,13 @@ import (
 
 // Config says how a server is started.
 type Config struct {
-	// Settings are added to the configuration, such as "synchronous_commit": "off". They win over those of this package.
+	// Settings are added to the configuration, such as "synchronous_commit": "off". They win over
+	// those of this package.
 	Settings map[string]string
 }
 
-// A Server is a PostgreSQL that can be stopped in every way and started again. Its methods are not meant to be called at the
-// same time.
+// A Server is a PostgreSQL that can be stopped in every way and started again. Its methods are not
+// meant to be called at the same time.
 type Server struct {
 	dir     string
 	owner   string
@@ -39,7 +40,8 @@ var settings = map[string]string{
 	"max_connections": "300",
 }
 
-// Start makes a new database cluster and starts the server. It waits until the server serves, for at most 30 s. The caller closes it.
+// Start makes a new database cluster and starts the server. It waits until the server serves, for
+// at most 30 s. The caller closes it.
 func Start(c Config) (*Server, error) {
 	s, err := prepare()
 	if err != nil {
@@ -118,7 +120,8 @@ func (s *Server) Address() string { return s.address }
 // URL is what clients connect with: the database postgres as its superuser.
 func (s *Server) URL() string { return URL(s.address) }
 
-// URL is what clients connect with who reach the server by another address, such as that of a proxy.
+// URL is what clients connect with who reach the server by another address, such as that of a
+// proxy.
 func URL(address string) string {
 	return "postgres://postgres@" + address + "/postgres?sslmode=disable"
 }

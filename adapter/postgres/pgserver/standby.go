@@ -12,8 +12,9 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// StartStandby copies a running server and starts the copy, which follows it until Promote. The primary's commits wait for it from then on, so
-// that it has whatever was acknowledged. The caller closes it.
+// StartStandby copies a running server and starts the copy, which follows it until Promote. The
+// primary's commits wait for it from then on, so that it has whatever was acknowledged. The caller
+// closes it.
 func StartStandby(primary *Server) (*Server, error) {
 	s, err := prepare()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package clockjump moves the wall clock of one server process, for tests and demonstrations of what a clock that
-// jumps does to a lock. The machine's own clock stays as it is.
+// Package clockjump moves the wall clock of one server process, for tests and demonstrations of
+// what a clock that jumps does to a lock. The machine's own clock stays as it is.
 //
-// It builds a small library with gcc (Debian: apt-get install gcc libc6-dev) that is preloaded into the server, and runs on Linux.
-// The monotonic clocks of the server are not touched.
+// It builds a small library with gcc (Debian: apt-get install gcc libc6-dev) that is preloaded into
+// the server, and runs on Linux. The monotonic clocks of the server are not touched.
 package clockjump
 
 import (
@@ -22,7 +22,8 @@ var source []byte
 // A Library is what is preloaded into servers.
 type Library struct{ path string }
 
-// Build makes the library in an existing directory, which must stay as long as servers are started with it.
+// Build makes the library in an existing directory, which must stay as long as servers are started
+// with it.
 func Build(dir string) (*Library, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("clockjump: runs on linux, not on %s", runtime.GOOS)
@@ -48,8 +49,8 @@ type Clock struct {
 	file    string
 }
 
-// Clock makes the clock of a server, which begins right. Its state is a new file in dir, an existing directory that is the
-// server's alone.
+// Clock makes the clock of a server, which begins right. Its state is a new file in dir, an
+// existing directory that is the server's alone.
 func (l *Library) Clock(dir string) (*Clock, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -64,8 +65,8 @@ func (c *Clock) Env() []string {
 	return []string{"LD_PRELOAD=" + c.library, "LOCKSTEP_CLOCK_OFFSET=" + c.file}
 }
 
-// Set makes the clock differ from the machine's by d from now on, in whole microseconds: a positive one is ahead. The server sees it at
-// once.
+// Set makes the clock differ from the machine's by d from now on, in whole microseconds: a positive
+// one is ahead. The server sees it at once.
 func (c *Clock) Set(d time.Duration) error {
 	file, err := os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -123,7 +123,8 @@ type resource struct {
 	line *line
 }
 
-// open makes a Guard with a client of its own. retries is how often go-redis sends again; -1 is never.
+// open makes a Guard with a client of its own. retries is how often go-redis sends again; -1 is
+// never.
 func open(t testing.TB, address, name string, retries int) *resource {
 	t.Helper()
 	l := &line{}

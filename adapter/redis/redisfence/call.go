@@ -39,7 +39,8 @@ func (g *Guard) send(ctx context.Context, verb, sc string, keys, args []string) 
 	return cmd.Result()
 }
 
-// outcome is the error of a step that may write: it says with an error of the contract whether that is certain.
+// outcome is the error of a step that may write: it says with an error of the contract whether that
+// is certain.
 func outcome(err error) error {
 	if _, answered := errors.AsType[redis.Error](err); answered || neverSent(err) {
 		return unavailable(err)
@@ -47,13 +48,15 @@ func outcome(err error) error {
 	return fmt.Errorf("%w: %w", lockstep.ErrUncertain, err)
 }
 
-// neverSent leaves out the end of a context, which go-redis reports alike before and after the sending.
+// neverSent leaves out the end of a context, which go-redis reports alike before and after the
+// sending.
 func neverSent(err error) bool {
 	dial, ok := errors.AsType[*net.OpError](err)
 	return ok && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed)
 }
 
-// passing are the answers of a server that runs no script now. Any other answer is about the request itself, or comes from the Lua of a user.
+// passing are the answers of a server that runs no script now. Any other answer is about the
+// request itself, or comes from the Lua of a user.
 var passing = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "NOREPLICAS", "MISCONF", "NOAUTH", "NOPERM",
 }

@@ -17,8 +17,9 @@ const maxKeyPrefix = 64
 
 // Config adjusts a [Guard]. The zero value is ready for use.
 type Config struct {
-	// KeyPrefix begins all keys. All programs that write the same resources have the same one, and the same logical
-	// database. 1 to 64 printable ASCII characters, no spaces or braces. Default: [DefaultKeyPrefix].
+	// KeyPrefix begins all keys. All programs that write the same resources have the same one, and
+	// the same logical database. 1 to 64 printable ASCII characters, no spaces or braces. Default:
+	// [DefaultKeyPrefix].
 	KeyPrefix string
 	// Observer is told of each decision. Default: nobody.
 	Observer fence.Observer

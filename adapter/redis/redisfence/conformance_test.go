@@ -9,7 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fencetest"
 )
 
-// TestConformance gives each process a client of its own, on a server that keeps what it has answered.
+// TestConformance gives each process a client of its own, on a server that keeps what it has
+// answered.
 func TestConformance(t *testing.T) {
 	s := startServer(t, redisserver.Config{Persistence: redisserver.AppendAlways})
 	fencetest.Run(t, fencetest.Guard{

@@ -32,7 +32,8 @@ func withRedis(f func(*redis.Client)) {
 	f(rdb)
 }
 
-// A holder freezes beyond its lease. Its late write is refused by the script that would have written.
+// A holder freezes beyond its lease. Its late write is refused by the script that would have
+// written.
 func Example() {
 	withRedis(func(rdb *redis.Client) {
 		ctx := context.Background()

@@ -19,11 +19,13 @@ import (
 // MaxValueBytes bounds a value: it is what Redis can store in a string.
 const MaxValueBytes = 512 << 20
 
-// A Guard keeps guarded resources in Redis. It is safe for concurrent use, beside others in this and in other processes. It needs
-// no Close.
+// A Guard keeps guarded resources in Redis. It is safe for concurrent use, beside others in this
+// and in other processes. It needs no Close.
 //
-// Its errors: a refusal makes [fence.Refused] true. [lockstep.ErrUnavailable], [lockstep.ErrUnsupported] and [lockstep.ErrQuota] mean that no data was
-// written. [lockstep.ErrUncertain] means that a step was sent and no answer came: repeat it with the same token, and its verdict tells.
+// Its errors: a refusal makes [fence.Refused] true. [lockstep.ErrUnavailable],
+// [lockstep.ErrUnsupported] and [lockstep.ErrQuota] mean that no data was written.
+// [lockstep.ErrUncertain] means that a step was sent and no answer came: repeat it with the same
+// token, and its verdict tells.
 type Guard struct {
 	rdb    redis.UniversalClient
 	cfg    Config
@@ -35,8 +37,8 @@ var (
 	_ fence.Resetter = (*Guard)(nil)
 )
 
-// New makes a Guard on a client of the caller. Timeouts, and how often a step is sent again, are the client's options. New sends
-// nothing. Its errors are [lockstep.ErrInvalid] and name the field.
+// New makes a Guard on a client of the caller. Timeouts, and how often a step is sent again, are
+// the client's options. New sends nothing. Its errors are [lockstep.ErrInvalid] and name the field.
 func New(rdb redis.UniversalClient, cfg Config) (*Guard, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("redisfence: %w", &lockstep.InvalidError{Field: "client", Rule: "must not be nil"})
@@ -48,7 +50,8 @@ func New(rdb redis.UniversalClient, cfg Config) (*Guard, error) {
 	return &Guard{rdb: rdb, cfg: cfg}, nil
 }
 
-// Enter raises the mark to the grant's token and changes no data. Call it before the first read of a grant.
+// Enter raises the mark to the grant's token and changes no data. Call it before the first read of
+// a grant.
 func (g *Guard) Enter(ctx context.Context, resource string, grant fence.Grant) error {
 	return g.Admit(ctx, resource, grant, fence.Enter)
 }
@@ -63,7 +66,8 @@ func (g *Guard) Write(ctx context.Context, resource string, grant fence.Grant, v
 	return g.set(ctx, resource, grant, fence.Write, value)
 }
 
-// WriteOnce replaces the value unless the grant has written here before, which is [fence.ErrAlready].
+// WriteOnce replaces the value unless the grant has written here before, which is
+// [fence.ErrAlready].
 func (g *Guard) WriteOnce(ctx context.Context, resource string, grant fence.Grant, value []byte) error {
 	return g.set(ctx, resource, grant, fence.WriteOnce, value)
 }
@@ -75,8 +79,8 @@ func (g *Guard) set(ctx context.Context, resource string, grant fence.Grant, s f
 	return g.step(ctx, resource, grant, s, setWork, []string{g.DataKey(resource)}, []string{string(value)})
 }
 
-// Delete removes the value and keeps the mark, so that an older holder cannot bring it back. It counts as a write. Deleting
-// what is not there is no error.
+// Delete removes the value and keeps the mark, so that an older holder cannot bring it back. It
+// counts as a write. Deleting what is not there is no error.
 func (g *Guard) Delete(ctx context.Context, resource string, grant fence.Grant) error {
 	return g.step(ctx, resource, grant, fence.Write, deleteWork, []string{g.DataKey(resource)}, nil)
 }
@@ -125,8 +129,9 @@ func verdict(reply []string, grant fence.Grant, s fence.Step) error {
 	return fmt.Errorf("the script refuses what the rule admits: mark %+v, grant %+v, %v", seen, grant, s)
 }
 
-// Read returns the value. It is an error that wraps [fs.ErrNotExist] when there is none. It asks the server that the client asks to
-// read, which may be a replica that is behind: see the client's options.
+// Read returns the value. It is an error that wraps [fs.ErrNotExist] when there is none. It asks
+// the server that the client asks to read, which may be a replica that is behind: see the client's
+// options.
 func (g *Guard) Read(ctx context.Context, resource string) ([]byte, error) {
 	if err := fence.CheckResource(resource); err != nil {
 		return nil, named("read", resource, err)
@@ -144,7 +149,8 @@ func (g *Guard) Read(ctx context.Context, resource string) ([]byte, error) {
 // DataKey is the key of the resource's value.
 func (g *Guard) DataKey(resource string) string { return keysOf(g.cfg.KeyPrefix, resource).data }
 
-// Tag is "{BUCKET}": keys that contain it, and no brace before it, are in the slot of the resource's mark, which [Guard.Run] needs in a Cluster.
+// Tag is "{BUCKET}": keys that contain it, and no brace before it, are in the slot of the
+// resource's mark, which [Guard.Run] needs in a Cluster.
 func (g *Guard) Tag(resource string) string { return tagOf(bucketOf(resource)) }
 
 // Mark returns the present mark, which is zero when no grant has been here.
@@ -160,8 +166,8 @@ func (g *Guard) Mark(ctx context.Context, resource string) (fence.Mark, error) {
 	return m, named("read mark of", resource, err)
 }
 
-// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. The data stay. Repeated after a
-// lost reply it is [fence.ErrMoved] with the new lock's name.
+// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. The data stay.
+// Repeated after a lost reply it is [fence.ErrMoved] with the new lock's name.
 func (g *Guard) Reset(ctx context.Context, resource string, from, to fence.Mark) error {
 	return named("reset", resource, g.reset(ctx, resource, from, to))
 }

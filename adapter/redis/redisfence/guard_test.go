@@ -202,7 +202,8 @@ func TestObserverIsToldOfVerdicts(t *testing.T) {
 	}
 }
 
-// clusterOf makes a Cluster of one node. It refuses a script whose keys are in two slots, as one of many does.
+// clusterOf makes a Cluster of one node. It refuses a script whose keys are in two slots, as one of
+// many does.
 func clusterOf(t *testing.T) *redis.ClusterClient {
 	t.Helper()
 	s := startServer(t, redisserver.Config{Args: []string{"--cluster-enabled", "yes"}})
@@ -232,7 +233,8 @@ func TestGuardsWorkOnAClusterWhateverTheNames(t *testing.T) {
 	}
 }
 
-// TestAPromotedReplicaKnowsTheMarksThatItHasCopied and no others, which is what the documentation warns of.
+// TestAPromotedReplicaKnowsTheMarksThatItHasCopied and no others, which is what the documentation
+// warns of.
 func TestAPromotedReplicaKnowsTheMarksThatItHasCopied(t *testing.T) {
 	first := startServer(t, redisserver.Config{})
 	between, err := testbed.NewProxy(first.Address())

@@ -5,8 +5,8 @@ import (
 	"hash/fnv"
 )
 
-// buckets is how many slots of a Cluster are used at most. It is part of the protocol: a program with another number would not see
-// the marks of the others.
+// buckets is how many slots of a Cluster are used at most. It is part of the protocol: a program
+// with another number would not see the marks of the others.
 const buckets = 256
 
 func bucketOf(resource string) int {

@@ -13,8 +13,9 @@ func newScript(text string) script {
 	return script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// readMark is the beginning of scripts that look at a mark, KEYS[1]. It sets m to its fields, and seen and written to its tokens as
-// numbers; bound is false when there is no mark, and the others are then those of the zero mark.
+// readMark is the beginning of scripts that look at a mark, KEYS[1]. It sets m to its fields, and
+// seen and written to its tokens as numbers; bound is false when there is no mark, and the others
+// are then those of the zero mark.
 const readMark = `
 local bound = redis.call('EXISTS', KEYS[1]) == 1
 local m = {'', '', '0', '0', ''}
@@ -28,9 +29,9 @@ end
 local seen, written = tonumber(m[3]), tonumber(m[4])
 `
 
-// A step gets KEYS mark, then those of the work; ARGV backend, lock, token, number of the step, nonce, then those of the work. The reply is
-// {"admitted"}, or {"refused", backend, lock, token, written}. The work between the halves is a function of its own keys and
-// arguments.
+// A step gets KEYS mark, then those of the work; ARGV backend, lock, token, number of the step,
+// nonce, then those of the work. The reply is {"admitted"}, or {"refused", backend, lock, token,
+// written}. The work between the halves is a function of its own keys and arguments.
 const (
 	beforeWork = readMark + `
 local token, step = tonumber(ARGV[3]), ARGV[4]
@@ -63,11 +64,12 @@ var (
 	setWork    = stepScript(`redis.call('SET', KEYS[1], ARGV[1])`)
 	deleteWork = stepScript(`redis.call('DEL', KEYS[1])`)
 
-	// markScript gives the mark, all empty when there is none: {"mark", backend, lock, token, written}.
+	// markScript gives the mark, all empty when there is none: {"mark", backend, lock, token,
+	// written}.
 	markScript = newScript(readMark + `return {'mark', m[1], m[2], m[3], m[4]}`)
 
-	// resetScript gets ARGV the four fields of the mark that is expected and of the one to store. The reply is {"reset"}, or what
-	// markScript gives.
+	// resetScript gets ARGV the four fields of the mark that is expected and of the one to store.
+	// The reply is {"reset"}, or what markScript gives.
 	resetScript = newScript(readMark + `
 for i = 1, 4 do
   if m[i] ~= ARGV[i] then return {'mark', m[1], m[2], m[3], m[4]} end
@@ -76,8 +78,8 @@ redis.call('HSET', KEYS[1], 'backend', ARGV[5], 'lock', ARGV[6], 'token', ARGV[7
 redis.call('HDEL', KEYS[1], 'nonce')
 return {'reset'}`)
 
-	// probeScript gives {"server", version, policy, maxmemory}; the version is empty before Redis 7, the others when the user may not
-	// ask. KEYS[1] says which server is meant.
+	// probeScript gives {"server", version, policy, maxmemory}; the version is empty before Redis
+	// 7, the others when the user may not ask. KEYS[1] says which server is meant.
 	probeScript = newScript(`
 local memory = redis.pcall('INFO', 'memory')
 if type(memory) ~= 'string' then memory = '' end

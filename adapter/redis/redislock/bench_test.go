@@ -33,7 +33,8 @@ func BenchmarkFreeLocksFrom64(b *testing.B) {
 	})
 }
 
-// BenchmarkContended hands one lock from waiter to waiter: b.N grants by two Lockers with eight waiters each.
+// BenchmarkContended hands one lock from waiter to waiter: b.N grants by two Lockers with eight
+// waiters each.
 func BenchmarkContended(b *testing.B) {
 	s := startServer(b, redisserver.Config{})
 	lockers := []lockstep.Locker{openOn(b, s), openOn(b, s)}

@@ -12,15 +12,18 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A store runs scripts. go-redis reads an answer until its own ReadTimeout, whatever becomes of the context; here a call
-// ends with its context, and what it has sent is awaited in the background for that long.
+// A store runs scripts. go-redis reads an answer until its own ReadTimeout, whatever becomes of the
+// context; here a call ends with its context, and what it has sent is awaited in the background for
+// that long.
 type store struct {
 	rdb redis.UniversalClient
-	// takes has room for the takes that may be under way. More of them would wait in the client's pool, where it cannot be told whether
-	// one was sent, and would keep renewals and releases waiting.
+	// takes has room for the takes that may be under way. More of them would wait in the client's
+	// pool, where it cannot be told whether one was sent, and would keep renewals and releases
+	// waiting.
 	takes chan struct{}
 
-	// open are the takes under way, left behind or not, by the id of their claim. Each ends by the client's timeouts.
+	// open are the takes under way, left behind or not, by the id of their claim. Each ends by the
+	// client's timeouts.
 	mu   sync.Mutex
 	open map[string]chan struct{}
 }
@@ -81,7 +84,8 @@ func (s *store) run(ctx context.Context, sc script, k keys, args ...any) (any, e
 	return s.start(ctx, func() {}, sc, k, args)
 }
 
-// start sends a script and waits for the answer or for the end of ctx. The call itself may go on; end is called when it has ended.
+// start sends a script and waits for the answer or for the end of ctx. The call itself may go on;
+// end is called when it has ended.
 func (s *store) start(ctx context.Context, end func(), sc script, k keys, args []any) (any, error) {
 	if ctx.Err() != nil {
 		end()
@@ -135,7 +139,8 @@ func (s *store) send(ctx context.Context, verb, sc string, k keys, args []any) (
 	return cmd.Result()
 }
 
-// classify says with an error of the contract what is certain: that nothing was changed. Other errors leave it open.
+// classify says with an error of the contract what is certain: that nothing was changed. Other
+// errors leave it open.
 func classify(err error, k keys) error {
 	if err == nil {
 		return nil

@@ -26,7 +26,8 @@ type Eviction int
 const (
 	// RefuseEviction refuses such a server with [lockstep.ErrUnsupported].
 	RefuseEviction Eviction = iota
-	// AcceptEviction uses it: under memory pressure any lock may be lost, which its holder finds out at its next renewal.
+	// AcceptEviction uses it: under memory pressure any lock may be lost, which its holder finds
+	// out at its next renewal.
 	AcceptEviction
 )
 
@@ -34,11 +35,12 @@ const (
 type Config struct {
 	// TTL is how long a lock outlives its holder's last renewal, 1 s to 300 s. Default: 10 s.
 	TTL time.Duration
-	// UnavailableAfter is how long Acquire tries to reach a server that does not answer, 100 ms to 10 min, before it returns
-	// [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	// UnavailableAfter is how long Acquire tries to reach a server that does not answer, 100 ms to
+	// 10 min, before it returns [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
 	UnavailableAfter time.Duration
-	// KeyPrefix begins all keys and channels. All programs that contend for the same locks have the same one, and the same logical
-	// database. 1 to 64 printable ASCII characters, no spaces or braces. Default: [DefaultKeyPrefix].
+	// KeyPrefix begins all keys and channels. All programs that contend for the same locks have the
+	// same one, and the same logical database. 1 to 64 printable ASCII characters, no spaces or
+	// braces. Default: [DefaultKeyPrefix].
 	KeyPrefix string
 	// Eviction says whether a server that evicts keys is used. Default: [RefuseEviction].
 	Eviction Eviction
@@ -83,7 +85,8 @@ func checkKeyPrefix(prefix string) error {
 // retryMax is the longest wait between two tries of a waiter that no release wakes.
 const retryMax = 500 * time.Millisecond
 
-// capabilities are constant: what a server on its own could keep is not claimed, since nothing here tells whether it has replicas.
+// capabilities are constant: what a server on its own could keep is not claimed, since nothing here
+// tells whether it has replicas.
 func (c Config) capabilities() lockstep.Capabilities {
 	eviction := "A server that may evict keys is refused when it is first used; a later change of its policy is not noticed."
 	if c.Eviction == AcceptEviction {

@@ -9,7 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest"
 )
 
-// Checks that restart the backend ask for promises that this one does not make: fault_test.go shows what a restart does.
+// Checks that restart the backend ask for promises that this one does not make: fault_test.go shows
+// what a restart does.
 func TestConformance(t *testing.T) {
 	s := startServer(t, redisserver.Config{})
 	admin := connect(t, s.Address())

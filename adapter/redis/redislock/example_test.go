@@ -29,8 +29,8 @@ func exampleServer() (s *redisserver.Server, end func()) {
 	}
 }
 
-// A nightly report that two machines might begin: one does it, the other finds it taken. Should both do it after all, nothing
-// breaks: that is what this backend is for.
+// A nightly report that two machines might begin: one does it, the other finds it taken. Should
+// both do it after all, nothing breaks: that is what this backend is for.
 func Example() {
 	server, end := exampleServer()
 	defer end()

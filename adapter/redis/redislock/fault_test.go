@@ -47,7 +47,8 @@ func TestACrashOfAServerThatKeepsItsDataLosesNoLock(t *testing.T) {
 	}
 }
 
-// The second grant beside the first is the documented weakness: the test shows it and that the holder is told.
+// The second grant beside the first is the documented weakness: the test shows it and that the
+// holder is told.
 func TestACrashOfAServerThatForgetsIsALossAndASecondGrant(t *testing.T) {
 	s := startServer(t, redisserver.Config{})
 	a, b := openOn(t, s), openOn(t, s)
@@ -67,8 +68,8 @@ func TestACrashOfAServerThatForgetsIsALossAndASecondGrant(t *testing.T) {
 	release(t, second)
 }
 
-// Redis answers before its replica knows. The promoted replica grants the lock again while the first holder believes in
-// it; what the backend owes its user is to have said so.
+// Redis answers before its replica knows. The promoted replica grants the lock again while the
+// first holder believes in it; what the backend owes its user is to have said so.
 func TestPromotedReplicaGrantsTwice(t *testing.T) {
 	master := startServer(t, redisserver.Config{})
 	link, err := testbed.NewProxy(master.Address())
@@ -189,8 +190,8 @@ func TestAFullServerGrantsNothingAndKeepsWhatIsHeld(t *testing.T) {
 	release(t, held)
 }
 
-// A server that is frozen answers what it was asked before, once it is thawed: here a take that its sender has given up and undone. The
-// undoing must come behind it.
+// A server that is frozen answers what it was asked before, once it is thawed: here a take that its
+// sender has given up and undone. The undoing must come behind it.
 func TestATakeThatIsAnsweredLateLeavesNothing(t *testing.T) {
 	s := startServer(t, redisserver.Config{})
 	a, b := openOn(t, s), openOn(t, s)

@@ -16,8 +16,8 @@ type flight struct {
 	err  error         // the take failed
 }
 
-// flights lets one take at a time go out for each lock. Many goroutines that want one lock of a slow server would otherwise keep it from
-// answering anybody.
+// flights lets one take at a time go out for each lock. Many goroutines that want one lock of a
+// slow server would otherwise keep it from answering anybody.
 type flights struct {
 	mu    sync.Mutex
 	under map[string]*flight
@@ -43,8 +43,9 @@ func (f *flights) land(key string, fl *flight, busy, err error) {
 	close(fl.done)
 }
 
-// takeInTurn takes the lock, or learns from the take of another goroutine of this Locker that it is busy. Only a take that began
-// after the call counts: an earlier one may have been sent before the lock became free.
+// takeInTurn takes the lock, or learns from the take of another goroutine of this Locker that it is
+// busy. Only a take that began after the call counts: an earlier one may have been sent before the
+// lock became free.
 func (b *backend) takeInTurn(ctx context.Context, c *locker.Claim, k keys) (locker.Grant, error) {
 	for fresh := false; ; fresh = true {
 		fl, lead := b.flights.join(k.record)

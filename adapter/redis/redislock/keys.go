@@ -5,8 +5,9 @@ import (
 	"hash/fnv"
 )
 
-// buckets is how many counters there are. It is part of the protocol: programs with another number would not see each other's locks.
-// With 256 of them the locks spread over all nodes of a Cluster of any size that is in use.
+// buckets is how many counters there are. It is part of the protocol: programs with another number
+// would not see each other's locks. With 256 of them the locks spread over all nodes of a Cluster
+// of any size that is in use.
 const buckets = 256
 
 // bucketOf is where a name belongs.
@@ -16,7 +17,8 @@ func bucketOf(name string) int {
 	return int(h.Sum32() % buckets)
 }
 
-// keys are those of one lock. The braces make Redis Cluster hash the bucket alone, so that a script may use both.
+// keys are those of one lock. The braces make Redis Cluster hash the bucket alone, so that a script
+// may use both.
 type keys struct{ record, counter string }
 
 func keysOf(prefix, name string) keys {

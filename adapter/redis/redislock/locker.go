@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A Locker hands out the locks of one Redis server. Besides [lockstep.Locker] it implements [lockstep.Inspector],
-// [lockstep.Watcher] and [lockstep.Detacher]. It is safe for concurrent use.
+// A Locker hands out the locks of one Redis server. Besides [lockstep.Locker] it implements
+// [lockstep.Inspector], [lockstep.Watcher] and [lockstep.Detacher]. It is safe for concurrent use.
 type Locker struct {
 	locker.Detacher
 
@@ -31,9 +31,10 @@ var (
 	_ lockstep.Detacher  = (*Locker)(nil)
 )
 
-// New makes a Locker on a client of the caller, who closes that after the Locker. Addresses, TLS, passwords and timeouts are the
-// client's options. Its ReadTimeout, 3 s unless you say otherwise, must not be off: it bounds what is left behind of a call that got no
-// answer. New does no I/O and starts nothing.
+// New makes a Locker on a client of the caller, who closes that after the Locker. Addresses, TLS,
+// passwords and timeouts are the client's options. Its ReadTimeout, 3 s unless you say otherwise,
+// must not be off: it bounds what is left behind of a call that got no answer. New does no I/O and
+// starts nothing.
 //
 // A [*redis.Ring] works, but has no notice of releases: waiters poll.
 func New(rdb redis.UniversalClient, cfg Config) (*Locker, error) {
@@ -76,8 +77,9 @@ func checkClient(rdb redis.UniversalClient) error {
 // Key is the Redis key of a lock's record, for looking at it with other tools.
 func (l *Locker) Key(name string) string { return l.backend.keys(name).record }
 
-// Inspect implements [lockstep.Inspector]. Waiters are not known to Redis and never listed; a next token is not promised. When the server
-// does not answer within 10 s or the end of ctx it is [lockstep.ErrUnavailable].
+// Inspect implements [lockstep.Inspector]. Waiters are not known to Redis and never listed; a next
+// token is not promised. When the server does not answer within 10 s or the end of ctx it is
+// [lockstep.ErrUnavailable].
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
 	state, err := l.inspect(ctx, name)
 	if err != nil {
@@ -106,8 +108,9 @@ func (l *Locker) inspect(ctx context.Context, name string) (lockstep.State, erro
 	}
 }
 
-// Watch implements [lockstep.Watcher]. It asks every 500 ms, so that it may miss a holder between two others. A server that does not answer
-// is asked again for Config.UnavailableAfter before its error ends the sequence.
+// Watch implements [lockstep.Watcher]. It asks every 500 ms, so that it may miss a holder between
+// two others. A server that does not answer is asked again for Config.UnavailableAfter before its
+// error ends the sequence.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
 		var last *lockstep.State

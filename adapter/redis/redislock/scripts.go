@@ -13,11 +13,12 @@ func newScript(text string) script {
 	return script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// The scripts of the protocol. KEYS[1] is the record and KEYS[2] the counter. Numbers in Lua are float64, which holds every
-// integer up to 2^53 exactly.
+// The scripts of the protocol. KEYS[1] is the record and KEYS[2] the counter. Numbers in Lua are
+// float64, which holds every integer up to 2^53 exactly.
 var (
-	// takeScript gets ARGV id, TTL in ms, owner, metadata. The reply is "granted", token; or "busy" and what showScript gives.
-	// The same id again gets its own grant. The floor is that of the package documentation; 1735689600 is the beginning of 2025.
+	// takeScript gets ARGV id, TTL in ms, owner, metadata. The reply is "granted", token; or "busy"
+	// and what showScript gives. The same id again gets its own grant. The floor is that of the
+	// package documentation; 1735689600 is the beginning of 2025.
 	takeScript = newScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local r = redis.call('HMGET', KEYS[1], 'id', 'token', 'owner', 'since', 'metadata')
@@ -37,22 +38,26 @@ redis.call('HSET', KEYS[1], 'id', ARGV[1], 'token', text, 'owner', ARGV[3],
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {'granted', text}`)
 
-	// extendScript gets ARGV id, TTL in ms. The reply is 1, or 0 when the record is not that of the id.
+	// extendScript gets ARGV id, TTL in ms. The reply is 1, or 0 when the record is not that of the
+	// id.
 	extendScript = newScript(`
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
-	// releaseScript gets ARGV id. The reply is as that of extendScript. Who may not publish may still release.
+	// releaseScript gets ARGV id. The reply is as that of extendScript. Who may not publish may
+	// still release.
 	releaseScript = newScript(`
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', KEYS[1], '')
 return 1`)
 
-	// showScript gives the public part of a record: token, owner, since in microseconds, metadata; nulls when there is none.
+	// showScript gives the public part of a record: token, owner, since in microseconds, metadata;
+	// nulls when there is none.
 	showScript = newScript(`return redis.call('HMGET', KEYS[1], 'token', 'owner', 'since', 'metadata')`)
 
-	// probeScript gives the version, empty before Redis 7, and INFO memory, empty for a user without the right to it.
+	// probeScript gives the version, empty before Redis 7, and INFO memory, empty for a user
+	// without the right to it.
 	probeScript = newScript(`
 local memory = redis.pcall('INFO', 'memory')
 if type(memory) ~= 'string' then memory = '' end

@@ -8,7 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// oldest is the first version of Redis whose scripts are what the protocol needs and can tell their version.
+// oldest is the first version of Redis whose scripts are what the protocol needs and can tell their
+// version.
 const oldest = 7
 
 // A server is what probeScript tells of one.

@@ -13,16 +13,18 @@ import (
 )
 
 const (
-	// maxChannels bounds the names of which one Locker hears releases at the same time; waiters of further names poll alone.
+	// maxChannels bounds the names of which one Locker hears releases at the same time; waiters of
+	// further names poll alone.
 	maxChannels = 1024
-	// linger is how long a channel, and at last the subscription, outlives its last waiter: between two tries it has none.
+	// linger is how long a channel, and at last the subscription, outlives its last waiter: between
+	// two tries it has none.
 	linger = 2 * time.Second
 	// subscribePatience bounds the sending of one SUBSCRIBE.
 	subscribePatience = 2 * time.Second
 )
 
-// A hub wakes waiters. It has one subscription with one goroutine while anybody waits, and none otherwise. What it misses, the waiters find
-// by asking again: it is never needed.
+// A hub wakes waiters. It has one subscription with one goroutine while anybody waits, and none
+// otherwise. What it misses, the waiters find by asking again: it is never needed.
 type hub struct {
 	rdb     redis.UniversalClient
 	changed chan struct{} // filled when there is a new channel
@@ -75,8 +77,9 @@ func (b *backend) Wait(ctx context.Context, c *locker.Claim, d time.Duration) {
 	}
 }
 
-// crowded makes those who wait for one lock with others of their Locker ask less often, so that together they ask about as often as
-// twenty would. It stays well below the time without an answer after which an Acquire gives up.
+// crowded makes those who wait for one lock with others of their Locker ask less often, so that
+// together they ask about as often as twenty would. It stays well below the time without an answer
+// after which an Acquire gives up.
 func crowded(d time.Duration, others int) time.Duration {
 	const few, longest = 20, 2 * time.Second
 	if others < few {
@@ -106,7 +109,8 @@ func (h *hub) join(name string) (woken chan struct{}, others int) {
 	return woken, others
 }
 
-// channelLocked finds the channel of a name or makes it, with the goroutine that serves it. Nil: there may be no more.
+// channelLocked finds the channel of a name or makes it, with the goroutine that serves it. Nil:
+// there may be no more.
 func (h *hub) channelLocked(name string) *channel {
 	if c := h.mu.channels[name]; c != nil || h.mu.closed || len(h.mu.channels) >= maxChannels {
 		return c
@@ -180,7 +184,8 @@ func (h *hub) run(stopped chan struct{}) {
 	}
 }
 
-// subscribe asks for the channels that are new. An error needs nothing here: the subscription asks again when it connects again.
+// subscribe asks for the channels that are new. An error needs nothing here: the subscription asks
+// again when it connects again.
 func (h *hub) subscribe(ctx context.Context, sub *redis.PubSub) {
 	var fresh []string
 	h.mu.Lock()
@@ -207,7 +212,8 @@ func (h *hub) released(name string) {
 	}
 }
 
-// tidy gives up the channels that nobody has waited for. It reports whether that was the last, and the goroutine is over.
+// tidy gives up the channels that nobody has waited for. It reports whether that was the last, and
+// the goroutine is over.
 func (h *hub) tidy(ctx context.Context, sub *redis.PubSub, now time.Time) (last bool) {
 	var idle []string
 	h.mu.Lock()

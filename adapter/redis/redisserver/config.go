@@ -17,7 +17,8 @@ type Persistence int
 const (
 	// Forget keeps everything in memory alone: a server that is started again is empty.
 	Forget Persistence = iota
-	// AppendAlways writes every command to disk before it is answered (appendonly yes, appendfsync always).
+	// AppendAlways writes every command to disk before it is answered (appendonly yes, appendfsync
+	// always).
 	AppendAlways
 )
 
@@ -36,18 +37,21 @@ func (p Persistence) String() string {
 type Config struct {
 	// Dir is an existing directory for the data and the log of this server alone. Required.
 	Dir string
-	// Address is host:port where it listens; the host is an IP address of this machine. Default: a free port on 127.0.0.1, which the
-	// server keeps when it is started again.
+	// Address is host:port where it listens; the host is an IP address of this machine. Default: a
+	// free port on 127.0.0.1, which the server keeps when it is started again.
 	Address string
 	// Persistence is what it keeps. Default: Forget.
 	Persistence Persistence
-	// ReplicaOf is the address of the server that this one copies. Start does not wait until it has done so. Default: none.
+	// ReplicaOf is the address of the server that this one copies. Start does not wait until it has
+	// done so. Default: none.
 	ReplicaOf string
 	// Program is the server's program. Default: redis-server.
 	Program string
-	// Args are more options, which win over those that the other fields cause, such as "--maxmemory", "4mb".
+	// Args are more options, which win over those that the other fields cause, such as
+	// "--maxmemory", "4mb".
 	Args []string
-	// Env is added to the environment, such as a library that changes the server's clock: LD_PRELOAD=...
+	// Env is added to the environment, such as a library that changes the server's clock:
+	// LD_PRELOAD=...
 	Env []string
 }
 

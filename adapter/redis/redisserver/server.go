@@ -12,7 +12,8 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// A Server is a running redis-server, or one that was killed and can be started again with its Start. It is safe for concurrent use.
+// A Server is a running redis-server, or one that was killed and can be started again with its
+// Start. It is safe for concurrent use.
 type Server struct {
 	// Process is the server's process: Kill, Stop, Start, Freeze and Thaw are those of testbed.
 	*testbed.Process
@@ -51,7 +52,8 @@ func (s *Server) Start() error {
 	return s.Process.Start()
 }
 
-// checkFree makes sure that nobody else listens: that one would answer in the server's place, and all would seem well.
+// checkFree makes sure that nobody else listens: that one would answer in the server's place, and
+// all would seem well.
 func checkFree(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -77,7 +79,8 @@ func (s *Server) Close() {
 // patience is how long a ready server may take to answer.
 const patience = time.Second
 
-// ping asks the server whether it serves. One that wants a password does, one that still loads its data does not.
+// ping asks the server whether it serves. One that wants a password does, one that still loads its
+// data does not.
 func ping(address string) error {
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {

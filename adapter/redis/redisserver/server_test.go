@@ -29,7 +29,8 @@ func start(t *testing.T, c redisserver.Config) *redisserver.Server {
 	return s
 }
 
-// ask sends one command in the form that people type, and gives the first line of the answer, or the string that it announces.
+// ask sends one command in the form that people type, and gives the first line of the answer, or
+// the string that it announces.
 func ask(s *redisserver.Server, command string) (string, error) {
 	conn, err := net.DialTimeout("tcp", s.Address(), time.Second)
 	if err != nil {

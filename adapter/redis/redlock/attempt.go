@@ -30,11 +30,12 @@ const (
 	gone                    // read, and step 2 found that our lock was not there any more
 )
 
-// An attempt is one try to get one lock from all nodes: the votes, and what they come to. It reads no clock, does no I/O and has no
-// lock of its own. It can be compared and copied: the exhaustive test explores all that can befall it.
+// An attempt is one try to get one lock from all nodes: the votes, and what they come to. It reads
+// no clock, does no I/O and has no lock of its own. It can be compared and copied: the exhaustive
+// test explores all that can befall it.
 //
-// Events may come in any order and more than once. An answer that comes after its step has ended changes nothing:
-// the reading of a node that was not counted in step 1 is not below the token.
+// Events may come in any order and more than once. An answer that comes after its step has ended
+// changes nothing: the reading of a node that was not counted in step 1 is not below the token.
 type attempt struct {
 	count    int // of nodes
 	phase    phase
@@ -75,7 +76,8 @@ func (a *attempt) settle(node int, from, to standing) {
 	}
 }
 
-// decided reports whether more answers cannot change how the present step ends. They still can add nodes to it.
+// decided reports whether more answers cannot change how the present step ends. They still can add
+// nodes to it.
 func (a *attempt) decided() bool {
 	need, have, open := majority(a.count), a.tally(read), a.tally(asked)
 	if a.phase == raising {
@@ -84,8 +86,8 @@ func (a *attempt) decided() bool {
 	return have >= need || have+open < need
 }
 
-// beginRaise ends step 1. With a majority read it gives the nodes that step 2 has to ask and the token to raise their counters to;
-// otherwise the attempt has failed and it gives none.
+// beginRaise ends step 1. With a majority read it gives the nodes that step 2 has to ask and the
+// token to raise their counters to; otherwise the attempt has failed and it gives none.
 func (a *attempt) beginRaise() (nodes []int, token lockstep.Token) {
 	if a.phase != reading {
 		return nil, 0
@@ -114,7 +116,8 @@ func (a *attempt) finish() bool {
 	return a.phase == won
 }
 
-// mayHold are the nodes on which our value may be, and has to be undone when the attempt has failed.
+// mayHold are the nodes on which our value may be, and has to be undone when the attempt has
+// failed.
 func (a *attempt) mayHold() []int { return a.standing(asked, read, raised) }
 
 // standing are the nodes with one of the standings.
@@ -139,7 +142,8 @@ func (a *attempt) tally(wanted standing) (n int) {
 	return n
 }
 
-// A tally is what nodes have answered to a question with yes or no, such as whether a record was extended.
+// A tally is what nodes have answered to a question with yes or no, such as whether a record was
+// extended.
 type tally struct{ count, yes, no int }
 
 // hear counts one answer.

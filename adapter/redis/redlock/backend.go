@@ -24,8 +24,8 @@ type backend struct {
 	sweeping chan struct{}  // one place for each sweep under way
 	takes    chan struct{}  // one place for each attempt under way
 
-	// allHeard is set once every node had its time to say what it is. Until then no outcome is decided early: a
-	// server that must be refused is to be found at the first use.
+	// allHeard is set once every node had its time to say what it is. Until then no outcome is
+	// decided early: a server that must be refused is to be found at the first use.
 	allHeard atomic.Bool
 }
 
@@ -69,9 +69,9 @@ func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
 	}
 }
 
-// mend sets the record on nodes that lack it, if it is nobody else's there: those were down, or have forgotten it. Without this a lock that is held for
-// long would be lost once a majority of the nodes had been down, even if never two at a time. The nodes
-// count from the next renewal on.
+// mend sets the record on nodes that lack it, if it is nobody else's there: those were down, or
+// have forgotten it. Without this a lock that is held for long would be lost once a majority of the
+// nodes had been down, even if never two at a time. The nodes count from the next renewal on.
 func (b *backend) mend(ctx context.Context, c *locker.Claim, nodes []int) {
 	t, err := newTaking(b, c)
 	if err != nil || ctx.Err() != nil { // the lock is being released: a record that is set now would outlive it by a TTL
@@ -83,8 +83,8 @@ func (b *backend) mend(ctx context.Context, c *locker.Claim, nodes []int) {
 	})
 }
 
-// Drop implements [locker.Backend]. A majority that certainly does not have the claim is enough: no two winners depend on what the others have.
-// They are swept in the background.
+// Drop implements [locker.Backend]. A majority that certainly does not have the claim is enough: no
+// two winners depend on what the others have. They are swept in the background.
 func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
 	t := tally{count: len(b.nodes)}
 	left, err := b.undo(ctx, c, b.all, &t)
@@ -99,7 +99,8 @@ func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
 	return nil
 }
 
-// Close implements [locker.Backend]. It waits for requests under way, which end within the node timeout.
+// Close implements [locker.Backend]. It waits for requests under way, which end within the node
+// timeout.
 func (b *backend) Close(ctx context.Context) error {
 	b.endLife()
 	done := make(chan struct{})

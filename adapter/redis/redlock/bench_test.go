@@ -2,7 +2,8 @@ package redlock_test
 
 import "testing"
 
-// BenchmarkFreeLock takes and releases a free lock on five servers of this machine that sync each write.
+// BenchmarkFreeLock takes and releases a free lock on five servers of this machine that sync each
+// write.
 func BenchmarkFreeLock(b *testing.B) {
 	m := durable(b)
 	l := m.open(b, patient())

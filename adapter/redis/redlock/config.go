@@ -26,23 +26,25 @@ const (
 	grace             = 500 * time.Millisecond
 )
 
-// Config says how a [Locker] works. Its zero value is good. Lockers exclude each other when they have the same nodes, in whatever order,
-// and the same KeyPrefix.
+// Config says how a [Locker] works. Its zero value is good. Lockers exclude each other when they
+// have the same nodes, in whatever order, and the same KeyPrefix.
 type Config struct {
 	// TTL is how long a lock lasts on a node without a renewal, 1 s to 300 s. Default: 10 s.
 	TTL time.Duration
-	// NodeTimeout is how long one step waits for a node, 5 ms to TTL/6. A node that does not answer by then has no vote in
-	// it. Once the outcome of a step is certain it waits for the others only as long again as that took. Default: TTL/20, but at least 100 ms.
+	// NodeTimeout is how long one step waits for a node, 5 ms to TTL/6. A node that does not answer
+	// by then has no vote in it. Once the outcome of a step is certain it waits for the others only
+	// as long again as that took. Default: TTL/20, but at least 100 ms.
 	NodeTimeout time.Duration
-	// KeyPrefix begins all keys on the nodes, 1 to 128 bytes of printable ASCII. Lockers of different prefixes do not
-	// see each other. Default: [DefaultKeyPrefix].
+	// KeyPrefix begins all keys on the nodes, 1 to 128 bytes of printable ASCII. Lockers of
+	// different prefixes do not see each other. Default: [DefaultKeyPrefix].
 	KeyPrefix string
 	// Clock measures leases. Default: [lease.SystemClock].
 	Clock lease.Clock
-	// UnavailableAfter is how long Acquire tries to reach a majority that does not answer before it returns
-	// [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	// UnavailableAfter is how long Acquire tries to reach a majority that does not answer before it
+	// returns [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
 	UnavailableAfter time.Duration
-	// Logger receives the log, such as the warning that a node does not sync each write. Default: [slog.DiscardHandler].
+	// Logger receives the log, such as the warning that a node does not sync each write. Default:
+	// [slog.DiscardHandler].
 	Logger *slog.Logger
 }
 
@@ -109,7 +111,8 @@ func checkNodes(nodes []*redis.Client) error {
 	return nil
 }
 
-// sentinelAddress is what go-redis puts in the place of the address when sentinels choose the master.
+// sentinelAddress is what go-redis puts in the place of the address when sentinels choose the
+// master.
 const sentinelAddress = "FailoverClient"
 
 // nodeField names a node in errors, from 1 on as people count.

@@ -10,11 +10,12 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// minVersion is the first major version of Redis that is supported: scripts that read the clock replicate as the writes they made.
+// minVersion is the first major version of Redis that is supported: scripts that read the clock
+// replicate as the writes they made.
 const minVersion = 7
 
-// identities are the run ids of the nodes that were examined: two nodes with one id are one server. A node has none before it
-// was examined, and after its network failed.
+// identities are the run ids of the nodes that were examined: two nodes with one id are one server.
+// A node has none before it was examined, and after its network failed.
 type identities struct {
 	mu   sync.Mutex
 	ids  [maxNodes]string
@@ -33,7 +34,8 @@ func (s *identities) forget(node int) {
 	s.ids[node] = ""
 }
 
-// claim notes the id of a node. It gives the other node that has it, or -1; isNew is set when this node did not have it the last time.
+// claim notes the id of a node. It gives the other node that has it, or -1; isNew is set when this
+// node did not have it the last time.
 func (s *identities) claim(node int, id string) (other int, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +52,9 @@ func (s *identities) claim(node int, id string) (other int, isNew bool) {
 // A misfit is what makes a server unfit to be a node.
 func misfit(field, rule string) error { return &lockstep.InvalidError{Field: field, Rule: rule} }
 
-// examine makes sure, once per connection to it, that the node is fit to vote. An error that is [lockstep.ErrInvalid] says that
-// it never will be as it is; any other says that it could not be asked, and nothing was asked of it that changes anything.
+// examine makes sure, once per connection to it, that the node is fit to vote. An error that is
+// [lockstep.ErrInvalid] says that it never will be as it is; any other says that it could not be
+// asked, and nothing was asked of it that changes anything.
 func (n *node) examine(ctx context.Context) error {
 	select {
 	case n.examining <- struct{}{}:
@@ -62,7 +65,8 @@ func (n *node) examine(ctx context.Context) error {
 	if n.identity.known(n.index) {
 		return nil
 	}
-	// Who asked may not wait for a slow node. Without an end of this, such a node would never be let in.
+	// Who asked may not wait for a slow node. Without an end of this, such a node would never be
+	// let in.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeout)
 	defer cancel()
 	answer, err := n.send(ctx, []any{"info"})

@@ -98,8 +98,9 @@ func (c watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A client that is stopped between the sending and the reading of the answers finds on waking that more time has passed than the lease had. Its own
-// clock is moved here, as a stop of the whole process would.
+// A client that is stopped between the sending and the reading of the answers finds on waking that
+// more time has passed than the lease had. Its own clock is moved here, as a stop of the whole
+// process would.
 func TestGrantThatIsReadTooLateIsDiscarded(t *testing.T) {
 	m := durable(t)
 	clock := &shiftedClock{Clock: lease.SystemClock()}
@@ -143,7 +144,8 @@ func onThree(t *testing.T, m masters, name string) lockstep.Lock {
 	return lock
 }
 
-// doubleGrant makes sure that another gets the lock while its holder believes in it, and that the token says who is later.
+// doubleGrant makes sure that another gets the lock while its holder believes in it, and that the
+// token says who is later.
 func doubleGrant(t *testing.T, m masters, held lockstep.Lock) {
 	t.Helper()
 	c := config()
@@ -237,7 +239,8 @@ func TestWipedServersLoseTheLockAndNotTheOrder(t *testing.T) {
 	release(t, after)
 }
 
-// A release that comes late, when others have the lock, must find the record of its own claim or leave it alone.
+// A release that comes late, when others have the lock, must find the record of its own claim or
+// leave it alone.
 func TestLateReleaseLeavesTheLockOfOthers(t *testing.T) {
 	m := durable(t)
 	c := config()

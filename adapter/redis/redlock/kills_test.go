@@ -68,7 +68,8 @@ func (h *holds) count() (grants, overlaps int) {
 	return h.grants, h.overlaps
 }
 
-// contend lets clients take one lock in turns until ctx is done. Each holds it for up to hold, or until it is lost.
+// contend lets clients take one lock in turns until ctx is done. Each holds it for up to hold, or
+// until it is lost.
 func (h *holds) contend(ctx context.Context, lockers []*redlock.Locker, hold time.Duration) {
 	var group sync.WaitGroup
 	for _, l := range lockers {
@@ -98,7 +99,8 @@ func (h *holds) turn(ctx context.Context, l *redlock.Locker, hold time.Duration)
 	lock.Release(ctx) // what cannot be released ends with its lease
 }
 
-// killAndRestart kills so many servers at once, and starts them again after a while, until ctx is done.
+// killAndRestart kills so many servers at once, and starts them again after a while, until ctx is
+// done.
 func (m masters) killAndRestart(t *testing.T, ctx context.Context, count func() int, down time.Duration) (rounds int) {
 	for ctx.Err() == nil {
 		victims := rand.Perm(len(m))[:count()]
@@ -125,8 +127,9 @@ func (m masters) lockers(t *testing.T, count int) (all []*redlock.Locker) {
 	return all
 }
 
-// TestKillsAndRestarts shows both sides: with servers that forget nothing no kill breaks the lock, and with servers that forget, kills of
-// the same kind do. Without the second half the first would prove nothing.
+// TestKillsAndRestarts shows both sides: with servers that forget nothing no kill breaks the lock,
+// and with servers that forget, kills of the same kind do. Without the second half the first would
+// prove nothing.
 func TestKillsAndRestarts(t *testing.T) {
 	t.Run("with persistence", func(t *testing.T) {
 		m := durable(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A Locker hands out locks of N independent Redis masters. It implements [lockstep.Locker], [lockstep.Inspector] and
-// [lockstep.Detacher], and is safe for concurrent use.
+// A Locker hands out locks of N independent Redis masters. It implements [lockstep.Locker],
+// [lockstep.Inspector] and [lockstep.Detacher], and is safe for concurrent use.
 type Locker struct {
 	locker.Detacher
 	backend *backend
@@ -25,13 +25,15 @@ var (
 	_ lockstep.Detacher  = (*Locker)(nil)
 )
 
-// New makes a Locker over 3, 5, 7 or 9 masters; take 5. With 3, one that is down for maintenance leaves none to spare; each
-// pair more is another round of syncs for each lock, and seldom do three fail at once. What breaks a rule is [lockstep.ErrInvalid].
+// New makes a Locker over 3, 5, 7 or 9 masters; take 5. With 3, one that is down for maintenance
+// leaves none to spare; each pair more is another round of syncs for each lock, and seldom do three
+// fail at once. What breaks a rule is [lockstep.ErrInvalid].
 //
-// New sends nothing: the first Acquire asks each node what it is and fails with [lockstep.ErrInvalid], naming the node, if that is a replica, a
-// node of a cluster, a sentinel, a server that evicts keys, older than Redis 7, or the same server as another node. The clients stay the caller's, who closes
-// them after the Locker. TLS and passwords are options of the clients. What the Locker sends has its own timeout, the node timeout; hooks
-// of the clients do not see it.
+// New sends nothing: the first Acquire asks each node what it is and fails with
+// [lockstep.ErrInvalid], naming the node, if that is a replica, a node of a cluster, a sentinel, a
+// server that evicts keys, older than Redis 7, or the same server as another node. The clients stay
+// the caller's, who closes them after the Locker. TLS and passwords are options of the clients.
+// What the Locker sends has its own timeout, the node timeout; hooks of the clients do not see it.
 func New(nodes []*redis.Client, cfg Config) (*Locker, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.validate(), checkNodes(nodes)); err != nil {
@@ -67,8 +69,9 @@ func capabilities(cfg Config) lockstep.Capabilities {
 	}
 }
 
-// Inspect implements [lockstep.Inspector]: the holder is the one that a majority of the nodes shows. Waiters are not known, as they poll. A
-// majority that does not answer is [lockstep.ErrUnavailable].
+// Inspect implements [lockstep.Inspector]: the holder is the one that a majority of the nodes
+// shows. Waiters are not known, as they poll. A majority that does not answer is
+// [lockstep.ErrUnavailable].
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
 	state, err := l.inspect(ctx, name)
 	if err != nil {

@@ -7,25 +7,29 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// The model is some nodes, clients and a network in which everything happens that can: requests are delivered late, twice or never,
-// answers are lost, clients give up at any time, records run out, nodes restart. The clients run the real attempt; the
-// nodes do what the scripts do, in Go. A client makes one attempt, since an attempt has a random value of its own.
+// The model is some nodes, clients and a network in which everything happens that can: requests are
+// delivered late, twice or never, answers are lost, clients give up at any time, records run out,
+// nodes restart. The clients run the real attempt; the nodes do what the scripts do, in Go. A
+// client makes one attempt, since an attempt has a random value of its own.
 //
-// Time is two bits for each client: whether its lease is over by its own clock, the one that began with the first sending and the one
-// that began with the renewal. A record cannot run out before that, as the lease begins with the
-// sending, unless a node's clock jumps. So all orders that clocks of any speed allow are explored, without a number of ticks.
+// Time is two bits for each client: whether its lease is over by its own clock, the one that began
+// with the first sending and the one that began with the renewal. A record cannot run out before
+// that, as the lease begins with the sending, unless a node's clock jumps. So all orders that
+// clocks of any speed allow are explored, without a number of ticks.
 //
-// A node that is down, or that was started again with what it had stored, differs from a healthy one only by the messages that were lost. Those
-// losses are explored: a message may never be delivered. What changes nothing is left out: an answer that is no grant is like one that is
-// late, a client that gives up is like one that waits, and a record that is undone is like one that runs out; it may do so
-// as soon as its client has given up.
+// A node that is down, or that was started again with what it had stored, differs from a healthy
+// one only by the messages that were lost. Those losses are explored: a message may never be
+// delivered. What changes nothing is left out: an answer that is no grant is like one that is late,
+// a client that gives up is like one that waits, and a record that is undone is like one that runs
+// out; it may do so as soon as its client has given up.
 
 const (
 	modelNodes   = 3
 	modelClients = 3 // at most
 )
 
-// rules are what the model can be told to do wrong, to see it caught, and how much of life there is.
+// rules are what the model can be told to do wrong, to see it caught, and how much of life there
+// is.
 type rules struct {
 	clients    int
 	forgets    int8 // restarts of nodes without what they had stored
@@ -222,7 +226,8 @@ func count(votes [modelNodes]bool) (n int) {
 	return n
 }
 
-// deliveries are what the network can bring from a client to a node, with the answer. An answer that is lost is one that the client does not wait for.
+// deliveries are what the network can bring from a client to a node, with the answer. An answer
+// that is lost is one that the client does not wait for.
 func (m *moving) deliveries(c, n int) {
 	k, node := &m.from.clients[c], m.from.nodes[n]
 	if k.take[n] > 0 && node.holder == 0 {
@@ -245,7 +250,8 @@ func (m *moving) deliveries(c, n int) {
 	}
 }
 
-// ofNode are the steps of a node: its record runs out, or it starts again and has forgotten everything.
+// ofNode are the steps of a node: its record runs out, or it starts again and has forgotten
+// everything.
 func (m *moving) ofNode(n int) {
 	node := m.from.nodes[n]
 	if node.holder != 0 {
@@ -279,7 +285,8 @@ func (s *modelState) begin(c int, deliveries uint8) {
 	k.take = [modelNodes]uint8{deliveries, 1, 1}
 }
 
-// deliverTake does what the script of step 1 does. A clock that is right is above all tokens that were ever issued.
+// deliverTake does what the script of step 1 does. A clock that is right is above all tokens that
+// were ever issued.
 func (s *modelState) deliverTake(c, n int, r *rules) {
 	k, node := &s.clients[c], &s.nodes[n]
 	k.take[n]--
@@ -322,7 +329,8 @@ func (s *modelState) deliverRaise(c, n int) {
 	k.attempt.confirmed(n)
 }
 
-// endRaising ends step 2. The Locker believes a grant only while the lease that began with the first sending lasts.
+// endRaising ends step 2. The Locker believes a grant only while the lease that began with the
+// first sending lasts.
 func (s *modelState) endRaising(c int, r *rules) (broke string) {
 	k := &s.clients[c]
 	if !k.attempt.finish() {
@@ -339,8 +347,8 @@ func (s *modelState) endRaising(c int, r *rules) (broke string) {
 	return s.tokenBroken(c)
 }
 
-// tokenBroken checks the token of a client that has won. It is above all that were won before its attempt began and equals no other,
-// whatever the clocks do.
+// tokenBroken checks the token of a client that has won. It is above all that were won before its
+// attempt began and equals no other, whatever the clocks do.
 func (s *modelState) tokenBroken(c int) string {
 	k := &s.clients[c]
 	token := uint8(k.attempt.token)
@@ -381,8 +389,8 @@ func (r *rules) beginning() (s modelState) {
 	return s
 }
 
-// explore walks breadth first through all states that can be reached, at most limit of them, until one of the promises is broken. It is
-// whole when all were seen.
+// explore walks breadth first through all states that can be reached, at most limit of them, until
+// one of the promises is broken. It is whole when all were seen.
 func explore(r rules, limit int, promises ...string) (states int, found *breach, whole bool) {
 	type visit struct {
 		state  *modelState // nil once it was visited

@@ -7,8 +7,8 @@ const (
 	nodeBytes   = 4 + 5*modelClients // what a node has, and what the clients know of it
 )
 
-// A stateKey is a state written down shortly. States that differ only by which node or client is which have one key: their
-// futures differ by that alone.
+// A stateKey is a state written down shortly. States that differ only by which node or client is
+// which have one key: their futures differ by that alone.
 type stateKey [modelClients*clientBytes + modelNodes*nodeBytes + 3]byte
 
 // The orders of three clients; those of two are the first two, those of one the first.
@@ -26,7 +26,8 @@ func keyOf(s *modelState, clients int) (least stateKey) {
 	return least
 }
 
-// write writes the clients in the order given and the nodes in the order of what there is to say of them.
+// write writes the clients in the order given and the nodes in the order of what there is to say of
+// them.
 func write(s *modelState, who [modelClients]int, clients int) (key stateKey) {
 	at := 0
 	put := func(b ...byte) { at += copy(key[at:], b) }

@@ -2,7 +2,8 @@ package redlock
 
 import "testing"
 
-// maxStates bounds a run of the model. One that needs more has changed so much that somebody should look.
+// maxStates bounds a run of the model. One that needs more has changed so much that somebody should
+// look.
 const maxStates = 400_000
 
 // The lives that the model explores whole: every order of everything that can happen in them.

@@ -20,8 +20,8 @@ type node struct {
 	timeout time.Duration
 	log     *slog.Logger
 
-	// examining is held by the one who asks the node what it is. The others wait for the answer: a node that does not
-	// answer has one question in flight, however many want its vote.
+	// examining is held by the one who asks the node what it is. The others wait for the answer: a
+	// node that does not answer has one question in flight, however many want its vote.
 	examining chan struct{}
 	identity  *identities
 }
@@ -40,16 +40,16 @@ type notSentError struct{ cause error }
 func (e *notSentError) Error() string { return "not sent: " + e.cause.Error() }
 func (e *notSentError) Unwrap() error { return e.cause }
 
-// hadNoEffect reports whether the node certainly did not do what it was asked. Scripts write in one command, so an error that the
-// node answers with is such a case.
+// hadNoEffect reports whether the node certainly did not do what it was asked. Scripts write in one
+// command, so an error that the node answers with is such a case.
 func hadNoEffect(err error) bool {
 	_, notSent := errors.AsType[*notSentError](err)
 	_, replied := errors.AsType[redis.Error](err)
 	return notSent || replied
 }
 
-// once is a command that is sent once. The client would send it again when the answer does not come, and then nobody
-// could tell what the node has done.
+// once is a command that is sent once. The client would send it again when the answer does not
+// come, and then nobody could tell what the node has done.
 type once struct{ *redis.Cmd }
 
 // NoRetry implements [redis.Cmder].
@@ -81,8 +81,8 @@ func (n *node) send(ctx context.Context, words []any) (any, error) {
 	return cmd.Val(), nil
 }
 
-// failure says where an error comes from and whether the request left. After a failure of the network the node is examined anew: another
-// server may be there next time.
+// failure says where an error comes from and whether the request left. After a failure of the
+// network the node is examined anew: another server may be there next time.
 func (n *node) failure(err error) error {
 	if _, replied := errors.AsType[redis.Error](err); replied {
 		return fmt.Errorf("%s: %w", n.field, err)

@@ -106,7 +106,8 @@ func clients(t testing.TB, addresses []string) (all []*redis.Client) {
 	return all
 }
 
-// config is that of tests: short leases, and time for a node on a machine that is busy with other tests.
+// config is that of tests: short leases, and time for a node on a machine that is busy with other
+// tests.
 func config() redlock.Config {
 	return redlock.Config{TTL: 4 * time.Second, NodeTimeout: 600 * time.Millisecond}
 }

@@ -16,16 +16,19 @@ type question[T any] struct {
 	nodes []int
 	// ask asks one node. Its context ends after the node timeout.
 	ask func(context.Context, *node) T
-	// hear takes one answer and reports whether the others cannot change the outcome. It is called from the goroutine of poll.
+	// hear takes one answer and reports whether the others cannot change the outcome. It is called
+	// from the goroutine of poll.
 	hear func(answer[T]) (decided bool)
 	// thorough waits for every node until the node timeout, decided or not.
 	thorough bool
-	// abandon ends the asking of nodes that poll does not wait for any more. Otherwise it goes on in the background until the node timeout.
+	// abandon ends the asking of nodes that poll does not wait for any more. Otherwise it goes on
+	// in the background until the node timeout.
 	abandon bool
 }
 
-// poll puts the question, and returns when all have answered, when the node timeout is over, when ctx is done, or, once the outcome is
-// decided, after as long again as that took: a node that is slow, frozen or cut off does not hold up those that are well.
+// poll puts the question, and returns when all have answered, when the node timeout is over, when
+// ctx is done, or, once the outcome is decided, after as long again as that took: a node that is
+// slow, frozen or cut off does not hold up those that are well.
 func poll[T any](ctx context.Context, b *backend, q question[T]) {
 	if len(q.nodes) == 0 {
 		return
@@ -58,7 +61,8 @@ func poll[T any](ctx context.Context, b *backend, q question[T]) {
 	}
 }
 
-// spread calls f for 0 to count-1 at once, in goroutines that Close waits for, and cancel after the last has returned.
+// spread calls f for 0 to count-1 at once, in goroutines that Close waits for, and cancel after the
+// last has returned.
 func (b *backend) spread(ctx context.Context, cancel context.CancelFunc, count int, f func(context.Context, int)) {
 	left := make(chan struct{}, count)
 	for i := range count {

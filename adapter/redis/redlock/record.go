@@ -35,7 +35,8 @@ func recordTail(claimID string, metadata map[string]string) (string, error) {
 	return ownerOf(claimID) + " " + string(text), nil
 }
 
-// parseSight reads a record from its reading on, which is what follows the secret: "reading token since owner metadata".
+// parseSight reads a record from its reading on, which is what follows the secret: "reading token
+// since owner metadata".
 func parseSight(text string) (sight, error) {
 	parts := strings.SplitN(text, " ", 5)
 	if len(parts) != 5 {
@@ -53,8 +54,8 @@ func parseSight(text string) (sight, error) {
 	return s, nil
 }
 
-// holderOf is the claim that a majority of count nodes show and that has a token. One that has none is
-// still between the steps and may come to nothing.
+// holderOf is the claim that a majority of count nodes show and that has a token. One that has none
+// is still between the steps and may come to nothing.
 func holderOf(count int, sights []sight) (lockstep.Claim, bool) {
 	for _, s := range sights {
 		votes := 0

@@ -10,9 +10,10 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// maxTakes bounds the attempts of one Locker under way; the others wait for their turn before anything is sent. On nodes
-// that are slow to sync, or a machine that is busy, more at once would each take so long that none is answered within the node timeout, and
-// what they had to undo would keep it so. At 3 ms for both steps this many make more than 1,000 a second.
+// maxTakes bounds the attempts of one Locker under way; the others wait for their turn before
+// anything is sent. On nodes that are slow to sync, or a machine that is busy, more at once would
+// each take so long that none is answered within the node timeout, and what they had to undo would
+// keep it so. At 3 ms for both steps this many make more than 1,000 a second.
 const maxTakes = 4
 
 // A taking is one call of Take: the shell round one attempt.
@@ -34,9 +35,9 @@ func newTaking(b *backend, c *locker.Claim) (*taking, error) {
 	return &taking{backend: b, claim: c, tail: tail, attempt: newAttempt(len(b.nodes))}, nil
 }
 
-// Take implements [locker.Backend]. Once it is its turn it is bounded by three node timeouts: two steps and the undoing. The Locker counts the lease
-// from before this call, and gives back a grant that comes when it is over: that is Redlock's
-// validity = TTL - elapsed - margin, for both steps.
+// Take implements [locker.Backend]. Once it is its turn it is bounded by three node timeouts: two
+// steps and the undoing. The Locker counts the lease from before this call, and gives back a grant
+// that comes when it is over: that is Redlock's validity = TTL - elapsed - margin, for both steps.
 func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, error) {
 	t, err := newTaking(b, c)
 	if err != nil {
@@ -165,8 +166,9 @@ func (t *taking) raiseAll(ctx context.Context, nodes []int, token lockstep.Token
 	})
 }
 
-// giveUp undoes a failed attempt and says why it failed. The claim is nowhere once less than a majority may have it:
-// what those few have is swept. Where more may have it the error is one after which the Locker drops the claim.
+// giveUp undoes a failed attempt and says why it failed. The claim is nowhere once less than a
+// majority may have it: what those few have is swept. Where more may have it the error is one after
+// which the Locker drops the claim.
 func (t *taking) giveUp(ctx context.Context) error {
 	left := t.attempt.mayHold()
 	if ctx.Err() == nil {

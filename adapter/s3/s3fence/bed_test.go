@@ -44,7 +44,8 @@ var errLost = errors.New("the answer is lost")
 // A line is the network of one client.
 type line struct {
 	next http.RoundTripper
-	// answers, if set, gives the answer to a request instead of the server: a status, or an error. Zero and nil: the server does.
+	// answers, if set, gives the answer to a request instead of the server: a status, or an error.
+	// Zero and nil: the server does.
 	answers func(request string) (status int, err error)
 	// afterwards, if set, is called when a reply was lost.
 	afterwards func()

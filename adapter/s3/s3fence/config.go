@@ -17,8 +17,9 @@ const maxPrefixBytes = 200
 
 // Config adjusts a [Guard]. The zero value is ready for use.
 type Config struct {
-	// Prefix is what all keys begin with; a "/" follows. All programs that write the same resources have the same one. Nothing else may be
-	// kept below it. 1 to 200 bytes of what is allowed in the name of a resource: see [CheckResource]. Default: [DefaultPrefix].
+	// Prefix is what all keys begin with; a "/" follows. All programs that write the same resources
+	// have the same one. Nothing else may be kept below it. 1 to 200 bytes of what is allowed in
+	// the name of a resource: see [CheckResource]. Default: [DefaultPrefix].
 	Prefix string
 	// Observer is told of each decision. Default: nobody.
 	Observer fence.Observer

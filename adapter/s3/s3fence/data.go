@@ -16,7 +16,8 @@ func (g *Guard) Read(ctx context.Context, resource string) ([]byte, error) {
 	return data, named("read", resource, err)
 }
 
-// maxReads bounds how often a read follows the manifest. It does so again when two writes or a deletion came in between.
+// maxReads bounds how often a read follows the manifest. It does so again when two writes or a
+// deletion came in between.
 const maxReads = 16
 
 func (g *Guard) read(ctx context.Context, resource string) ([]byte, error) {
@@ -40,8 +41,9 @@ func (g *Guard) read(ctx context.Context, resource string) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %d times its data were replaced before they could be read", fence.ErrBusy, maxReads)
 }
 
-// Key is the key of the data, for a download of yours. The object never changes, and stays until the second write after its own, or a
-// deletion. It is an error that wraps [fs.ErrNotExist] when there are no data.
+// Key is the key of the data, for a download of yours. The object never changes, and stays until
+// the second write after its own, or a deletion. It is an error that wraps [fs.ErrNotExist] when
+// there are no data.
 func (g *Guard) Key(ctx context.Context, resource string) (string, error) {
 	key, err := g.key(ctx, resource)
 	return key, named("find the data of", resource, err)
@@ -58,17 +60,20 @@ func (g *Guard) key(ctx context.Context, resource string) (string, error) {
 	return m.Data, err
 }
 
-// ManifestKey is the key of the resource's manifest, for readers in other languages: the member "data" of its JSON is the key of the data.
+// ManifestKey is the key of the resource's manifest, for readers in other languages: the member
+// "data" of its JSON is the key of the data.
 func (g *Guard) ManifestKey(resource string) string { return keysOf(g.cfg.Prefix, resource).manifest }
 
-// NewKey is a key that nobody else uses, for data that you upload yourself, such as a large object in parts, before [Guard.Commit].
+// NewKey is a key that nobody else uses, for data that you upload yourself, such as a large object
+// in parts, before [Guard.Commit].
 func (g *Guard) NewKey(resource string, grant fence.Grant) string {
 	return keysOf(g.cfg.Prefix, resource).dataKey(grant.Token, rand.Text())
 }
 
-// Commit makes the object at key, which [Guard.NewKey] gave for this resource and grant, the data of the resource. s is [fence.Write] or
-// [fence.WriteOnce]. The object must have been uploaded, must not change any more, and is committed once. When the
-// commit is refused, the object stays until it is swept: see [Guard.Sweep].
+// Commit makes the object at key, which [Guard.NewKey] gave for this resource and grant, the data
+// of the resource. s is [fence.Write] or [fence.WriteOnce]. The object must have been uploaded,
+// must not change any more, and is committed once. When the commit is refused, the object stays
+// until it is swept: see [Guard.Sweep].
 func (g *Guard) Commit(ctx context.Context, resource string, grant fence.Grant, s fence.Step, key string) error {
 	broken := func(field, value, rule string) error {
 		return named("commit", resource, &lockstep.InvalidError{Field: field, Value: lockstep.Excerpt(value), Rule: rule})
@@ -88,10 +93,12 @@ func (g *Guard) Commit(ctx context.Context, resource string, grant fence.Grant, 
 	}})
 }
 
-// Sweep removes what writers that died or were cut off have left of the resource, and returns how many objects it removed, also
-// with an error. It may run at any time, beside writers and readers: it removes the data that the manifest does not refer to and whose token is
-// below the mark, which nobody can commit any more. What is left of the newest token is removed once there is a newer one, and after a
-// [Guard.Reset] to lower tokens, what is left from before it once they have passed it.
+// Sweep removes what writers that died or were cut off have left of the resource, and returns how
+// many objects it removed, also with an error. It may run at any time, beside writers and readers:
+// it removes the data that the manifest does not refer to and whose token is below the mark, which
+// nobody can commit any more. What is left of the newest token is removed once there is a newer
+// one, and after a [Guard.Reset] to lower tokens, what is left from before it once they have passed
+// it.
 //
 // It takes two requests for each 1000 objects of the resource, and one for each that it removes.
 func (g *Guard) Sweep(ctx context.Context, resource string) (removed int, err error) {

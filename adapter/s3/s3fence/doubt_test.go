@@ -20,8 +20,9 @@ var steps = map[string]func(context.Context, *resource, fence.Grant) error{
 	"delete":     func(ctx context.Context, r *resource, g fence.Grant) error { return r.Delete(ctx, g) },
 }
 
-// TestAStepWhoseReplyIsLostIsFoundAndMadeOnce loses the reply to the put of the manifest, and lets a proxy on the way send it twice, so that
-// the second answer says that the condition does not hold.
+// TestAStepWhoseReplyIsLostIsFoundAndMadeOnce loses the reply to the put of the manifest, and lets
+// a proxy on the way send it twice, so that the second answer says that the condition does not
+// hold.
 func TestAStepWhoseReplyIsLostIsFoundAndMadeOnce(t *testing.T) {
 	s := startServer(t)
 	for name, step := range steps {
@@ -43,7 +44,8 @@ func TestAStepWhoseReplyIsLostIsFoundAndMadeOnce(t *testing.T) {
 	}
 }
 
-// TestAWriteIsFoundBehindALaterEntry lets a later holder enter before the writer, whose reply was lost, looks again.
+// TestAWriteIsFoundBehindALaterEntry lets a later holder enter before the writer, whose reply was
+// lost, looks again.
 func TestAWriteIsFoundBehindALaterEntry(t *testing.T) {
 	s := startServer(t)
 	r, later := open(t, s, "x", s3fence.Config{}), open(t, s, "x", s3fence.Config{})
@@ -58,8 +60,8 @@ func TestAWriteIsFoundBehindALaterEntry(t *testing.T) {
 	}
 }
 
-// TestAWriteThatCannotBeFoundIsUncertain lets a later holder write before the writer, whose reply was lost, looks again: nothing says any more
-// that the write took effect.
+// TestAWriteThatCannotBeFoundIsUncertain lets a later holder write before the writer, whose reply
+// was lost, looks again: nothing says any more that the write took effect.
 func TestAWriteThatCannotBeFoundIsUncertain(t *testing.T) {
 	s := startServer(t)
 	r, later := open(t, s, "x", s3fence.Config{}), open(t, s, "x", s3fence.Config{})

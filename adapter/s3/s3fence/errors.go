@@ -59,7 +59,8 @@ func codeOf(err error) string {
 	return answer.ErrorCode()
 }
 
-// noSuchObject reports whether S3 says that there is no object at the key. That there is no bucket is something else.
+// noSuchObject reports whether S3 says that there is no object at the key. That there is no bucket
+// is something else.
 func noSuchObject(err error) bool {
 	return err != nil && statusOf(err) == http.StatusNotFound && (codeOf(err) == codeNoKey || codeOf(err) == codeNotFound)
 }
@@ -80,8 +81,8 @@ func failed(err error) error {
 	}
 }
 
-// doubtful is the error of a step one of whose puts may have taken effect. A verdict about a later attempt is no verdict about that put, so it
-// is not wrapped.
+// doubtful is the error of a step one of whose puts may have taken effect. A verdict about a later
+// attempt is no verdict about that put, so it is not wrapped.
 func doubtful(cause, then error) error {
 	if then == nil {
 		return fmt.Errorf("%w: %w", lockstep.ErrUncertain, cause)

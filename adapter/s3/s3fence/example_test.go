@@ -14,7 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// A reads a report and freezes beyond its lease. B takes over and writes the next one. A's late write is refused.
+// A reads a report and freezes beyond its lease. B takes over and writes the next one. A's late
+// write is refused.
 func Example() {
 	err := withBucket(func(ctx context.Context, cli *s3.Client, bucket string) error {
 		space := memlock.NewSpace() // stands for the lock service

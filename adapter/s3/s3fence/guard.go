@@ -11,16 +11,18 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// MaxValueBytes bounds a value: it is what S3 takes in one put. Larger data are uploaded in parts and committed: see [Guard.Commit].
+// MaxValueBytes bounds a value: it is what S3 takes in one put. Larger data are uploaded in parts
+// and committed: see [Guard.Commit].
 const MaxValueBytes = 5 << 30
 
-// A Guard keeps guarded resources in a bucket. It is safe for concurrent use, beside others in this and in other processes. It needs no
-// Close.
+// A Guard keeps guarded resources in a bucket. It is safe for concurrent use, beside others in this
+// and in other processes. It needs no Close.
 //
-// Its errors: a refusal makes [fence.Refused] true. [fence.ErrBusy], [lockstep.ErrUnavailable] and [lockstep.ErrQuota] mean that nothing was
-// changed. [lockstep.ErrUncertain] means that a step was sent and no answer came: repeat it with the same token, and its verdict tells.
-// How long an answer is awaited, and how often what is not a conditional put is sent again, are the client's options; bound each call with its
-// context.
+// Its errors: a refusal makes [fence.Refused] true. [fence.ErrBusy], [lockstep.ErrUnavailable] and
+// [lockstep.ErrQuota] mean that nothing was changed. [lockstep.ErrUncertain] means that a step was
+// sent and no answer came: repeat it with the same token, and its verdict tells. How long an answer
+// is awaited, and how often what is not a conditional put is sent again, are the client's options;
+// bound each call with its context.
 type Guard struct {
 	store store
 	cfg   Config
@@ -31,10 +33,12 @@ var (
 	_ fence.Resetter = (*Guard)(nil)
 )
 
-// Open makes a Guard on a bucket, which exists, and a client of the caller, and tries whether the store keeps the conditions of puts: see
-// "Which stores" above. The trial takes about 60 requests, whose objects are below "PREFIX/_trial/" and removed at the end; a lifecycle rule may remove there what a process that died has left. A store that does not keep
-// the conditions is [lockstep.ErrUnsupported], one that does not answer [lockstep.ErrUnavailable]; a bad argument is [lockstep.ErrInvalid]
-// and names the field.
+// Open makes a Guard on a bucket, which exists, and a client of the caller, and tries whether the
+// store keeps the conditions of puts: see "Which stores" above. The trial takes about 60 requests,
+// whose objects are below "PREFIX/_trial/" and removed at the end; a lifecycle rule may remove
+// there what a process that died has left. A store that does not keep the conditions is
+// [lockstep.ErrUnsupported], one that does not answer [lockstep.ErrUnavailable]; a bad argument is
+// [lockstep.ErrInvalid] and names the field.
 func Open(ctx context.Context, cli *s3.Client, bucket string, cfg Config) (*Guard, error) {
 	g, err := newGuard(cli, bucket, cfg)
 	if err == nil {
@@ -57,7 +61,8 @@ func newGuard(cli *s3.Client, bucket string, cfg Config) (*Guard, error) {
 	return &Guard{store: store{cli: cli, bucket: bucket}, cfg: cfg}, err
 }
 
-// Enter raises the mark to the grant's token and changes no data. Call it before the first read of a grant.
+// Enter raises the mark to the grant's token and changes no data. Call it before the first read of
+// a grant.
 func (g *Guard) Enter(ctx context.Context, resource string, grant fence.Grant) error {
 	return g.Admit(ctx, resource, grant, fence.Enter)
 }
@@ -72,7 +77,8 @@ func (g *Guard) Write(ctx context.Context, resource string, grant fence.Grant, d
 	return g.put(ctx, resource, grant, fence.Write, data)
 }
 
-// WriteOnce replaces the data unless the grant has written here before, which is [fence.ErrAlready].
+// WriteOnce replaces the data unless the grant has written here before, which is
+// [fence.ErrAlready].
 func (g *Guard) WriteOnce(ctx context.Context, resource string, grant fence.Grant, data []byte) error {
 	return g.put(ctx, resource, grant, fence.WriteOnce, data)
 }
@@ -90,8 +96,8 @@ func (g *Guard) put(ctx context.Context, resource string, grant fence.Grant, s f
 	})
 }
 
-// Delete removes the data and keeps the mark, so that an older holder cannot bring them back. It counts as a write. Deleting
-// what is not there is no error.
+// Delete removes the data and keeps the mark, so that an older holder cannot bring them back. It
+// counts as a write. Deleting what is not there is no error.
 func (g *Guard) Delete(ctx context.Context, resource string, grant fence.Grant) error {
 	return g.step(ctx, resource, grant, fence.Write, plan{change: change{kind: removeData}})
 }

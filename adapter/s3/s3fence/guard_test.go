@@ -69,7 +69,8 @@ func TestTheManifestStaysWhenTheDataAreDeleted(t *testing.T) {
 	}
 }
 
-// TestNoTwoVersionsOfAManifestHaveTheSameBytes goes back and forth, so that the marks and data come again.
+// TestNoTwoVersionsOfAManifestHaveTheSameBytes goes back and forth, so that the marks and data come
+// again.
 func TestNoTwoVersionsOfAManifestHaveTheSameBytes(t *testing.T) {
 	r := open(t, startServer(t), "x", s3fence.Config{})
 	seen := map[string]int{}
@@ -141,7 +142,8 @@ func uploadInParts(t *testing.T, cli *s3.Client, key string, parts ...string) {
 	must(t, err)
 }
 
-// TestSweepRemovesWhatNobodyCanCommit leaves data of older tokens, of the present one and of a later one.
+// TestSweepRemovesWhatNobodyCanCommit leaves data of older tokens, of the present one and of a
+// later one.
 func TestSweepRemovesWhatNobodyCanCommit(t *testing.T) {
 	r := open(t, startServer(t), "x", s3fence.Config{})
 	must(t, r.Write(t.Context(), grant(5), []byte("before")))

@@ -11,12 +11,12 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// MaxResourceBytes bounds the name of a resource: S3 limits a key to 1024 bytes, and the longest of ours has 200 of the prefix, and 51 more of what makes it
-// that of one write.
+// MaxResourceBytes bounds the name of a resource: S3 limits a key to 1024 bytes, and the longest of
+// ours has 200 of the prefix, and 51 more of what makes it that of one write.
 const MaxResourceBytes = 768
 
-// The last parts of the keys of a resource. They begin with a character that no part of a name begins with, so that no resource lies
-// within another.
+// The last parts of the keys of a resource. They begin with a character that no part of a name
+// begins with, so that no resource lies within another.
 const (
 	manifestName = "_manifest"
 	dataName     = "_data"
@@ -41,7 +41,8 @@ func (k keys) dataKey(token lockstep.Token, nonce string) string {
 	return fmt.Sprintf("%s%0*d-%s", k.data, digits, uint64(token), nonce)
 }
 
-// token is that of the write whose data have this key; ok is false when it is no key of data of the resource.
+// token is that of the write whose data have this key; ok is false when it is no key of data of the
+// resource.
 func (k keys) token(key string) (token lockstep.Token, ok bool) {
 	rest, ours := strings.CutPrefix(key, k.data)
 	number, nonce, dash := strings.Cut(rest, "-")
@@ -51,9 +52,10 @@ func (k keys) token(key string) (token lockstep.Token, ok bool) {
 	return token, ok
 }
 
-// CheckResource reports the rule that the name of a resource breaks as a [*lockstep.InvalidError], or nil. A name is 1 to
-// [MaxResourceBytes] bytes of UTF-8 without control characters: parts with a "/" between them, none of which is empty, "." or "..", or begins
-// with "_". Such names survive proxies that clean paths, and stores that keep keys as files.
+// CheckResource reports the rule that the name of a resource breaks as a [*lockstep.InvalidError],
+// or nil. A name is 1 to [MaxResourceBytes] bytes of UTF-8 without control characters: parts with a
+// "/" between them, none of which is empty, "." or "..", or begins with "_". Such names survive
+// proxies that clean paths, and stores that keep keys as files.
 func CheckResource(name string) error {
 	if err := fence.CheckResource(name); err != nil {
 		return err

@@ -105,9 +105,10 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// TestKilledWriters kills a process at random moments of its writes. The data are then one whole version, not older than the last that was
-// confirmed, and the token has not gone down. All the while a reader that knows nothing of guards sees whole versions, in order. What the dead
-// have left behind is swept at the end.
+// TestKilledWriters kills a process at random moments of its writes. The data are then one whole
+// version, not older than the last that was confirmed, and the token has not gone down. All the
+// while a reader that knows nothing of guards sees whole versions, in order. What the dead have
+// left behind is swept at the end.
 func TestKilledWriters(t *testing.T) {
 	s := startServer(t)
 	r := open(t, s, "report", s3fence.Config{})
@@ -131,7 +132,8 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
-// killWriter starts a writer and kills it at a random moment after its first write. It returns how many writes were confirmed.
+// killWriter starts a writer and kills it at a random moment after its first write. It returns how
+// many writes were confirmed.
 func killWriter(t *testing.T, s *s3server.Server, token lockstep.Token) (confirmed int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -13,21 +13,25 @@ import (
 // format is the version of what is written. A manifest of another one admits nobody.
 const format = 1
 
-// maxManifestBytes bounds what is read of a manifest. The largest that is written has about 4 KiB: three keys, a lock name and a backend.
+// maxManifestBytes bounds what is read of a manifest. The largest that is written has about 4 KiB:
+// three keys, a lock name and a backend.
 const maxManifestBytes = 64 << 10
 
-// A manifest is what is stored at the manifest key of a resource: the mark, and where the data are. The zero manifest is that of a resource
-// that has none.
+// A manifest is what is stored at the manifest key of a resource: the mark, and where the data are.
+// The zero manifest is that of a resource that has none.
 type manifest struct {
 	Format int        `json:"format"`
 	Mark   fence.Mark `json:"mark"`
-	// Nonce is drawn for each change. It makes the bytes of every version differ from those of all others, and so the ETag.
+	// Nonce is drawn for each change. It makes the bytes of every version differ from those of all
+	// others, and so the ETag.
 	Nonce string `json:"nonce"`
-	// Wrote is the nonce of the last change that counts as a write: later ones that do not write carry it on.
+	// Wrote is the nonce of the last change that counts as a write: later ones that do not write
+	// carry it on.
 	Wrote string `json:"wrote,omitempty"`
 	// Data is the key of the data. Empty: there are none, or none any more.
 	Data string `json:"data,omitempty"`
-	// Previous is the key of the data before, which are there until the next write, for readers that are on the way to them.
+	// Previous is the key of the data before, which are there until the next write, for readers
+	// that are on the way to them.
 	Previous string `json:"previous,omitempty"`
 }
 
@@ -45,7 +49,8 @@ const (
 	removeData
 )
 
-// take is the manifest after a step, as the rule has it: m itself when the step changes nothing. dead and nonce are those of after.
+// take is the manifest after a step, as the rule has it: m itself when the step changes nothing.
+// dead and nonce are those of after.
 func (m manifest) take(grant fence.Grant, s fence.Step, c change, nonce string) (next manifest, dead []string, err error) {
 	mark, err := m.Mark.Admit(grant, s)
 	if err != nil || c.kind == keepData && mark == m.Mark {
@@ -55,7 +60,8 @@ func (m manifest) take(grant fence.Grant, s fence.Step, c change, nonce string) 
 	return next, dead, nil
 }
 
-// after is the manifest that follows m, and the keys of the data that nobody needs then. nonce is new for the change.
+// after is the manifest that follows m, and the keys of the data that nobody needs then. nonce is
+// new for the change.
 func (m manifest) after(mark fence.Mark, s fence.Step, c change, nonce string) (next manifest, dead []string) {
 	next = m
 	next.Format, next.Mark, next.Nonce = format, mark, nonce
@@ -119,7 +125,8 @@ func decode(text []byte, k keys) (manifest, error) {
 	return m, nil
 }
 
-// load reads the manifest of a resource, and the ETag by which it is replaced. Both are zero when there is none.
+// load reads the manifest of a resource, and the ETag by which it is replaced. Both are zero when
+// there is none.
 func (s store) load(ctx context.Context, k keys) (m manifest, etag string, err error) {
 	content, etag, err := s.get(ctx, k.manifest, maxManifestBytes)
 	switch {

@@ -16,7 +16,8 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 )
 
-// A clone is a store that is like the server, but for what change does to a request. It signs anew what it passes on.
+// A clone is a store that is like the server, but for what change does to a request. It signs anew
+// what it passes on.
 func startClone(t *testing.T, s *s3server.Server, change func(*http.Request)) (address string) {
 	t.Helper()
 	target, err := url.Parse(s.Endpoint())
@@ -61,7 +62,8 @@ func dropping(headers ...string) func(*http.Request) {
 	}
 }
 
-// lookingFirst makes a store that looks first and writes then: in between it does not keep others away.
+// lookingFirst makes a store that looks first and writes then: in between it does not keep others
+// away.
 func lookingFirst(t *testing.T, s *s3server.Server) func(*http.Request) {
 	cli, _ := dial(t, s.Endpoint())
 	return func(r *http.Request) {

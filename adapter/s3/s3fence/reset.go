@@ -16,8 +16,9 @@ func (g *Guard) Mark(ctx context.Context, resource string) (fence.Mark, error) {
 	return m.Mark, named("read mark of", resource, err)
 }
 
-// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. The data stay. Repeated after
-// [lockstep.ErrUncertain] it is [fence.ErrMoved] with the new lock's name when the first attempt took effect.
+// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. The data stay.
+// Repeated after [lockstep.ErrUncertain] it is [fence.ErrMoved] with the new lock's name when the
+// first attempt took effect.
 func (g *Guard) Reset(ctx context.Context, resource string, from, to fence.Mark) error {
 	return named("reset", resource, g.reset(ctx, resource, from, to))
 }

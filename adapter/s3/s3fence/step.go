@@ -9,15 +9,17 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// maxTries bounds how often a step tries to store its manifest. A try that is lost was won by somebody else. Of 8 equal writers without pauses one would be passed
-// over 24 times in a row once in 25 steps, (7/8)^24; the pauses spread them.
+// maxTries bounds how often a step tries to store its manifest. A try that is lost was won by
+// somebody else. Of 8 equal writers without pauses one would be passed over 24 times in a row once
+// in 25 steps, (7/8)^24; the pauses spread them.
 const maxTries = 24
 
 // maxDoubts bounds how many tries of a step may stay without an answer.
 const maxDoubts = 3
 
-// The pause before a try is drawn from zero to a bound: firstPause before the second, and twice as much before each that follows, up to
-// maxPause. All pauses of a step are below 5 s together, and half of that on average.
+// The pause before a try is drawn from zero to a bound: firstPause before the second, and twice as
+// much before each that follows, up to maxPause. All pauses of a step are below 5 s together, and
+// half of that on average.
 const (
 	firstPause = 10 * time.Millisecond
 	maxPause   = 250 * time.Millisecond
@@ -30,18 +32,19 @@ type plan struct {
 	nonce string
 	// change is what becomes of the data.
 	change change
-	// decide makes the next manifest of the present one. The same manifest means that there is nothing to store. dead are the keys of data that nobody
-	// needs once it is stored.
+	// decide makes the next manifest of the present one. The same manifest means that there is
+	// nothing to store. dead are the keys of data that nobody needs once it is stored.
 	decide func(now manifest) (next manifest, dead []string, err error)
 	// prepare is called before the first manifest is stored. nil: there is nothing to prepare.
 	prepare func(context.Context) error
-	// data is the key of what prepare uploads, to be removed when the step is refused. "": nothing is.
+	// data is the key of what prepare uploads, to be removed when the step is refused. "": nothing
+	// is.
 	data string
 }
 
-// carryOut stores what the plan makes of the manifest on the condition that the manifest has not changed in between, and starts again
-// when it has. After a put without an answer it looks whether the change is there, and makes it again only if not, so it
-// is made once.
+// carryOut stores what the plan makes of the manifest on the condition that the manifest has not
+// changed in between, and starts again when it has. After a put without an answer it looks whether
+// the change is there, and makes it again only if not, so it is made once.
 func (g *Guard) carryOut(ctx context.Context, p plan) error {
 	e := execution{plan: p, store: g.store}
 	for try := range maxTries {
@@ -65,7 +68,8 @@ type execution struct {
 	doubts   int
 }
 
-// try makes one attempt, unless the change is there or cannot be made. It is over when there is no need of another.
+// try makes one attempt, unless the change is there or cannot be made. It is over when there is no
+// need of another.
 func (e *execution) try(ctx context.Context) (over bool, err error) {
 	now, etag, err := e.store.load(ctx, e.keys)
 	switch {
@@ -110,8 +114,9 @@ func (e *execution) prepareOnce(ctx context.Context) error {
 	return e.prepare(ctx)
 }
 
-// withdraw removes the data of a step that the present manifest refuses. A put of it that is still on its way comes too late: it was made on
-// another manifest, which admitted it. At any other end of a step the data may be in use.
+// withdraw removes the data of a step that the present manifest refuses. A put of it that is still
+// on its way comes too late: it was made on another manifest, which admitted it. At any other end
+// of a step the data may be in use.
 func (e *execution) withdraw(ctx context.Context, now manifest) {
 	if e.prepared && e.data != "" && !now.refersTo(e.data) {
 		e.store.discard(ctx, e.data)

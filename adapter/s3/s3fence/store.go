@@ -45,8 +45,8 @@ func (s store) put(ctx context.Context, key string, content []byte) error {
 	return err
 }
 
-// putIf writes an object iff the present one has the ETag; "": iff there is none. It is sent once, whatever the client's options say: who
-// sends it again first looks whether it has taken effect.
+// putIf writes an object iff the present one has the ETag; "": iff there is none. It is sent once,
+// whatever the client's options say: who sends it again first looks whether it has taken effect.
 func (s store) putIf(ctx context.Context, key, etag string, content []byte) (newETag string, err error) {
 	in := &s3.PutObjectInput{Bucket: &s.bucket, Key: &key, Body: bytes.NewReader(content)}
 	if etag == "" {
@@ -76,7 +76,8 @@ func (s store) remove(ctx context.Context, key string) error {
 	return err
 }
 
-// discard removes objects that nobody needs, as far as it can. What stays behind of data is for [Guard.Sweep].
+// discard removes objects that nobody needs, as far as it can. What stays behind of data is for
+// [Guard.Sweep].
 func (s store) discard(ctx context.Context, keys ...string) {
 	for _, key := range keys {
 		_ = s.remove(ctx, key) // what the caller has done is done, whatever comes of this

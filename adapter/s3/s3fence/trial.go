@@ -11,8 +11,8 @@ import (
 // trialName is the part of a key below which trials are made. No resource has it in its name.
 const trialName = "_trial"
 
-// The trial of concurrent puts. A store that first looks and then writes lets two of them through when the writes come within the time between
-// its two steps.
+// The trial of concurrent puts. A store that first looks and then writes lets two of them through
+// when the writes come within the time between its two steps.
 const (
 	trialRounds  = 3
 	trialWriters = 6
@@ -21,7 +21,8 @@ const (
 // otherETag has the form of an ETag, and no object has it.
 const otherETag = `"00000000000000000000000000000000"`
 
-// try finds out whether the store keeps the conditions of puts, with objects whose keys begin with base, which it removes in the end.
+// try finds out whether the store keeps the conditions of puts, with objects whose keys begin with
+// base, which it removes in the end.
 func (s store) try(ctx context.Context, base string) error {
 	t := trial{store: s, key: base + "alone"}
 	err := t.alone(ctx)
@@ -68,8 +69,9 @@ func (t trial) alone(ctx context.Context) error {
 	return err
 }
 
-// step makes a put, checks that it is accepted iff its condition holds, and that the object is then what it should be: before, if it does not, where
-// "" is that there is none. It returns the object's ETag.
+// step makes a put, checks that it is accepted iff its condition holds, and that the object is then
+// what it should be: before, if it does not, where "" is that there is none. It returns the
+// object's ETag.
 func (t trial) step(ctx context.Context, before string, s trialStep) (etag string, err error) {
 	_, err = t.store.putIf(ctx, t.key, s.etag, []byte(s.content))
 	switch v := judge(err); {
@@ -96,7 +98,8 @@ func (t trial) step(ctx context.Context, before string, s trialStep) (etag strin
 	return etag, nil
 }
 
-// tryTogether lets writers put at the same time with the same condition, once when there is no object and once on that one. One may win.
+// tryTogether lets writers put at the same time with the same condition, once when there is no
+// object and once on that one. One may win.
 func (s store) tryTogether(ctx context.Context, key string) error {
 	defer s.discard(ctx, key)
 	etag := ""

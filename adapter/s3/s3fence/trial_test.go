@@ -78,7 +78,8 @@ func TestAStoreThatDoesNotAnswerIsNotTakenForABadOne(t *testing.T) {
 // once lets a request be sent once.
 func once(o *s3.Options) { o.Retryer = aws.NopRetryer{} }
 
-// TestOfManyPutsWithTheSameConditionOneWins is what the guard needs of a store, and what the server of the tests gives.
+// TestOfManyPutsWithTheSameConditionOneWins is what the guard needs of a store, and what the server
+// of the tests gives.
 func TestOfManyPutsWithTheSameConditionOneWins(t *testing.T) {
 	const rounds, writers = 40, 24
 	cli, _ := dial(t, startServer(t).Endpoint())
@@ -112,8 +113,9 @@ func TestOfManyPutsWithTheSameConditionOneWins(t *testing.T) {
 	}
 }
 
-// TestAnETagIsNeverLaterThanItsContent is the other thing that the guard needs of a store: a decision made on older content must not be stored by a later
-// ETag. The server sometimes answers with the ETag of the version before, which is harmless.
+// TestAnETagIsNeverLaterThanItsContent is the other thing that the guard needs of a store: a
+// decision made on older content must not be stored by a later ETag. The server sometimes answers
+// with the ETag of the version before, which is harmless.
 func TestAnETagIsNeverLaterThanItsContent(t *testing.T) {
 	const versions, readers = 300, 4
 	cli, _ := dial(t, startServer(t).Endpoint())

@@ -32,15 +32,16 @@ const health = "/lockstep-health"
 // patience bounds the start of a server, on a machine that is busy with other tests too.
 const patience = 60 * time.Second
 
-// A Server is a running S3 server, or one that was killed and can be started again. It is safe for concurrent use, but for
-// Close, which is the last call.
+// A Server is a running S3 server, or one that was killed and can be started again. It is safe for
+// concurrent use, but for Close, which is the last call.
 type Server struct {
 	address string
 	process *testbed.Process
 }
 
-// Start starts a server that keeps its data and its log below dir, which exists. It returns when the server serves and the bucket
-// is there, within 60 s. A dir that a Server has used before has its objects.
+// Start starts a server that keeps its data and its log below dir, which exists. It returns when
+// the server serves and the bucket is there, within 60 s. A dir that a Server has used before has
+// its objects.
 func Start(dir string) (*Server, error) {
 	program, err := Program()
 	if err != nil {
@@ -90,7 +91,8 @@ func (s *Server) Client(adjust ...func(*s3.Options)) *s3.Client {
 	return NewClient(s.Endpoint(), adjust...)
 }
 
-// NewClient makes a client of the server at the URL: one of this package, or something in front of it.
+// NewClient makes a client of the server at the URL: one of this package, or something in front of
+// it.
 func NewClient(url string, adjust ...func(*s3.Options)) *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint: aws.String(url), UsePathStyle: true, Region: Region,

@@ -12,7 +12,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// backend is ZooKeeper as the [locker.Backend] of a Locker: its session, and the claims that were made.
+// backend is ZooKeeper as the [locker.Backend] of a Locker: its session, and the claims that were
+// made.
 type backend struct {
 	cfg     Config
 	clock   lease.Clock

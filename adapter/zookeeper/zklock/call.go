@@ -28,8 +28,9 @@ type reply[T any] struct {
 	err   error
 }
 
-// call makes one request. The library takes no context and waits for an answer as long as the connection lives: a call
-// that ctx or the end of the session ends earlier is left behind, and its request may still be sent.
+// call makes one request. The library takes no context and waits for an answer as long as the
+// connection lives: a call that ctx or the end of the session ends earlier is left behind, and its
+// request may still be sent.
 func call[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (none T, err error) {
 	if !s.enter() {
 		return none, s.cause()
@@ -62,7 +63,8 @@ func (s *session) cause() error {
 	return lockstep.ErrClosed
 }
 
-// retry makes a request that does no harm when it is made twice, until it is answered, ctx is done or the session is over.
+// retry makes a request that does no harm when it is made twice, until it is answered, ctx is done
+// or the session is over.
 func retry[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
 	backoff := s.backoff()
 	for {
@@ -176,7 +178,8 @@ func (s *session) read(ctx context.Context, path string) (content, error) {
 	})
 }
 
-// watch reads a node, and tells when it changes next. A node that does not exist leaves no watch behind.
+// watch reads a node, and tells when it changes next. A node that does not exist leaves no watch
+// behind.
 func (s *session) watch(ctx context.Context, path string) (content, error) {
 	if changed := s.armed(path); changed != nil {
 		c, err := s.read(ctx, path)

@@ -11,8 +11,9 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A claim is one claim on its way through the queue. It belongs to one session for good: a node that an earlier session left
-// behind is never taken for its own. Take uses it first, and then Drop; not both at a time.
+// A claim is one claim on its way through the queue. It belongs to one session for good: a node
+// that an earlier session left behind is never taken for its own. Take uses it first, and then
+// Drop; not both at a time.
 type claim struct {
 	*locker.Claim
 	session    *session
@@ -42,10 +43,12 @@ func (k *claim) take(ctx context.Context) (locker.Grant, error) {
 // isNowhere reports whether the claim is certainly not in ZooKeeper.
 func (k *claim) isNowhere() bool { return k.node == "" && !k.isDoubtful }
 
-// maxCreates bounds the tries to create a node in a directory that is removed each time before that.
+// maxCreates bounds the tries to create a node in a directory that is removed each time before
+// that.
 const maxCreates = 10
 
-// enqueue creates the claim's node. When the answer is lost it looks for the node before it creates another.
+// enqueue creates the claim's node. When the answer is lost it looks for the node before it creates
+// another.
 func (k *claim) enqueue(ctx context.Context) error {
 	backoff := k.session.backoff()
 	for tries := 0; ; {
@@ -88,8 +91,9 @@ func (k *claim) create(ctx context.Context) error {
 	return err
 }
 
-// recover looks for the node that a create with a lost answer may have left. The sync comes behind that create: ZooKeeper refuses
-// a request that arrives by an old connection when its session has moved to another server.
+// recover looks for the node that a create with a lost answer may have left. The sync comes behind
+// that create: ZooKeeper refuses a request that arrives by an old connection when its session has
+// moved to another server.
 func (k *claim) recover(ctx context.Context) (isFound bool, err error) {
 	if err := k.session.sync(ctx, k.dir); err != nil {
 		return false, err
@@ -165,7 +169,8 @@ func (k *claim) refuse(ctx context.Context, err error) error {
 	return err
 }
 
-// grant makes a lock of a claim whose turn it is. token is that of a shared claim, or zero for the node's own.
+// grant makes a lock of a claim whose turn it is. token is that of a shared claim, or zero for the
+// node's own.
 func (k *claim) grant(ctx context.Context, token lockstep.Token) (locker.Grant, error) {
 	c, err := k.session.watch(ctx, k.node)
 	switch {

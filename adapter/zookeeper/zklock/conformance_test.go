@@ -30,7 +30,8 @@ func TestZooKeeperKeepsTheContract(t *testing.T) {
 	})
 }
 
-// warmUp uses each server a little. The first requests to a new one take seconds on a busy machine, and a try has no more time than a TTL.
+// warmUp uses each server a little. The first requests to a new one take seconds on a busy machine,
+// and a try has no more time than a TTL.
 func warmUp(t *testing.T, servers []string) {
 	t.Helper()
 	for i := range servers {

@@ -9,8 +9,9 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// answers are errors with which a server has answered: the request had no effect. After any other error from the library the
-// request may have taken effect, and can be made again when the connection is back.
+// answers are errors with which a server has answered: the request had no effect. After any other
+// error from the library the request may have taken effect, and can be made again when the
+// connection is back.
 var answers = []error{
 	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments,
 	zk.ErrInvalidPath, zk.ErrInvalidFlags,

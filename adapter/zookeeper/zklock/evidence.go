@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// maxBeats bounds the beats that are remembered: those of the time that a report takes, which is at most 0.275 of the timeout, and
-// at most one in half of beatEvery. That makes 14.
+// maxBeats bounds the beats that are remembered: those of the time that a report takes, which is at
+// most 0.275 of the timeout, and at most one in half of beatEvery. That makes 14.
 const maxBeats = 32
 
 // evidence knows a time at or after which ZooKeeper's leader has certainly heard of a session.
 //
-// The leader hears of a session when it is opened, and when a connection takes it over: the follower asks it. After that it
-// hears what the follower reports in its answers to the leader's pings. A report and a forwarded write go the same way in
-// order. So when a write is confirmed that was sent reportWithin after a beat was answered on the same connection, then a report that
-// contains that beat came to the leader before the write did. A follower that gets another leader closes its connections first.
+// The leader hears of a session when it is opened, and when a connection takes it over: the
+// follower asks it. After that it hears what the follower reports in its answers to the leader's
+// pings. A report and a forwarded write go the same way in order. So when a write is confirmed that
+// was sent reportWithin after a beat was answered on the same connection, then a report that
+// contains that beat came to the leader before the write did. A follower that gets another leader
+// closes its connections first.
 type evidence struct {
 	mu         sync.Mutex
 	timing     timing
@@ -36,7 +38,8 @@ func (e *evidence) connected(sent time.Duration, t timing) {
 	e.beats = e.beats[:0]
 }
 
-// present is the connection that is in use. What was sent while it was and answered while it still is went over it.
+// present is the connection that is in use. What was sent while it was and answered while it still
+// is went over it.
 func (e *evidence) present() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()

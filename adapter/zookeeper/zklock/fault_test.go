@@ -182,7 +182,8 @@ func awaitRenewal(t *testing.T, lock lockstep.Lock) {
 	}
 }
 
-// testFrozenFollower freezes a server to which about half of the clients are connected: they go to another in time.
+// testFrozenFollower freezes a server to which about half of the clients are connected: they go to
+// another in time.
 func testFrozenFollower(t *testing.T, e *zkserver.Ensemble) {
 	leader := awaitLeader(t, e)
 	follower := (leader + 1) % 3

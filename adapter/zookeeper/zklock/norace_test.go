@@ -10,10 +10,11 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
 )
 
-// The tests here have clients reconnect with watches, which is where go-zookeeper v1.0.4 has a data race of its own: sendSetWatches
-// reads the last transaction id while recvLoop writes it. A stale value makes the server report a change that the
-// client has seen, or miss one, which the adapter's regular second look finds. The race detector would fail the tests
-// for it, so make test runs them in a step without it.
+// The tests here have clients reconnect with watches, which is where go-zookeeper v1.0.4 has a data
+// race of its own: sendSetWatches reads the last transaction id while recvLoop writes it. A stale
+// value makes the server report a change that the client has seen, or miss one, which the adapter's
+// regular second look finds. The race detector would fail the tests for it, so make test runs them
+// in a step without it.
 
 // TestServersGoAndComeBack hurts one ensemble in several ways.
 func TestServersGoAndComeBack(t *testing.T) {
@@ -28,9 +29,10 @@ func TestServersGoAndComeBack(t *testing.T) {
 	})
 }
 
-// TestAFollowerThatDiesTakesNoSignOfLifeWithIt cuts a client off by killing the only server that it knows, a follower. What that has not
-// reported to the leader does not count there: the holder must know before the next is granted all the same. Sessions of two ticks make
-// the time between reports long.
+// TestAFollowerThatDiesTakesNoSignOfLifeWithIt cuts a client off by killing the only server that it
+// knows, a follower. What that has not reported to the leader does not count there: the holder must
+// know before the next is granted all the same. Sessions of two ticks make the time between reports
+// long.
 func TestAFollowerThatDiesTakesNoSignOfLifeWithIt(t *testing.T) {
 	e, err := zkserver.Start(zkserver.Config{Dir: t.TempDir(), TickTime: time.Second, Options: []string{quick}})
 	if err != nil {

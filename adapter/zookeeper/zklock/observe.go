@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Inspect implements [lockstep.Inspector]. Since is when a claim was queued, for a holder too. A shared claim that is about to hold is
-// a waiter until it has written its token.
+// Inspect implements [lockstep.Inspector]. Since is when a claim was queued, for a holder too. A
+// shared claim that is about to hold is a waiter until it has written its token.
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
 	state, err := l.backend.inspect(ctx, name)
 	if err != nil {

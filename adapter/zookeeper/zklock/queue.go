@@ -9,11 +9,12 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// dirOf is the directory of a lock: its name as one segment, in which "/", "%" and all that ZooKeeper forbids are escaped.
+// dirOf is the directory of a lock: its name as one segment, in which "/", "%" and all that
+// ZooKeeper forbids are escaped.
 func dirOf(root, name string) string { return root + "/locks/" + url.PathEscape(name) }
 
-// The nodes of a lock are named x-ID-NUMBER for exclusive and s-ID-NUMBER for shared claims: ID is the claim's,
-// 32 hexadecimal digits, and NUMBER is ZooKeeper's.
+// The nodes of a lock are named x-ID-NUMBER for exclusive and s-ID-NUMBER for shared claims: ID is
+// the claim's, 32 hexadecimal digits, and NUMBER is ZooKeeper's.
 const (
 	idBytes     = 32
 	prefixBytes = len("x-") + idBytes + len("-")
@@ -64,8 +65,9 @@ func (q queue) find(id string) int {
 	return slices.IndexFunc(q, func(n node) bool { return n.id == id })
 }
 
-// blocker is the place of the claim for whose end the one at i has to wait, or -1 when there is none: for an exclusive
-// claim the one before it, which waits for those before itself; for a shared claim the nearest exclusive one.
+// blocker is the place of the claim for whose end the one at i has to wait, or -1 when there is
+// none: for an exclusive claim the one before it, which waits for those before itself; for a shared
+// claim the nearest exclusive one.
 func (q queue) blocker(i int) int {
 	if !q[i].isShared {
 		return i - 1
@@ -89,7 +91,8 @@ func (q queue) holders() int {
 	return len(q)
 }
 
-// checkNumber refuses numbers beyond those that ZooKeeper can count: it gives out the same one again and again then.
+// checkNumber refuses numbers beyond those that ZooKeeper can count: it gives out the same one
+// again and again then.
 func checkNumber(n node) error {
 	if n.number < 0 {
 		return fmt.Errorf("%w: ZooKeeper has numbered 2^31 claims of this name; leave it unused for two minutes", lockstep.ErrQuota)

@@ -11,7 +11,8 @@ import (
 type record struct {
 	// Owner is the session, as ZooKeeper's tools show it.
 	Owner string `json:"owner"`
-	// Token is that of a shared claim which was granted; it is zero before, and for an exclusive claim.
+	// Token is that of a shared claim which was granted; it is zero before, and for an exclusive
+	// claim.
 	Token lockstep.Token `json:"token,omitempty"`
 	// Metadata is the claim's.
 	Metadata map[string]string `json:"metadata,omitempty"`

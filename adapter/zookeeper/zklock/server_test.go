@@ -124,7 +124,8 @@ func (m *mark) enter(token lockstep.Token) bool {
 	}
 }
 
-// testSharedTokens has readers come and go beside each other, and writers between them. A guard that knows no modes refuses nobody.
+// testSharedTokens has readers come and go beside each other, and writers between them. A guard
+// that knows no modes refuses nobody.
 func testSharedTokens(t *testing.T, servers []string) {
 	lockers := []lockstep.Locker{open(t, zklock.Config{Servers: servers}), open(t, zklock.Config{Servers: servers})}
 	one := mustAcquire(t, lockers[0], "server/shared", lockstep.WithShared())
@@ -167,7 +168,8 @@ func testSharedTokens(t *testing.T, servers []string) {
 	group.Wait()
 }
 
-// testLostAnswers replays samuel/go-zookeeper#229 and apache/curator#566: the node was created, and the connection breaks before the answer.
+// testLostAnswers replays samuel/go-zookeeper#229 and apache/curator#566: the node was created, and
+// the connection breaks before the answer.
 func testLostAnswers(t *testing.T, servers []string) {
 	const name = "server/answers"
 	eater := newEater(t, servers[0])
@@ -202,7 +204,8 @@ func awaitEmpty(t *testing.T, op operator, name string) {
 	await(t, 2*time.Second, "no claim is left", func() bool { return len(op.claims(name)) == 0 })
 }
 
-// testCancelledWaiters replays kazoo#760 and spring-integration#2557: waiters give up, and their connections break meanwhile.
+// testCancelledWaiters replays kazoo#760 and spring-integration#2557: waiters give up, and their
+// connections break meanwhile.
 func testCancelledWaiters(t *testing.T, servers []string) {
 	const name = "server/cancelled"
 	held := mustAcquire(t, open(t, zklock.Config{Servers: servers}), name)

@@ -33,7 +33,8 @@ func startServers(t testing.TB, servers int, options ...string) *zkserver.Ensemb
 	return e
 }
 
-// A cuttable is a Locker that knows the servers by proxies of its own alone, so that it can be cut off alone.
+// A cuttable is a Locker that knows the servers by proxies of its own alone, so that it can be cut
+// off alone.
 type cuttable struct {
 	*zklock.Locker
 	proxies []*testbed.Proxy // one for each server

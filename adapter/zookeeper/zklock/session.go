@@ -16,7 +16,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A session is one session with ZooKeeper and the client that serves it. It is over when its lease is, and never comes back.
+// A session is one session with ZooKeeper and the client that serves it. It is over when its lease
+// is, and never comes back.
 type session struct {
 	cfg    Config
 	clock  lease.Clock
@@ -39,7 +40,8 @@ type session struct {
 	}
 }
 
-// connect starts the client of a session that is not open yet: begin opens it. In any case run or abandon must end it.
+// connect starts the client of a session that is not open yet: begin opens it. In any case run or
+// abandon must end it.
 func connect(cfg Config, clock lease.Clock) (*session, error) {
 	w := newWire(cfg, clock)
 	conn, events, err := zk.Connect(cfg.Servers, cfg.TTL, zk.WithDialer(w.dial), zk.WithHostProvider(w),
@@ -104,7 +106,8 @@ func (s *session) authenticate(ctx context.Context) error {
 	return err
 }
 
-// node is the session's own node. Its name has the session's id, so no other session can have made it.
+// node is the session's own node. Its name has the session's id, so no other session can have made
+// it.
 func (s *session) node() string { return s.cfg.Root + "/sessions/" + s.owner() }
 
 // owner is the public name of the session: its id, as ZooKeeper's tools show it.
@@ -156,8 +159,8 @@ func (s *session) abandon(cause error) {
 // over is done when the session is.
 func (s *session) over() context.Context { return s.lease.Context() }
 
-// isExpired reports whether ZooKeeper has said that the session is over: its nodes are gone, or will be before anybody
-// can look for them.
+// isExpired reports whether ZooKeeper has said that the session is over: its nodes are gone, or
+// will be before anybody can look for them.
 func (s *session) isExpired() bool {
 	select {
 	case <-s.wire.expired:
@@ -191,8 +194,9 @@ func (s *session) renew(ctx context.Context) (since time.Duration, err error) {
 	}
 }
 
-// renewNow renews the lease out of turn. After a reconnection the leader has just heard of the session, and a
-// confirmed write shows that it was the real leader: no time is to be lost waiting for the next renewal.
+// renewNow renews the lease out of turn. After a reconnection the leader has just heard of the
+// session, and a confirmed write shows that it was the real leader: no time is to be lost waiting
+// for the next renewal.
 func (s *session) renewNow() {
 	ctx, cancel := context.WithTimeout(s.over(), quietFor(s.timing.timeout))
 	defer cancel()
@@ -204,7 +208,8 @@ func (s *session) renewNow() {
 // answerWithin is how long calls under way may take to end before the session is closed under them.
 const answerWithin = 200 * time.Millisecond
 
-// shut closes the session, by a request if a server is reached within a second, and waits for all that it has started.
+// shut closes the session, by a request if a server is reached within a second, and waits for all
+// that it has started.
 func (s *session) shut() {
 	s.mu.Lock()
 	s.mu.isShut = true
@@ -220,7 +225,8 @@ func (s *session) shut() {
 	}
 }
 
-// awaitCalls waits for the calls under way, but not long: they end soon unless the connection is dead.
+// awaitCalls waits for the calls under way, but not long: they end soon unless the connection is
+// dead.
 func (s *session) awaitCalls() {
 	ended := make(chan struct{})
 	go func() {

@@ -10,15 +10,18 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// grantShared grants a shared claim when only shared ones are before it. Its token is that of the nearest one, which must have written it,
-// or its own czxid when there is none. It waits, without a grant, while the nearest has not written its token yet.
+// grantShared grants a shared claim when only shared ones are before it. Its token is that of the
+// nearest one, which must have written it, or its own czxid when there is none. It waits, without a
+// grant, while the nearest has not written its token yet.
 //
-// Why only the nearest: let i and j hold at the same time, i before j. The claim from which j took its token was between them
-// or i itself, since i was there. The same goes for that claim, and so on down to i: the tokens are the same. A claim that
-// took the token of any other before it could pass i by, and i could later take another token.
+// Why only the nearest: let i and j hold at the same time, i before j. The claim from which j took
+// its token was between them or i itself, since i was there. The same goes for that claim, and so
+// on down to i: the tokens are the same. A claim that took the token of any other before it could
+// pass i by, and i could later take another token.
 //
-// Why it never falls: an exclusive claim between i and j in the queue was not granted while i was there, and one behind j has a
-// later czxid than the claim from which the token of all of them came.
+// Why it never falls: an exclusive claim between i and j in the queue was not granted while i was
+// there, and one behind j has a later czxid than the claim from which the token of all of them
+// came.
 func (k *claim) grantShared(ctx context.Context, before queue) (grant locker.Grant, isGranted bool, err error) {
 	token, err := k.inherit(ctx, before)
 	if err != nil || token == 0 {

@@ -9,9 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// watches are the watches of a session that have not fired. The library keeps a channel for each watch that was asked for until it
-// fires, so those that are interested in a node share one: a program that tries again and again while a lock is held must
-// not pile them up.
+// watches are the watches of a session that have not fired. The library keeps a channel for each
+// watch that was asked for until it fires, so those that are interested in a node share one: a
+// program that tries again and again while a lock is held must not pile them up.
 type watches struct {
 	sync.Mutex
 	changed map[string]*watch // by path
@@ -68,8 +68,9 @@ func (s *session) disarm(path string, w *watch) {
 	w.close()
 }
 
-// recheck makes all who wait for a watch look again. After a reconnection the library asks for its watches again, but it can
-// name a transaction that is too late, so that a change of a node's data in between is not told.
+// recheck makes all who wait for a watch look again. After a reconnection the library asks for its
+// watches again, but it can name a transaction that is too late, so that a change of a node's data
+// in between is not told.
 func (s *session) recheck() {
 	s.watches.Lock()
 	defer s.watches.Unlock()
@@ -103,7 +104,8 @@ func (s *session) awaitChange(ctx context.Context, changed <-chan struct{}) erro
 	}
 }
 
-// keepWatch tells when the node of a lock is deleted. It fails when the session is over by now: no lock is granted to a dead session.
+// keepWatch tells when the node of a lock is deleted. It fails when the session is over by now: no
+// lock is granted to a dead session.
 func (s *session) keepWatch(path string, changed <-chan struct{}, gone chan<- error) error {
 	s.watches.Lock()
 	defer s.watches.Unlock()

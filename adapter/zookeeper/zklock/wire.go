@@ -14,11 +14,13 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// A wire makes the connections of one session. It sees in them what the client library does not show: when the
-// session was asked for, what timeout the server granted, and that the session has expired. It ends connections that are silent, and makes
-// none when the session is over, so that the library cannot open another one in its place.
+// A wire makes the connections of one session. It sees in them what the client library does not
+// show: when the session was asked for, what timeout the server granted, and that the session has
+// expired. It ends connections that are silent, and makes none when the session is over, so that
+// the library cannot open another one in its place.
 //
-// It is the library's dialer and its host provider. The library calls Next and dial in turn from one goroutine.
+// It is the library's dialer and its host provider. The library calls Next and dial in turn from
+// one goroutine.
 type wire struct {
 	clock      lease.Clock
 	forOpening time.Duration // that a server has to answer when there is no session yet
@@ -78,8 +80,9 @@ func (w *wire) Init([]string) error { return nil }
 // Len implements [zk.HostProvider].
 func (w *wire) Len() int { return len(w.servers) }
 
-// Next implements [zk.HostProvider]. The library pauses for a second when it is told that all servers were tried, which is too
-// long for short leases: dial pauses instead. But only then does the library look whether it was closed.
+// Next implements [zk.HostProvider]. The library pauses for a second when it is told that all
+// servers were tried, which is too long for short leases: dial pauses instead. But only then does
+// the library look whether it was closed.
 func (w *wire) Next() (server string, allTried bool) {
 	w.next++
 	return w.servers[w.next%len(w.servers)], w.life.Err() != nil
@@ -104,7 +107,8 @@ func (w *wire) dial(network, address string, _ time.Duration) (net.Conn, error) 
 	return w.adopt(conn)
 }
 
-// pause keeps the library from trying servers without a rest. The first wait after a connection that worked is short.
+// pause keeps the library from trying servers without a rest. The first wait after a connection
+// that worked is short.
 func (w *wire) pause() error {
 	timer := time.NewTimer(w.backoff.Next() / time.Duration(len(w.servers)))
 	defer timer.Stop()
@@ -128,8 +132,8 @@ func (w *wire) adopt(conn net.Conn) (net.Conn, error) {
 	return w.link, nil
 }
 
-// patience is how long a connection may be silent: longer before the answer to its first request. Without a connection it is
-// the time for making one.
+// patience is how long a connection may be silent: longer before the answer to its first request.
+// Without a connection it is the time for making one.
 func (w *wire) patience(l *link) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +146,8 @@ func (w *wire) patience(l *link) time.Duration {
 	return answerFor(w.timeout, w.unheard-1)
 }
 
-// answered handles the answer to a request for the session. An error makes the library give up the connection.
+// answered handles the answer to a request for the session. An error makes the library give up the
+// connection.
 func (w *wire) answered(o opening) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,8 +174,8 @@ func (w *wire) answered(o opening) error {
 	return nil
 }
 
-// A link is one connection. The library reads and writes it from one goroutine each, after it has read the answer to its
-// first request from the one that wrote it.
+// A link is one connection. The library reads and writes it from one goroutine each, after it has
+// read the answer to its first request from the one that wrote it.
 type link struct {
 	net.Conn
 	wire  *wire
@@ -207,8 +212,9 @@ func (l *link) closeRewatched() {
 // settleWithin bounds the wait for that request; there is none without watches.
 const settleWithin = 25 * time.Millisecond
 
-// settle keeps the first answer on a resumed connection back until the library has asked for its watches. It asks for what has happened since
-// the last transaction that it has seen, which it reads while answers already move that on: a data race, which could lose an event.
+// settle keeps the first answer on a resumed connection back until the library has asked for its
+// watches. It asks for what has happened since the last transaction that it has seen, which it
+// reads while answers already move that on: a data race, which could lose an event.
 func (l *link) settle() {
 	l.isSettled = true
 	timer := time.NewTimer(settleWithin)
@@ -219,7 +225,8 @@ func (l *link) settle() {
 	}
 }
 
-// headBytes are the length of the answer, the version of the protocol, the timeout in milliseconds and the session's id.
+// headBytes are the length of the answer, the version of the protocol, the timeout in milliseconds
+// and the session's id.
 const headBytes = 4 + 4 + 4 + 8
 
 // Read looks at the answer to the request for the session.
@@ -248,8 +255,9 @@ func (l *link) parse() opening {
 	}
 }
 
-// SetReadDeadline sets an earlier deadline than the library wants, so that a silent server is left in time. The library
-// sets one before each read but that of the rest of an answer, for which it asks for none.
+// SetReadDeadline sets an earlier deadline than the library wants, so that a silent server is left
+// in time. The library sets one before each read but that of the rest of an answer, for which it
+// asks for none.
 func (l *link) SetReadDeadline(t time.Time) error { return l.Conn.SetReadDeadline(l.earlier(t)) }
 
 // SetWriteDeadline does the same for a server that does not read.

@@ -12,7 +12,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// Jar is where the Debian package "libzookeeper-java" puts ZooKeeper. Its manifest names the other jars that it needs.
+// Jar is where the Debian package "libzookeeper-java" puts ZooKeeper. Its manifest names the other
+// jars that it needs.
 const Jar = "/usr/share/java/zookeeper.jar"
 
 // logJar prints the log of the servers. They also run without it.
@@ -24,10 +25,12 @@ type Config struct {
 	Dir string
 	// Servers is 1 or 3. Default: 3.
 	Servers int
-	// TickTime is ZooKeeper's unit of time, 100 ms to 2 s: sessions time out after 2 to 20 ticks, and they are looked at once a tick. Default: 500 ms.
+	// TickTime is ZooKeeper's unit of time, 100 ms to 2 s: sessions time out after 2 to 20 ticks,
+	// and they are looked at once a tick. Default: 500 ms.
 	TickTime time.Duration
-	// Options are more lines for zoo.cfg, such as "maxSessionTimeout=3000". With "forceSync=no" the servers do not wait for the disk: what
-	// they have confirmed then survives their being killed, but no power cut.
+	// Options are more lines for zoo.cfg, such as "maxSessionTimeout=3000". With "forceSync=no" the
+	// servers do not wait for the disk: what they have confirmed then survives their being killed,
+	// but no power cut.
 	Options []string
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// An Ensemble is the servers that Start started. Its servers count from 0. It is safe for concurrent use.
+// An Ensemble is the servers that Start started. Its servers count from 0. It is safe for
+// concurrent use.
 type Ensemble struct {
 	ports   []ports
 	servers []*testbed.Process
@@ -128,7 +129,8 @@ func (e *Ensemble) Addresses() []string {
 	return addresses
 }
 
-// Leader is the server that leads; one that stands alone leads itself. It returns an error during an election.
+// Leader is the server that leads; one that stands alone leads itself. It returns an error during
+// an election.
 func (e *Ensemble) Leader() (int, error) {
 	for i := range e.ports {
 		if mode, err := e.mode(i); err == nil && (mode == "leader" || mode == "standalone") {
@@ -150,7 +152,8 @@ func (e *Ensemble) Freeze(i int) error { return e.servers[i].Freeze() }
 // Thaw lets a frozen server go on.
 func (e *Ensemble) Thaw(i int) error { return e.servers[i].Thaw() }
 
-// Restart kills all servers at once, starts them again with what they have stored, and returns when they serve.
+// Restart kills all servers at once, starts them again with what they have stored, and returns when
+// they serve.
 func (e *Ensemble) Restart(ctx context.Context) error {
 	e.Close()
 	if err := ctx.Err(); err != nil {
@@ -168,7 +171,8 @@ func (e *Ensemble) Close() {
 	}
 }
 
-// each does something to all servers at once and joins the errors: none of a quorum serves before most of them do.
+// each does something to all servers at once and joins the errors: none of a quorum serves before
+// most of them do.
 func (e *Ensemble) each(f func(i int) error) error {
 	failed := make([]error, len(e.ports))
 	var group sync.WaitGroup

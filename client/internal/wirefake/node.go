@@ -128,7 +128,8 @@ func (c *Cluster) SetID(id string) {
 	c.id = id
 }
 
-// Replace puts a new cluster without sessions in the place of the old one, as a restore does: all streams end.
+// Replace puts a new cluster without sessions in the place of the old one, as a restore does: all
+// streams end.
 func (c *Cluster) Replace() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
