@@ -8,23 +8,23 @@ import (
 )
 
 var (
-	// ErrBusy means that others hold the lock or wait ahead. The error is a
+	// ErrBusy means that others hold the lock or are ahead in the queue. The error is a
 	// [*BusyError] when the backend can say who.
 	ErrBusy = errors.New("lockstep: lock is busy")
 
-	// ErrLost means that a lease ran out or was taken away. Another holder may be
-	// at work already. The error is a [*LossError].
+	// ErrLost means that a lease ran out or was taken away. Another holder may be working already.
+	// The error is a [*LossError].
 	ErrLost = errors.New("lockstep: lock lost")
 
-	// ErrReleased is the cause of a lock that its holder gave back.
+	// ErrReleased is the cause of a lock that its holder released.
 	ErrReleased = errors.New("lockstep: lock released")
 
-	// ErrDetached is the cause of a lock that [Detacher.Detach] handed over. Its lease
-	// runs on, so Release returns it too: this process can no longer free the lock.
+	// ErrDetached is the cause of a lock that [Detacher.Detach] handed over. Its lease keeps
+	// running, so Release returns it too: this process can no longer free the lock.
 	ErrDetached = errors.New("lockstep: lock detached")
 
-	// ErrUncertain means that a request was sent and no answer came: it may have
-	// taken effect. The Locker goes on undoing it in the background.
+	// ErrUncertain means that a request was sent and no answer came: it may have taken effect. The
+	// Locker keeps undoing it in the background.
 	ErrUncertain = errors.New("lockstep: outcome unknown")
 
 	// ErrUnavailable means that the backend could not be reached, or has no
@@ -38,12 +38,12 @@ var (
 	// sent.
 	ErrUnsupported = errors.New("lockstep: not supported by this backend")
 
-	// ErrInvalid means that a name or an option breaks a rule. Nothing was sent.
-	// The error is an [*InvalidError] when it was found on this side.
+	// ErrInvalid means that a name or an option breaks a rule. Nothing was sent. The error is an
+	// [*InvalidError] when it was detected locally.
 	ErrInvalid = errors.New("lockstep: invalid request")
 
-	// ErrMode means that the name is in use as another kind of lock: as a
-	// semaphore instead of a lock, or with another number of permits.
+	// ErrMode means that the name is in use as a different kind of lock: a semaphore instead of a
+	// lock, or one with a different number of permits.
 	ErrMode = errors.New("lockstep: name in use with another mode")
 
 	// ErrClosed means that the Locker was closed.
@@ -52,10 +52,10 @@ var (
 
 // A BusyError says who is in the way. errors.Is(err, [ErrBusy]) holds.
 type BusyError struct {
-	// Holders are those who hold the lock, as far as the backend can tell.
+	// Holders are the current holders, as far as the backend knows.
 	Holders []Claim
-	// Position is the place in the queue that the claim had or would have had:
-	// 1 is the next to be granted, 0 means unknown.
+	// Position is the place in the queue that the claim had or would have had: 1 is next to be
+	// granted, 0 is unknown.
 	Position int
 }
 
@@ -84,17 +84,17 @@ func (c Claim) describe() string {
 type LossReason int
 
 const (
-	// LeaseEnded: no renewal was confirmed in time. The holder knew by its own
-	// clock; the backend may never have been reached.
+	// LeaseEnded: no renewal was confirmed in time. The holder found out from its own clock; the
+	// backend may never have been reached.
 	LeaseEnded LossReason = iota + 1
-	// SessionExpired: the backend said that it ended the session.
+	// SessionExpired: the backend reported that it ended the session.
 	SessionExpired
 	// Revoked: an operator took the lock away.
 	Revoked
-	// RecordMissing: the backend no longer knows the lock: its record was deleted
-	// or evicted, or belongs to somebody else.
+	// RecordMissing: the backend no longer knows the lock: its record was deleted or evicted, or
+	// belongs to another holder.
 	RecordMissing
-	// MaxHoldReached: the bound that the holder set with [WithMaxHold] ran out.
+	// MaxHoldReached: the limit that the holder set with [WithMaxHold] was reached.
 	MaxHoldReached
 )
 
@@ -140,8 +140,8 @@ func (e *LossError) Is(target error) bool { return target == ErrLost }
 // errors.Is(err, [ErrInvalid]) holds.
 type InvalidError struct {
 	Field string // such as "name" or "ttl"
-	Value string // at most 64 bytes of what was given, quoted; may be empty
-	Rule  string // what holds for a valid value, with its limit
+	Value string // at most 64 bytes of the given value, quoted; may be empty
+	Rule  string // what a valid value must satisfy, with its limit
 }
 
 func (e *InvalidError) Error() string {

@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of what a caller may ask for, the same on every backend.
+// The limits on what a caller may ask for, the same on every backend.
 const (
 	MaxNameBytes     = 512
-	MaxNames         = 16   // of one claim
-	MaxMetadataBytes = 1024 // keys and values of one claim together
+	MaxNames         = 16   // per claim
+	MaxMetadataBytes = 1024 // keys and values together, per claim
 	MaxPermits       = 1 << 20
 
 	MinTTL     = time.Second
@@ -26,16 +26,14 @@ const (
 	MinMaxHold   = time.Second
 )
 
-// CheckName reports the first rule that a lock name breaks as an
-// [*InvalidError], or nil.
+// CheckName returns an [*InvalidError] with the first rule that a lock name breaks, or nil.
 //
-// A name is 1 to 512 bytes of UTF-8. It is split by "/" into segments, none of
-// which is empty, "." or "..". Every character is printable as [unicode.IsPrint]
-// has it, which excludes control characters, zero-width characters and
-// overrides of direction; a segment neither begins nor ends with a space. Names are
-// compared byte for byte: "A" and "a" differ, and so do letters of two scripts
-// that look alike. The first segment is the namespace; those that begin with "_"
-// are reserved. The service also wants names in Unicode's form NFC.
+// A name is 1 to 512 bytes of UTF-8. It is split by "/" into segments, none of which is empty, "."
+// or "..". Every character is printable according to [unicode.IsPrint], which excludes control
+// characters, zero-width characters and bidirectional overrides; a segment neither begins nor ends
+// with a space. Names are compared byte for byte: "A" and "a" differ, and so do look-alike letters
+// of different scripts. The first segment is the namespace; namespaces that begin with "_" are
+// reserved. The service also requires names in Unicode form NFC.
 func CheckName(name string) error {
 	if rule := brokenNameRule(name); rule != "" {
 		return &InvalidError{Field: "name", Value: Excerpt(name), Rule: rule}
@@ -72,8 +70,8 @@ func brokenNameRule(name string) string {
 	return ""
 }
 
-// Excerpt quotes at most the first 64 bytes of s, with everything escaped that a
-// terminal might act on or a reader might not see.
+// Excerpt quotes at most the first 64 bytes of s, and escapes everything that a terminal might
+// interpret or a reader might not see.
 func Excerpt(s string) string {
 	const limit = 64
 	if len(s) <= limit {
@@ -82,7 +80,7 @@ func Excerpt(s string) string {
 	return strconv.QuoteToASCII(s[:limit]) + "..."
 }
 
-// CheckTTL reports whether d may be the TTL of a lease, as an [*InvalidError].
+// CheckTTL returns an [*InvalidError] if d may not be the TTL of a lock, or nil.
 func CheckTTL(d time.Duration) error {
 	return checkRange("ttl", d, MinTTL, MaxTTL)
 }
@@ -94,9 +92,8 @@ func checkRange(field string, d, lowest, highest time.Duration) error {
 	return nil
 }
 
-// CheckMetadata reports the first rule that the labels break, or nil: keys are not
-// empty, keys and values are printable UTF-8, and all of them together are at most
-// [MaxMetadataBytes].
+// CheckMetadata returns the first rule that the labels break, or nil: keys are not empty, keys and
+// values are printable UTF-8, and all of them together are at most [MaxMetadataBytes].
 func CheckMetadata(labels map[string]string) error {
 	total := 0
 	for key, value := range labels {

@@ -7,38 +7,37 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// The reasons of a refusal. The error is a [*RefusedError], and nothing was changed.
+// The reasons for a refusal. The error is a [*RefusedError], and nothing was changed.
 var (
 	// ErrStale: a later holder has been here. Stop the work: a retry with this token is
 	// refused too.
 	ErrStale = errors.New("fence: token is older than one seen here")
 
-	// ErrAlready: this grant has written here before, and the work is to be done once. After
-	// a lost reply it means that the first attempt took effect.
+	// ErrAlready: this grant has already written here, and the work must be done only once. After a
+	// lost reply it means that the first attempt took effect.
 	ErrAlready = errors.New("fence: grant has written here already")
 
 	// ErrForeign: the resource belongs to another lock or backend.
 	ErrForeign = errors.New("fence: resource belongs to another lock")
 
-	// ErrNoToken: the writer showed no fencing token.
+	// ErrNoToken: the writer presented no fencing token.
 	ErrNoToken = errors.New("fence: no fencing token")
 )
 
 var (
-	// ErrBusy means that the guard could not get its turn in time: somebody else is
-	// in the middle of a step at the same resource. Nothing was written; try again.
+	// ErrBusy means that the guard could not get its turn in time: another writer is in the middle
+	// of a step on the same resource. Nothing was written; try again.
 	ErrBusy = errors.New("fence: resource is in use")
 
-	// ErrMoved means that a mark is not what a reset expected. Look again.
+	// ErrMoved means that a mark is not what a reset expected. Read it again.
 	ErrMoved = errors.New("fence: mark has changed")
 )
 
-// A RefusedError says what a guard refused, and what it has seen. errors.Is holds for
-// its Reason.
+// A RefusedError says what a guard refused, and what it has seen. errors.Is matches its Reason.
 type RefusedError struct {
 	// Reason is [ErrStale], [ErrAlready], [ErrForeign] or [ErrNoToken].
 	Reason error
-	// Grant is what the writer showed.
+	// Grant is what the writer presented.
 	Grant Grant
 	// Mark is what the resource has seen; it is zero for ErrNoToken.
 	Mark Mark
@@ -64,8 +63,8 @@ func (e *RefusedError) Error() string {
 // Is makes errors.Is(err, e.Reason) hold.
 func (e *RefusedError) Is(target error) bool { return target == e.Reason }
 
-// Refused reports whether err is the verdict of a guard, and not a failure to reach one:
-// a [*RefusedError], or a [*lockstep.InvalidError] about what the writer sent.
+// Refused reports whether err is the verdict of a guard rather than a failure to reach one: a
+// [*RefusedError], or a [*lockstep.InvalidError] about what the writer sent.
 func Refused(err error) bool {
 	_, ok := errors.AsType[*RefusedError](err)
 	return ok || errors.Is(err, lockstep.ErrInvalid)

@@ -10,9 +10,9 @@ import (
 // MaxBackendBytes bounds the id of a backend.
 const MaxBackendBytes = 128
 
-// A Grant is what a writer shows to a guard: which lock of which backend it holds,
-// and its token. [Source] makes it; guards read it from a request. The zero Grant is
-// that of a writer without a lock, and refused.
+// A Grant is what a writer presents to a guard: which lock of which backend it holds, and its
+// token. [Source] creates it; guards read it from a request. The zero Grant is that of a writer
+// without a lock, and is refused.
 type Grant struct {
 	// Backend is the id of the cluster that issued the token: see [For].
 	Backend string
@@ -22,8 +22,8 @@ type Grant struct {
 	Token lockstep.Token
 }
 
-// Check reports why no guard admits the grant, or nil: a [*RefusedError] with
-// [ErrNoToken] for token zero, or a [*lockstep.InvalidError].
+// Check reports why every guard would refuse the grant, or nil: a [*RefusedError] with [ErrNoToken]
+// for token zero, or a [*lockstep.InvalidError].
 func (g Grant) Check() error {
 	switch {
 	case g.Token == 0:
@@ -37,9 +37,9 @@ func (g Grant) Check() error {
 	return lockstep.CheckName(g.Lock)
 }
 
-// CheckBackend reports the rule that the id of a backend breaks as a
-// [*lockstep.InvalidError], or nil. An id is 1 to [MaxBackendBytes] bytes of letters a-z
-// and A-Z, digits, and the characters ". _ : / @ -".
+// CheckBackend returns a [*lockstep.InvalidError] with the rule that the id of a backend breaks, or
+// nil. An id is 1 to [MaxBackendBytes] bytes of letters a-z and A-Z, digits, and the characters ".
+// _ : / @ -".
 func CheckBackend(id string) error {
 	broken := func(rule string) error {
 		return &lockstep.InvalidError{Field: "backend", Value: lockstep.Excerpt(id), Rule: rule}
@@ -68,15 +68,15 @@ func backendCharacter(c byte) bool {
 // refused.
 type Source struct{ backend, lock string }
 
-// For returns the Source of the grants of the named lock. Call it when the program
-// starts: a backend that is not [lockstep.Capabilities.Fenced] is refused with
-// [lockstep.ErrUnsupported], and a bad name with [lockstep.ErrInvalid].
+// For returns the Source for grants of the named lock. Call it when the program starts: it refuses
+// a backend that is not [lockstep.Capabilities.Fenced] with [lockstep.ErrUnsupported], and a bad
+// name with [lockstep.ErrInvalid].
 //
-// cluster tells this cluster from others of the same kind, such as "prod": 1 to 100
-// bytes as [CheckBackend] has them. Marks store it, so all programs must use the same. It is
-// chosen by people, and not an id that the backend makes up, because it must stay when
-// the cluster is restored from a backup, which keeps its tokens rising, and must change when
-// the programs move to another cluster, which does not.
+// cluster distinguishes this cluster from others of the same kind, such as "prod": 1 to 100 bytes
+// of the characters that [CheckBackend] allows. Marks store it, so all programs must use the same
+// value. People choose it; the backend does not generate it. It must stay the same when the cluster
+// is restored from a backup, which keeps its tokens rising, and must change when the programs move
+// to another cluster, which does not.
 func For(locker lockstep.Locker, cluster, name string) (Source, error) {
 	caps := locker.Capabilities()
 	if !caps.Fenced {
@@ -102,14 +102,14 @@ func (s Source) Backend() string { return s.backend }
 // Lock is the lock name.
 func (s Source) Lock() string { return s.lock }
 
-// Grant is the grant with this token, as [lockstep.Do] hands it to the work.
+// Grant is the grant with this token, which [lockstep.Do] passes to its function.
 func (s Source) Grant(token lockstep.Token) Grant {
 	return Grant{Backend: s.backend, Lock: s.lock, Token: token}
 }
 
-// GrantOf is the grant of a lock that was acquired from the same Locker. A lock on other
-// names is refused with [lockstep.ErrInvalid], and one without a token, such as permits
-// of a semaphore, with [ErrNoToken].
+// GrantOf is the grant of a lock that was acquired from the same Locker. It refuses a lock on other
+// names with [lockstep.ErrInvalid], and one without a token, such as permits of a semaphore, with
+// [ErrNoToken].
 func (s Source) GrantOf(l lockstep.Lock) (Grant, error) {
 	if !slices.Contains(l.Names(), s.lock) {
 		return Grant{}, &lockstep.InvalidError{Field: "lock", Value: lockstep.Excerpt(l.Name()), Rule: "must hold " + lockstep.Excerpt(s.lock) + ", to which the resource belongs"}

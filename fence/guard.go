@@ -11,32 +11,30 @@ import (
 // MaxResourceBytes bounds the name of a resource.
 const MaxResourceBytes = 1024
 
-// A Guard keeps the marks of many resources. It is safe for concurrent use. The
-// guards of stores have methods of their own that write data in the same step; this is
-// what they have in common, and what code can use that guards something else, such as
-// the handlers behind fence/httpfence.
+// A Guard keeps the marks of many resources. It is safe for concurrent use. Guards for stores also
+// have their own methods that write data in the same step. This interface is what they have in
+// common, for code that guards something else, such as the handlers behind fence/httpfence.
 type Guard interface {
-	// Admit decides about one step of a grant at a resource, as [Mark.Admit] has
-	// it, and stores the new mark before it returns nil. The caller must hold off
-	// other steps at this resource until its own is done, or write in a
-	// place that an older holder can no longer reach.
+	// Admit decides about one step of a grant on a resource, as [Mark.Admit] defines, and stores
+	// the new mark before it returns nil. The caller must hold off other steps on this resource
+	// until its own is done, or write in a place that an older holder can no longer reach.
 	//
-	// A verdict makes [Refused] true. On any other error the caller must not go on:
-	// it may have raised the mark, and has written nothing.
+	// For a verdict, [Refused] is true. On any other error the caller must stop: the guard may have
+	// raised the mark, and has written nothing.
 	Admit(ctx context.Context, resource string, g Grant, s Step) error
 }
 
-// A Resetter can show marks and give a resource to another lock: see [Mark.Reset]. It is
-// for operators' commands, never for writers.
+// A Resetter can read marks and give a resource to another lock: see [Mark.Reset]. It is for
+// operator commands, never for writers.
 type Resetter interface {
-	// Mark is the present mark of the resource, zero when it has none.
+	// Mark is the current mark of the resource, or zero if it has none.
 	Mark(ctx context.Context, resource string) (Mark, error)
-	// Reset replaces the mark from by one of another lock.
+	// Reset replaces the mark from with one for another lock.
 	Reset(ctx context.Context, resource string, from, to Mark) error
 }
 
-// CheckResource reports the rule that the name of a resource breaks as a
-// [*lockstep.InvalidError], or nil: it is 1 to [MaxResourceBytes] bytes of UTF-8.
+// CheckResource returns a [*lockstep.InvalidError] with the rule that the name of a resource
+// breaks, or nil. A name is 1 to [MaxResourceBytes] bytes of UTF-8.
 func CheckResource(name string) error {
 	switch {
 	case name == "":

@@ -7,13 +7,13 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A Step is what a writer wants to do at a resource.
+// A Step is what a writer wants to do on a resource.
 type Step int
 
 const (
 	// Enter raises the mark and writes no data. It comes before the first read.
 	Enter Step = iota + 1
-	// Write writes data, as often as the grant likes. Deleting is a write.
+	// Write writes data, any number of times. Deleting is a write.
 	Write
 	// WriteOnce writes data unless the grant has written here before.
 	WriteOnce
@@ -32,17 +32,17 @@ func (s Step) String() string {
 	}
 }
 
-// A Mark is what a guard stores with a resource. The zero Mark is that of a resource
-// which no grant has reached yet; one with a Lock and Token zero is bound to that
-// lock before its first grant. As JSON its tokens are strings.
+// A Mark is what a guard stores with a resource. The zero Mark belongs to a resource that no grant
+// has reached yet; one with a Lock and Token zero is bound to that lock before its first grant. In
+// JSON its tokens are strings.
 type Mark struct {
-	// Backend and Lock are what the resource belongs to.
+	// Backend and Lock identify the lock that the resource belongs to.
 	Backend string `json:"backend"`
 	Lock    string `json:"lock"`
 	// Token is the highest seen.
 	Token lockstep.Token `json:"token,string"`
-	// Written is the token of the last write that was admitted; zero: none. It is at most
-	// Token, and differs from it after an Enter. Only [WriteOnce] looks at it.
+	// Written is the token of the last admitted write, or zero if there was none. It is at most
+	// Token, and differs from it after an Enter. Only [WriteOnce] uses it.
 	Written lockstep.Token `json:"written,string"`
 }
 
@@ -70,7 +70,7 @@ func (m Mark) reasonAgainst(g Grant, s Step) error {
 	case m.Bound() && (m.Backend != g.Backend || m.Lock != g.Lock):
 		return ErrForeign
 	case s == WriteOnce && g.Token == m.Written:
-		return ErrAlready // also when a later holder has entered since: the retry wants to know
+		return ErrAlready // also when a later holder has entered since: the retry needs to know
 	case g.Token < m.Token:
 		return ErrStale
 	default:
@@ -81,12 +81,11 @@ func (m Mark) reasonAgainst(g Grant, s Step) error {
 // Bound reports whether the resource belongs to a lock.
 func (m Mark) Bound() bool { return m.Backend != "" || m.Lock != "" }
 
-// Reset decides about giving a resource to another lock or backend, which an operator does
-// after moving to another cluster or renaming the lock, with no writer at work. from
-// must be the present mark, which shows that the operator has looked; otherwise it is
-// [ErrMoved]. to names the new lock, and may set a first token. Its binding must differ:
-// to the same lock a lower mark would only let an older holder in, which is
-// [lockstep.ErrInvalid].
+// Reset decides about giving a resource to another lock or backend, which an operator does after
+// moving to another cluster or renaming the lock, while no writer is running. from must be the
+// current mark, which proves that the operator has read it; otherwise the error is [ErrMoved]. to
+// names the new lock, and may set a first token. Its binding must differ, or the error is
+// [lockstep.ErrInvalid]: for the same lock, a lower mark would only let an older holder in.
 func (m Mark) Reset(from, to Mark) (Mark, error) {
 	if m != from {
 		return m, fmt.Errorf("%w: it is lock %q of %q with token %d, not lock %q of %q with token %d",
@@ -115,8 +114,8 @@ func (m Mark) check() error {
 	return lockstep.CheckName(m.Lock)
 }
 
-// UnmarshalJSON reads a mark and refuses one that no guard can have stored: a guard that
-// cannot read its mark must admit nobody.
+// UnmarshalJSON reads a mark and refuses one that no guard could have stored: a guard that cannot
+// read its mark must admit no one.
 func (m *Mark) UnmarshalJSON(data []byte) error {
 	type plain Mark // without this method
 	var read plain
@@ -124,7 +123,7 @@ func (m *Mark) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if err := Mark(read).check(); err != nil {
-		return fmt.Errorf("fence: no guard has stored this mark: %v", err) // not wrapped: it is no verdict about a writer
+		return fmt.Errorf("fence: no guard has stored this mark: %v", err) // not wrapped: this is not a verdict about a writer
 	}
 	*m = Mark(read)
 	return nil

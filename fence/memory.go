@@ -8,14 +8,14 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// DefaultResources is how many resources a [Memory] has room for unless told
-// otherwise. With names of 20 bytes each takes up to 200 bytes, all of them 200 MB.
+// DefaultResources is how many resources a [Memory] has room for by default. With names of 20 bytes
+// each resource takes up to 200 bytes, so all of them take 200 MB.
 const DefaultResources = 1_000_000
 
-// A Memory is a [Guard] whose marks live in one process, until it ends. After a restart
-// it has seen nothing, and an older holder that writes before the new one enters is
-// admitted. That is enough where the resource lives in the same process, and
-// for tests; otherwise use a guard that stores its marks.
+// A Memory is a [Guard] whose marks live in one process and end with it. After a restart it has
+// seen nothing, and an older holder that writes before the new one enters is admitted. That is
+// enough where the resource lives in the same process, and for tests; otherwise use a guard that
+// stores its marks.
 type Memory struct {
 	limit int
 	mu    struct {
@@ -29,9 +29,9 @@ var (
 	_ Resetter = (*Memory)(nil)
 )
 
-// NewMemory returns a Memory with room for limit resources; zero means
-// [DefaultResources]. A resource is never forgotten, so that its token is not
-// either. Beyond the limit new ones are refused with [lockstep.ErrQuota].
+// NewMemory returns a Memory with room for limit resources; zero means [DefaultResources]. A
+// resource is never forgotten, because its token would be forgotten too. New resources beyond the
+// limit are refused with [lockstep.ErrQuota].
 func NewMemory(limit int) *Memory {
 	if limit <= 0 {
 		limit = DefaultResources

@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// An Observer is told what a guard decides, for counts and logs. It is called
-// before the step returns, by many goroutines at once, and must not block.
+// An Observer is notified of a guard's decisions, for metrics and logs. It is called before the
+// step returns, by many goroutines at once, and must not block.
 type Observer interface {
-	// Accepted is called after a step was admitted, and for a guard with data, written.
+	// Accepted is called after a step was admitted and, for a guard with data, written.
 	Accepted(resource string, g Grant, s Step)
-	// Refused is called with the verdict. A refusal by [ErrStale] is an event to look
-	// at: a holder went on after its lease had ended.
+	// Refused is called with the verdict. A refusal by [ErrStale] deserves attention: a holder
+	// continued after its lease had ended.
 	Refused(resource string, g Grant, s Step, verdict error)
 }
 
-// Tell tells the Observer, if there is one, how a step ended. Failures that are no verdict
-// are not told. It is for the authors of guards.
+// Tell notifies the Observer, if there is one, of how a step ended. It does not report failures
+// that are not verdicts. It is for authors of guards.
 func Tell(o Observer, resource string, g Grant, s Step, err error) {
 	switch {
 	case o == nil:
@@ -49,10 +49,10 @@ type Counts struct {
 
 var _ Observer = (*Counts)(nil)
 
-// A Tally is a moment of [Counts].
+// A Tally is a snapshot of [Counts].
 type Tally struct {
 	Accepted uint64
-	// What was refused, by reason. Invalid are malformed grants.
+	// Refusals by reason. Invalid counts malformed grants.
 	Stale, Already, Foreign, NoToken, Invalid uint64
 }
 

@@ -23,7 +23,7 @@ func concurrencyChecks() []check {
 	}
 }
 
-// A stamp makes a value that says its token, and shows when half of it is missing.
+// A stamp makes a value that contains its token and shows when half of it is missing.
 func stamp(token lockstep.Token) string {
 	body := fmt.Sprintf("%d %s", token, strings.Repeat("x", 2000))
 	return fmt.Sprintf("%08x %s", crc32.ChecksumIEEE([]byte(body)), body)
@@ -37,10 +37,10 @@ func stamped(value []byte) (lockstep.Token, error) {
 	return token, nil
 }
 
-// A history is what writers and readers have seen in the order of time.
+// A history records what writers and readers have seen, in order of time.
 type history struct {
 	mu sync.Mutex
-	// top is the largest token whose acceptance somebody has seen.
+	// top is the largest token known to have been accepted.
 	top lockstep.Token
 }
 
@@ -56,8 +56,8 @@ func (h *history) saw(token lockstep.Token) {
 	h.top = max(h.top, token)
 }
 
-// checkRandomWriters writes random tokens while a reader looks on. A token that is accepted
-// or read is not smaller than one whose acceptance was known before the call.
+// checkRandomWriters writes random tokens while a reader watches. A token that is accepted or read
+// must not be smaller than one whose acceptance was known before the call.
 func checkRandomWriters(e *env) {
 	var h history
 	var done atomic.Bool
@@ -76,8 +76,8 @@ func checkRandomWriters(e *env) {
 	e.closed(&h)
 }
 
-// checkEqualWriters finds guards whose conditional write goes by the content: it comes back
-// to what a slow writer has seen.
+// checkEqualWriters finds guards whose conditional write compares contents: here the contents
+// return to what a slow writer has seen.
 func checkEqualWriters(e *env) {
 	var h history
 	e.storm(&h, func(s Store, g fence.Grant) error { return s.Write(e.ctx, g, []byte("the same")) })
@@ -105,7 +105,7 @@ func (e *env) storm(h *history, write func(Store, fence.Grant) error) {
 	})
 }
 
-// closed makes sure that the largest token accepted is the mark.
+// closed checks that the mark is the largest token accepted.
 func (e *env) closed(h *history) {
 	e.Helper()
 	s, top := e.open(), h.now()
@@ -116,7 +116,7 @@ func (e *env) closed(h *history) {
 	e.enter(s, top)
 }
 
-// lookOn reads until done is set, at the latest when the check has run out of time.
+// lookOn reads until done is set or the check has run out of time.
 func (e *env) lookOn(h *history, done *atomic.Bool) {
 	s := e.open()
 	for !done.Load() && e.ctx.Err() == nil {
@@ -152,7 +152,7 @@ func checkCounter(e *env) {
 			accepted.Add(int64(e.increment(s, lockstep.Token(tokens.Add(1)), random.IntN(20))))
 		}
 	})
-	// With nobody in the way one is accepted for certain, so that the count means something.
+	// Without competition one is certainly accepted, so the count is meaningful.
 	accepted.Add(int64(e.increment(e.open(), lockstep.Token(tokens.Add(1)), 0)))
 	if accepted.Load() == 0 {
 		e.Errorf("no increment was accepted")
@@ -179,7 +179,7 @@ func (e *env) increment(s Store, token lockstep.Token, dawdle int) int {
 	return 1
 }
 
-// countOrZero is count for goroutines other than the check's, which must not end it.
+// countOrZero is count for other goroutines, which must not end the check.
 func (e *env) countOrZero(s Store) int {
 	text, err := s.Read(e.ctx)
 	n := 0

@@ -43,8 +43,7 @@ func checkEnterKeeps(e *env) {
 	}
 }
 
-// checkFrozen lets A freeze after its read, B take over, and A wake at each moment of B's
-// work.
+// checkFrozen lets A freeze after its read, B take over, and A wake at each point of B's work.
 func checkFrozen(e *env) {
 	for _, wake := range []string{"after B entered", "after B read", "after B wrote"} {
 		e := e.fresh()

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// write makes sure that a write is accepted.
+// write checks that a write is accepted.
 func (e *env) write(s Store, token lockstep.Token, value string) {
 	e.Helper()
 	if err := s.Write(e.ctx, e.grant(token), []byte(value)); err != nil {
@@ -18,7 +18,7 @@ func (e *env) write(s Store, token lockstep.Token, value string) {
 	}
 }
 
-// enter makes sure that an enter is accepted.
+// enter checks that an enter is accepted.
 func (e *env) enter(s Store, token lockstep.Token) {
 	e.Helper()
 	if err := s.Enter(e.ctx, e.grant(token)); err != nil {
@@ -26,7 +26,7 @@ func (e *env) enter(s Store, token lockstep.Token) {
 	}
 }
 
-// remove makes sure that a deletion is accepted.
+// remove checks that a deletion is accepted.
 func (e *env) remove(s Store, token lockstep.Token) {
 	e.Helper()
 	if err := s.Delete(e.ctx, e.grant(token)); err != nil {
@@ -34,7 +34,7 @@ func (e *env) remove(s Store, token lockstep.Token) {
 	}
 }
 
-// holds makes sure that the value is this one.
+// holds checks that the value is want.
 func (e *env) holds(s Store, want string) {
 	e.Helper()
 	got, err := s.Read(e.ctx)
@@ -46,7 +46,7 @@ func (e *env) holds(s Store, want string) {
 	}
 }
 
-// empty makes sure that there is no value.
+// empty checks that there is no value.
 func (e *env) empty(s Store) {
 	e.Helper()
 	got, err := s.Read(e.ctx)
@@ -57,7 +57,7 @@ func (e *env) empty(s Store) {
 
 func excerpt(s string) string { return s[:min(len(s), 40)] }
 
-// refused makes sure that err is the refusal for this reason.
+// refused checks that err is a refusal for this reason.
 func (e *env) refused(what string, err, reason error) {
 	e.Helper()
 	if !errors.Is(err, reason) {
@@ -65,15 +65,15 @@ func (e *env) refused(what string, err, reason error) {
 	}
 }
 
-// stale makes sure that nothing can be done with the token: no write, enter, or
-// deletion. Writing once may also be told that the grant has written.
+// stale checks that nothing can be done with the token: no write, no enter, no deletion. For
+// writing once, the answer may also be that the grant has already written.
 func (e *env) stale(s Store, token lockstep.Token) {
 	e.Helper()
 	e.nothingWith(s, e.grant(token), fence.ErrStale, fence.ErrAlready)
 }
 
-// nothingWith makes sure that each kind of step is refused for the reason, and writing once
-// for it or another.
+// nothingWith checks that each kind of step is refused for the reason, and writing once for that
+// reason or another.
 func (e *env) nothingWith(s Store, g fence.Grant, reason error, orOnce ...error) {
 	e.Helper()
 	late := []byte("by a grant to be refused")

@@ -16,8 +16,8 @@ func faultChecks() []check {
 	}
 }
 
-// checkCrash lets a writer die at each moment. The value is then the old or the new one, whole;
-// the same grant and a later one can go on, and an older one cannot.
+// checkCrash lets a writer die at each moment. Afterwards the value is the old or the new one,
+// complete; the same grant and a later one can continue, and an older one cannot.
 func checkCrash(e *env) {
 	for _, c := range e.guard.Crashes {
 		for _, entered := range []bool{false, true} {
@@ -44,7 +44,7 @@ func checkCrash(e *env) {
 	}
 }
 
-// afterCrash calls f with a resource at which a writer with token 7 died.
+// afterCrash calls f with a resource where a writer with token 7 died.
 func (e *env) afterCrash(c Crash, entered bool, f func(*env, Store)) {
 	e = e.fresh()
 	e.write(e.open(), 6, "old")
@@ -64,8 +64,8 @@ func (e *env) afterCrash(c Crash, entered bool, f func(*env, Store)) {
 	f(e, s)
 }
 
-// checkCrashOnce makes sure that work which may be done once is done, and not taken for done:
-// the retry either writes, or is told that the write took effect, and it has.
+// checkCrashOnce checks that once-only work gets done and is not mistaken for done: the retry
+// either writes, or learns that the write took effect, and it did.
 func checkCrashOnce(e *env) {
 	for _, c := range e.guard.Crashes {
 		e.afterCrash(c, false, func(e *env, s Store) {
@@ -80,15 +80,15 @@ func checkCrashOnce(e *env) {
 	}
 }
 
-// loseReply makes the next reply get lost, where the guard's test can.
+// loseReply makes the next reply get lost, if the guard's test supports it.
 func (e *env) loseReply(s Store) {
 	if e.guard.LoseReply != nil {
 		e.guard.LoseReply(e.t, s)
 	}
 }
 
-// checkLostReply lets A write and not hear of it. Its retry may write again, as long as no
-// other has been there in between.
+// checkLostReply lets A write without receiving the reply. Its retry may write again as long as no
+// one else has written in between.
 func checkLostReply(e *env) {
 	a, b := e.open(), e.open()
 	e.write(a, 6, "0")

@@ -20,42 +20,42 @@ import (
 type Store interface {
 	// Enter raises the mark and writes no data.
 	Enter(ctx context.Context, g fence.Grant) error
-	// Read returns the value. Where there is none, the error wraps [io/fs.ErrNotExist].
+	// Read returns the value. If there is none, the error wraps [io/fs.ErrNotExist].
 	Read(ctx context.Context) ([]byte, error)
-	// Write replaces the value, creating it if need be, as [fence.Write] has it.
+	// Write replaces the value, creating it if necessary, as [fence.Write].
 	Write(ctx context.Context, g fence.Grant, value []byte) error
-	// Delete removes the value as [fence.Write] has it. There may be none.
+	// Delete removes the value, as [fence.Write]. There may be none.
 	Delete(ctx context.Context, g fence.Grant) error
 }
 
-// A OnceStore can write once in a grant too.
+// A OnceStore can also write once per grant.
 type OnceStore interface {
 	Store
-	// WriteOnce replaces the value as [fence.WriteOnce] has it.
+	// WriteOnce replaces the value as [fence.WriteOnce].
 	WriteOnce(ctx context.Context, g fence.Grant, value []byte) error
 }
 
-// A Guard is what the suite has to know of a guard under test.
+// A Guard describes a guard under test to the suite.
 type Guard struct {
-	// Open returns the named resource, empty when the name is new, as one more client would
-	// see it: two of the same name are two processes at one resource. Names are 1 to 100 bytes
-	// of letters, digits, "-" and "/". It fails the test when it cannot, and cleans up by
-	// [testing.T.Cleanup].
+	// Open returns the named resource, empty if the name is new, as another client would see it:
+	// two stores with the same name are two processes on one resource. Names are 1 to 100 bytes of
+	// letters, digits, "-" and "/". It fails the test if it cannot open the resource, and cleans up
+	// with [testing.T.Cleanup].
 	Open func(t *testing.T, resource string) Store
 
 	// Crashes are the moments at which a writer can be made to die. Default: none can.
 	Crashes []Crash
 
-	// LoseReply makes the reply to the next write of this client get lost, after the
-	// write took effect. The write may then return nil, if the guard finds out by
-	// itself, or an error. Default: the suite forgets a reply that came.
+	// LoseReply makes the reply to the next write of this client get lost, after the write took
+	// effect. The write may then return nil, if the guard finds out on its own, or an error.
+	// Default: the suite discards the reply.
 	LoseReply func(t *testing.T, s Store)
 
-	// Restart stops the store, keeping what it has stored, and starts it again. Stores that
-	// were opened before are not used any more. Default: it cannot be restarted.
+	// Restart stops the store, keeping what it has stored, and starts it again. Stores that were
+	// opened before are no longer used. Default: the store cannot be restarted.
 	Restart func(t *testing.T)
 
-	// Writers is how many write at once to one resource. Default: 8.
+	// Writers is how many writers write to one resource at once. Default: 8.
 	Writers int
 
 	// Rounds is how often each of them writes. Default: 25.
@@ -66,17 +66,17 @@ type Guard struct {
 	Timeout time.Duration
 }
 
-// A Crash is a moment of a write at which the writer dies.
+// A Crash is a point in a write at which the writer dies.
 type Crash struct {
 	// Moment says when, such as "mark raised, data not written".
 	Moment string
-	// Write begins a write that dies at that moment, and returns when it is dead. It
-	// fails the test when the write was refused or did not die.
+	// Write starts a write that dies at that point, and returns when it is dead. It fails the test
+	// when the write was refused or did not die.
 	Write func(t *testing.T, s Store, g fence.Grant, value []byte)
 }
 
-// A tb is what a check needs of a test. The suite's own tests give it one that
-// only takes notes, to see the suite fail.
+// A tb is what a check needs from a test. The suite's own tests pass one that only records, to see
+// the suite fail.
 type tb interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -84,7 +84,7 @@ type tb interface {
 	Context() context.Context
 }
 
-// A check is one rule that guards keep.
+// A check is one rule that guards must keep.
 type check struct {
 	name  string // a sentence
 	needs []need
@@ -96,7 +96,7 @@ func checks() []check {
 	return slices.Concat(orderChecks(), enterChecks(), onceChecks(), identityChecks(), concurrencyChecks(), faultChecks())
 }
 
-// Run checks the guard against the rule.
+// Run checks the guard against all rules.
 func Run(t *testing.T, g Guard) {
 	g = g.withDefaults()
 	probe := g.Open(t, resourceName("probe"))
@@ -120,7 +120,7 @@ func (g Guard) withDefaults() Guard {
 	return g
 }
 
-// A need says what is missing for a check to apply, or nothing.
+// A need returns what is missing for a check to apply, or nothing.
 type need func(g Guard, probe Store) (missing string)
 
 func (c check) missing(g Guard, probe Store) string {
@@ -153,7 +153,7 @@ func canRestart(g Guard, _ Store) string {
 	return "the test cannot restart the store"
 }
 
-// A report is what ran and what did not, and why.
+// A report lists the checks that ran and the ones that were skipped, with the reason.
 type report struct{ ran, skipped []string }
 
 func (r *report) run(t *testing.T, g Guard, probe Store, c check) {
@@ -184,8 +184,8 @@ func (r *report) String() string {
 	return s.String()
 }
 
-// runID makes the names of one run differ from those of earlier runs on a store that
-// keeps what it has.
+// runID makes the names of one run differ from those of earlier runs on a store that keeps its
+// data.
 var runID = strings.ToLower(rand.Text()[:10])
 
 var resources atomic.Int64
@@ -194,7 +194,7 @@ func resourceName(last string) string {
 	return fmt.Sprintf("fencetest-%s-%d/%s", runID, resources.Add(1), last)
 }
 
-// An env is what one check works with: a resource of its own.
+// An env is what one check works with: its own resource.
 type env struct {
 	tb
 	t        *testing.T // for the functions of the guard
@@ -211,7 +211,7 @@ func runCheck(notes tb, t *testing.T, g Guard, c check) {
 	c.run(&env{tb: notes, t: t, guard: g, resource: name, lock: name, ctx: ctx})
 }
 
-// fresh is the same check on another resource.
+// fresh returns the same check on another resource.
 func (e *env) fresh() *env {
 	other := *e
 	other.resource = resourceName("x")
@@ -219,7 +219,7 @@ func (e *env) fresh() *env {
 	return &other
 }
 
-// open returns the check's resource as one more client sees it.
+// open returns the check's resource as another client sees it.
 func (e *env) open() Store { return e.guard.Open(e.t, e.resource) }
 
 func (e *env) grant(token lockstep.Token) fence.Grant {

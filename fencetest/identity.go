@@ -27,8 +27,7 @@ func checkOtherBackend(e *env) {
 	e.foreign(g)
 }
 
-// foreign makes sure that the grant of somebody else is refused with any token, and leaves
-// no trace.
+// foreign checks that a foreign grant is refused with any token, and leaves no trace.
 func (e *env) foreign(g fence.Grant) {
 	e.Helper()
 	s := e.open()

@@ -65,8 +65,8 @@ func checkBothTokens(e *env) {
 	}
 }
 
-// checkNumbers finds guards that compare tokens as text or as floating-point numbers of
-// 32 bits, or store less than 53 bits.
+// checkNumbers finds guards that compare tokens as text or as 32-bit floating-point numbers, or
+// store fewer than 53 bits.
 func checkNumbers(e *env) {
 	for _, pair := range [][2]lockstep.Token{
 		{9, 10}, {99, 100}, {1<<24 - 1, 1 << 24}, {1 << 24, 1<<24 + 1}, {1<<31 - 1, 1 << 31}, {1<<32 - 1, 1 << 32}, {1<<32 + 1, 1<<32 + 2},
@@ -102,7 +102,7 @@ func checkResources(e *env) {
 	other.holds(b, "b")
 }
 
-// checkEqualBytes finds guards that recognise a version by its content, as an ETag does.
+// checkEqualBytes finds guards that identify a version by its contents, as an ETag does.
 func checkEqualBytes(e *env) {
 	a, b := e.open(), e.open()
 	e.write(a, 6, "same")

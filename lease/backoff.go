@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// A Backoff says how long to wait between tries: the ceiling starts at Base,
-// doubles up to Max, and each wait is drawn evenly from the upper half below the
-// ceiling, so that many clients do not return in step. It is not safe for
-// concurrent use.
+// A Backoff determines how long to wait between tries. The ceiling starts at Base and doubles up to
+// Max; each wait is drawn uniformly from the half of the range below the ceiling, so that many
+// clients do not retry in step. It is not safe for concurrent use.
 type Backoff struct {
 	// Base is the first ceiling. Default: 50 ms.
 	Base time.Duration
@@ -20,7 +19,7 @@ type Backoff struct {
 	ceiling time.Duration // of the next wait; zero means Base
 }
 
-// Next is the time to wait before the next try.
+// Next returns the time to wait before the next try.
 func (b *Backoff) Next() time.Duration {
 	lowest, highest := b.bounds()
 	ceiling := max(b.ceiling, lowest)
@@ -33,7 +32,7 @@ func (b *Backoff) Next() time.Duration {
 	return half + time.Duration(draw()*float64(ceiling-half))
 }
 
-// Reset makes the next wait a first one, after a try that worked.
+// Reset starts over after a successful try: the next wait is a first one.
 func (b *Backoff) Reset() { b.ceiling = 0 }
 
 func (b *Backoff) bounds() (lowest, highest time.Duration) {

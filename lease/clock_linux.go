@@ -11,13 +11,13 @@ import (
 // name it.
 const clockBoottime = 7
 
-// bootClock reads CLOCK_BOOTTIME. It is a real system call of less than a microsecond
-// (BenchmarkSystemClock): the standard library reaches the vDSO only for Go's own
-// clocks, which stand still in suspend.
+// bootClock reads CLOCK_BOOTTIME. It is a real system call that takes less than a microsecond
+// (BenchmarkSystemClock): the standard library uses the vDSO only for Go's own clocks, which stop
+// during suspend.
 type bootClock struct{}
 
-// systemClock falls back to Go's clock where the kernel or a sandbox refuses the
-// call. It refuses from the first time on, so one process never mixes the two.
+// systemClock falls back to Go's clock where the kernel or a sandbox refuses the call. The refusal
+// would come on the first call, so one process never mixes the two.
 func systemClock() Clock {
 	if _, errno := boottime(); errno != 0 {
 		return monotonicClock{processStart}
@@ -27,7 +27,7 @@ func systemClock() Clock {
 
 func (bootClock) Now() time.Duration {
 	now, errno := boottime()
-	if errno != 0 { // it worked when the clock was made: no lease can be judged any more
+	if errno != 0 { // it worked when the clock was created: leases can no longer be judged
 		panic(fmt.Sprintf("lease: clock_gettime(CLOCK_BOOTTIME): %v", errno))
 	}
 	return now

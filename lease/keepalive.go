@@ -9,38 +9,37 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// WatchEvery is how often a watcher of a lease wakes at least. Go's timers stand
-// still while the machine is suspended: one that was set for the end of the lease
-// would come late by the length of the suspend.
+// WatchEvery is the longest interval at which a watcher of a lease wakes. Go's timers stop while
+// the machine is suspended: a timer set for the end of the lease would fire late by the length of
+// the suspend.
 const WatchEvery = 250 * time.Millisecond
 
-// maxInFlight bounds the renewals that hang at the same time. Each gets TTL/3, so
-// more than three can only be open when renewals ignore their contexts.
+// maxInFlight bounds the renewals that hang at the same time. Each gets TTL/3, so more than three
+// can be in flight only if renewals ignore their contexts.
 const maxInFlight = 4
 
-// KeepAlive renews the lease until it is over. The State must be confirmed once,
-// by the attempt that took the lock. KeepAlive returns
+// KeepAlive renews the lease until it is over. The State must already be confirmed, by the attempt
+// that took the lock. KeepAlive returns
 //
 //   - a [*lockstep.LossError] with LeaseEnded when ValidUntil has passed by the
 //     local clock, whether or not the backend can be reached, and after [State.End];
-//   - the error of renew when it is a loss (errors.Is [lockstep.ErrLost]), which is
-//     how the backend says that the lock is gone;
-//   - the cause of ctx when that is done.
+//   - the error of renew when it is a loss (errors.Is [lockstep.ErrLost]), which is how the backend
+//     reports that the lock is gone;
+//   - the cause of ctx when ctx is done.
 //
-// renew sends one renewal and returns nil when the backend has confirmed the full
-// TTL. It is called every TTL/3 and, after any other error, again after a jittered
-// wait of at most TTL/12. No number of failures ends the loop before ValidUntil.
-// The context of a call ends after TTL/3; a call that hangs longer is left behind,
-// and so is one that is under way when KeepAlive returns: it waits for no one.
-// A renewal that hangs does not keep the next from being sent; at most four are
-// under way at a time.
+// renew sends one renewal and returns nil when the backend has confirmed the full TTL. It is called
+// every TTL/3 and, after any other error, again after a jittered wait of at most TTL/12. No number
+// of failures ends the loop before ValidUntil. The context of a call ends after TTL/3. KeepAlive
+// does not wait for a call that hangs longer, nor for one that is in progress when it returns. A
+// renewal that hangs does not prevent the next one from being sent; at most four are in flight at a
+// time.
 func KeepAlive(ctx context.Context, clock Clock, st *State, renew func(context.Context) error) error {
 	return KeepAliveSince(ctx, clock, st, func(ctx context.Context) (time.Duration, error) { return Never, renew(ctx) })
 }
 
-// KeepAliveSince is KeepAlive for a backend whose confirmation vouches for less than the full TTL
-// from the sending: renew also returns the time on clock from which the backend counts. A time
-// after the sending means the sending.
+// KeepAliveSince is KeepAlive for a backend whose confirmation guarantees less than the full TTL
+// from the send: renew also returns the time on clock from which the backend counts. A time later
+// than the send counts as the send time.
 func KeepAliveSince(ctx context.Context, clock Clock, st *State, renew func(context.Context) (since time.Duration, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,11 +56,11 @@ type keeper struct {
 	clock   Clock
 	st      *State
 	renew   func(context.Context) (time.Duration, error)
-	answers chan answer // has room for all in flight: no renewal is stuck when run has returned
+	answers chan answer // has room for all in flight, so no renewal blocks after run has returned
 	backoff Backoff
 	due     time.Duration // the next renewal
 	open    int           // renewals in flight
-	last    error         // of the newest renewal that failed; nil after one that worked
+	last    error         // of the newest renewal that failed; nil after a success
 }
 
 type answer struct {
@@ -97,7 +96,7 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-// take handles the answer of a renewal, in whatever order answers come.
+// take handles the answer of a renewal, in whatever order the answers arrive.
 func (k *keeper) take(a answer) {
 	now := k.clock.Now()
 	if a.err != nil {

@@ -10,25 +10,24 @@ import (
 // Never is a time that no clock reaches.
 const Never = time.Duration(math.MaxInt64)
 
-// maxOpenAttempts bounds the attempts whose answers a State can still use. With
-// one sending every TTL/3 a lease ends three sendings after its last confirmation;
-// the rest is for retries. An older attempt is forgotten: its answer is ignored,
-// which is safe.
+// maxOpenAttempts bounds the attempts whose answers a State can still use. With one send every
+// TTL/3 a lease ends three sends after its last confirmation; the rest is for retries. Older
+// attempts are forgotten and their answers ignored, which is safe.
 const maxOpenAttempts = 64
 
-// Margin is how long before TTL the holder stops believing in its lease: the
-// larger of TTL/50, which pays for clock rates that differ by 2 %, and 100 ms.
+// Margin is how long before TTL the holder stops trusting its lease: the larger of TTL/50, which
+// covers clock rates that differ by 2 %, and 100 ms.
 func Margin(ttl time.Duration) time.Duration {
 	return max(ttl/50, 100*time.Millisecond)
 }
 
-// Interval is the time between two renewals: TTL/3.
+// Interval is the time between renewals: TTL/3.
 func Interval(ttl time.Duration) time.Duration { return ttl / 3 }
 
-// Check reports whether a lease of this TTL leaves room to be renewed: a renewal
-// that fails, another one, and the margin must all fit into the TTL, so it exceeds
-// 300 ms. Backends check what users ask for with lockstep.CheckTTL, which is
-// stricter; this is for a TTL that a server dictated.
+// Check reports whether a lease of this TTL leaves room to be renewed: a renewal that fails,
+// another one, and the margin must all fit into the TTL, so the TTL must exceed 300 ms. Backends
+// check the TTL that users ask for with lockstep.CheckTTL, which is stricter; this is for a TTL
+// that a server dictates.
 func Check(ttl time.Duration) error {
 	if 2*Interval(ttl)+Margin(ttl) >= ttl {
 		return fmt.Errorf("lease: ttl %v leaves no time for a second renewal: two intervals of %v and the margin of %v must be shorter",
@@ -37,23 +36,22 @@ func Check(ttl time.Duration) error {
 	return nil
 }
 
-// A State knows until when a lease may be believed in. It has no clock: now is
-// the time on a [Clock], the same for all calls. A new State is not valid until
-// its first attempt, the one that opens the lease, is confirmed. It is safe for
-// concurrent use, so that a lock's Check can read it while KeepAlive renews it.
+// A State knows how long a lease may be trusted. It has no clock: now is the time on a [Clock], the
+// same for all calls. A new State is not valid until its first attempt, the one that opens the
+// lease, is confirmed. It is safe for concurrent use, so that a lock's Check can read it while
+// KeepAlive renews it.
 type State struct {
 	mu        sync.Mutex
 	ttl       time.Duration
-	attempts  uint64                         // how many were sent; the last one's number
+	attempts  uint64                         // number of attempts sent; also the last one's number
 	sentAt    [maxOpenAttempts]time.Duration // by number modulo the size
 	confirmed uint64                         // the newest confirmed attempt; 0 means none
-	from      time.Duration                  // the sending time of confirmed
+	from      time.Duration                  // when confirmed was sent
 	until     time.Duration                  // from + ttl - margin
 	over      bool                           // for good
 }
 
-// New returns the State of a lease that is about to be asked for. It panics when
-// [Check] refuses ttl.
+// New returns the State of a lease that is about to be requested. It panics if [Check] refuses ttl.
 func New(ttl time.Duration) *State {
 	if err := Check(ttl); err != nil {
 		panic(err)
@@ -61,17 +59,16 @@ func New(ttl time.Duration) *State {
 	return &State{ttl: ttl}
 }
 
-// TTL is the TTL that counts from now on.
+// TTL is the TTL currently in effect.
 func (s *State) TTL() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ttl
 }
 
-// Adopt takes over the TTL that the backend granted, which may differ from what
-// was asked for. Call it before the Confirm of the answer that carried it. A
-// shorter TTL also shortens what is confirmed already; a longer one counts from
-// the next confirmation on.
+// Adopt takes over the TTL that the backend granted, which may differ from the requested one. Call
+// it before Confirm for the answer that carried it. A shorter TTL also shortens what is already
+// confirmed; a longer one takes effect with the next confirmation.
 func (s *State) Adopt(ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,9 +78,8 @@ func (s *State) Adopt(ttl time.Duration) {
 	}
 }
 
-// Sending notes that a renewal is about to be sent and returns its number, from 1.
-// The caller reads now just before the sending and makes one attempt of each
-// sending: a retry is an attempt of its own.
+// Sending records that a renewal is about to be sent and returns its number, starting at 1. The
+// caller reads now just before it sends. Each send is one attempt: a retry is a new attempt.
 func (s *State) Sending(now time.Duration) (attempt uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,15 +88,15 @@ func (s *State) Sending(now time.Duration) (attempt uint64) {
 	return s.attempts
 }
 
-// Confirm notes that the backend has confirmed the attempt, and reports whether
-// ValidUntil moved. It does not for an attempt that is unknown, too old or older
-// than the newest confirmed one, nor when the lease is over at now.
+// Confirm records that the backend has confirmed the attempt, and reports whether ValidUntil moved.
+// It does not move for an attempt that is unknown, too old, or older than the newest confirmed one,
+// or if the lease is over at now.
 func (s *State) Confirm(now time.Duration, attempt uint64) bool {
 	return s.ConfirmSince(now, attempt, Never)
 }
 
-// ConfirmSince is Confirm for a backend whose answer vouches for a lease that began earlier than
-// the attempt was sent: the lease counts from since, or from the sending if that was earlier.
+// ConfirmSince is Confirm for a backend whose answer guarantees a lease that began before the
+// attempt was sent: the lease counts from since, or from the send time if that is earlier.
 func (s *State) ConfirmSince(now time.Duration, attempt uint64, since time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,30 +105,30 @@ func (s *State) ConfirmSince(now time.Duration, attempt uint64, since time.Durat
 	}
 	from := min(s.sentAt[attempt%maxOpenAttempts], since)
 	until := s.endLocked(from)
-	if s.confirmed != 0 && until <= s.until { // after Adopt of a shorter TTL, or because of since
+	if s.confirmed != 0 && until <= s.until { // after Adopt of a shorter TTL, or because since is earlier
 		return false
 	}
 	s.confirmed, s.from, s.until = attempt, from, until
 	return !s.overLocked(now)
 }
 
-// End ends the lease at once: it was released, or the backend said that it is gone.
+// End ends the lease at once: it was released, or the backend reported it gone.
 func (s *State) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 }
 
-// ValidUntil is the first moment at which the lease may no longer be believed in.
-// It is zero before the first confirmation.
+// ValidUntil is the first moment at which the lease may no longer be trusted. It is zero before the
+// first confirmation.
 func (s *State) ValidUntil() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.until
 }
 
-// Valid reports whether the lease is confirmed and not over at now. Once it has
-// said that a confirmed lease is over, the lease stays so.
+// Valid reports whether the lease is confirmed and not over at now. Once it has reported that a
+// confirmed lease is over, the lease stays over.
 func (s *State) Valid(now time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,9 +153,8 @@ func (s *State) Over(now time.Duration) bool {
 	return s.overLocked(now)
 }
 
-// NextSend is when the next renewal is due: one [Interval] after the last sending,
-// and not before now. It is [Never] when the lease is over. Retries after a failed
-// renewal come sooner: see [Backoff].
+// NextSend is when the next renewal is due: one [Interval] after the last send, and not before now.
+// It is [Never] when the lease is over. Retries after a failed renewal come sooner: see [Backoff].
 func (s *State) NextSend(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +173,8 @@ func (s *State) endLocked(from time.Duration) time.Duration {
 	return from + s.ttl - Margin(s.ttl)
 }
 
-// overLocked remembers that the end has passed, so that a confirmation that was
-// on its way at that moment cannot revive what somebody was told is lost.
+// overLocked remembers that the end has passed, so that a confirmation in flight at that moment
+// cannot revive a lease that was already reported lost.
 func (s *State) overLocked(now time.Duration) bool {
 	if s.confirmed != 0 && now >= s.until {
 		s.over = true

@@ -10,16 +10,16 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// A Dir is a [fence.Guard] that keeps its marks in a directory, on the disk before a step is
-// admitted. It is safe for concurrent use, beside others for the same directory in
-// this and in other processes. It needs no Close.
+// A Dir is a [fence.Guard] that keeps its marks in a directory and stores them on disk before it
+// admits a step. It is safe for concurrent use, also together with other Dirs for the same
+// directory, in this process and in others. It needs no Close.
 //
-// Each resource has a file of less than 2 KiB with a mark, named by the SHA-256 of the
-// resource, that stays for good. 256 more files are what processes lock. A step costs
-// two syncs of the disk when it changes the mark, and one when it does not.
+// Each resource has one file of less than 2 KiB for its mark, named by the SHA-256 of the resource
+// and never removed. Another 256 files are the ones that processes lock. A step costs two disk
+// syncs if it changes the mark, and one if it does not.
 type Dir struct {
 	path     string
-	turns    [256]*turn // by the first byte of the hash
+	turns    [256]*turn // indexed by the first byte of the hash
 	observer fence.Observer
 }
 

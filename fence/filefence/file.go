@@ -13,21 +13,21 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// DefaultWait is how long a step waits for its turn unless told otherwise.
+// DefaultWait is how long a step waits for its turn by default.
 const DefaultWait = 10 * time.Second
 
 // Config adjusts a [File] or a [Dir]. The zero value is ready for use.
 type Config struct {
-	// Wait bounds the time that a step waits for others at the same file. Default:
-	// [DefaultWait]. It should not exceed the TTL of the lock, since a holder that
-	// waits longer has lost it anyway.
+	// Wait bounds the time that a step waits for other steps on the same file. Default:
+	// [DefaultWait]. It should not exceed the TTL of the lock, since a holder that waits longer has
+	// lost it anyway.
 	Wait time.Duration
 
-	// Perm are the permission bits of a data file that is new, less those of the
-	// process's umask. Later versions keep the bits that the file has. Default: 0o644.
+	// Perm are the permission bits of a data file that is new, minus the process's umask. Later
+	// versions keep the bits that the file has. Default: 0o644.
 	Perm fs.FileMode
 
-	// Observer is told of each decision. Default: nobody.
+	// Observer is notified of each decision. Default: none.
 	Observer fence.Observer
 }
 
@@ -47,18 +47,18 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// A File is a guarded data file. It keeps no file open between steps and needs no Close.
-// It is safe for concurrent use, beside others for the same path in this and in other
-// processes.
+// A File is a guarded data file. It keeps no file open between steps and needs no Close. It is safe
+// for concurrent use, also together with other Files for the same path, in this process and in
+// others.
 type File struct {
 	slot     slot
 	observer fence.Observer
 }
 
-// Open returns the guarded file at path. The directory must exist; the file may not yet.
-// Data that are there already count as written by nobody, and the first grant may
-// replace them. A path that cannot be guarded is [lockstep.ErrInvalid]; an operating
-// system or file system that cannot keep the rules is [lockstep.ErrUnsupported].
+// Open returns the guarded file at path. The directory must exist; the file need not. Data that is
+// already there counts as written by no one, and the first grant may replace it. A path that cannot
+// be guarded is [lockstep.ErrInvalid]; an operating system or file system that cannot enforce the
+// rules is [lockstep.ErrUnsupported].
 func Open(path string, cfg Config) (*File, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -79,7 +79,7 @@ func Open(path string, cfg Config) (*File, error) {
 	}, nil
 }
 
-// guardable returns the one spelling of path under which its files are kept.
+// guardable returns the canonical spelling of path, under which its files are kept.
 func guardable(path string) (string, error) {
 	refuse := func(rule string) (string, error) {
 		return "", &lockstep.InvalidError{Field: "path", Value: lockstep.Excerpt(path), Rule: rule}
@@ -107,7 +107,7 @@ func guardable(path string) (string, error) {
 	return path, nil
 }
 
-// directory returns the directory's own path, and makes sure that guards work there.
+// directory returns the directory's own path, and ensures that guards work there.
 func directory(dir string) (string, error) {
 	if !flockWorks {
 		return "", fmt.Errorf("%w: guarded files need flock(2), which this operating system does not have", lockstep.ErrUnsupported)
@@ -128,12 +128,12 @@ func (f *File) Enter(ctx context.Context, g fence.Grant) error {
 	return f.do(ctx, g, fence.Enter, func(now record, next fence.Mark) error { return f.slot.raise(now, next) })
 }
 
-// Write replaces the data. A nil error means that they are on the disk.
+// Write replaces the data. A nil error means that the data is on disk.
 func (f *File) Write(ctx context.Context, g fence.Grant, data []byte) error {
 	return f.do(ctx, g, fence.Write, f.replaceBy(data))
 }
 
-// WriteOnce replaces the data unless the grant has written before, which is
+// WriteOnce replaces the data unless the grant has written before, in which case it returns
 // [fence.ErrAlready].
 func (f *File) WriteOnce(ctx context.Context, g fence.Grant, data []byte) error {
 	return f.do(ctx, g, fence.WriteOnce, f.replaceBy(data))
@@ -143,8 +143,8 @@ func (f *File) replaceBy(data []byte) func(record, fence.Mark) error {
 	return func(now record, next fence.Mark) error { return f.slot.replace(now, next, data) }
 }
 
-// Delete removes the data and keeps the mark, so that an older holder cannot bring them
-// back. It counts as a write. Deleting what is not there is no error.
+// Delete removes the data and keeps the mark, so that an older holder cannot bring it back. It
+// counts as a write. Deleting a file that has no data is not an error.
 func (f *File) Delete(ctx context.Context, g fence.Grant) error {
 	return f.do(ctx, g, fence.Write, func(now record, next fence.Mark) error { return f.slot.remove(now, next) })
 }
@@ -162,9 +162,8 @@ func (f *File) do(ctx context.Context, g fence.Grant, s fence.Step, change func(
 	return f.named(s.String(), err)
 }
 
-// Read returns the data. It is an error that wraps [fs.ErrNotExist] when there are none.
-// It finishes a write that was cut off; plain reads of the file do not, and may see the
-// version before it.
+// Read returns the data, or an error that wraps [fs.ErrNotExist] if there is none. It finishes an
+// interrupted write; plain reads of the file do not, and may see the version before it.
 func (f *File) Read(ctx context.Context) ([]byte, error) {
 	var data []byte
 	err := f.slot.inTurn(ctx, func(record) error {
@@ -175,14 +174,13 @@ func (f *File) Read(ctx context.Context) ([]byte, error) {
 	return data, f.named("read", err)
 }
 
-// Mark returns the present mark, which is zero when no grant has been here.
+// Mark returns the current mark, which is zero when no grant has reached the file.
 func (f *File) Mark(ctx context.Context) (fence.Mark, error) {
 	now, err := f.slot.present(ctx)
 	return now.Mark, f.named("read mark of", err)
 }
 
-// Reset gives the file to another lock or backend, as [fence.Mark.Reset] has it. The data
-// stay.
+// Reset gives the file to another lock or backend, as [fence.Mark.Reset] defines. The data stays.
 func (f *File) Reset(ctx context.Context, from, to fence.Mark) error {
 	return f.named("reset", f.slot.reset(ctx, from, to))
 }

@@ -10,8 +10,8 @@ import (
 
 const flockWorks = true
 
-// flock locks the file, or reports that another has. The lock ends with the open file,
-// and so with the process.
+// flock locks the file, or reports that another process has it locked. The lock ends when the file
+// is closed, and so with the process.
 func flock(f *os.File) (locked bool, err error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

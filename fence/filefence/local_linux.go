@@ -7,8 +7,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// remote are the file systems whose files live elsewhere, by their magic number of
-// statfs(2).
+// remote lists the network file systems by their magic number in statfs(2).
 var remote = map[uint32]string{
 	0x6969:     "NFS",
 	0x517B:     "SMB",
@@ -22,7 +21,7 @@ var remote = map[uint32]string{
 	0x65735546: "FUSE",
 }
 
-// checkLocal refuses a directory on a file system that others can write to unseen.
+// checkLocal refuses a directory on a file system that other machines can write to unnoticed.
 func checkLocal(dir string) error {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

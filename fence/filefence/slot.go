@@ -14,22 +14,22 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// A slot is one mark on the disk, and the data file that belongs to it, if any. Its
-// methods but inTurn, present, untouched and reset are called in a turn.
+// A slot is one mark on disk, with the data file that belongs to it, if any. Its methods are called
+// during a turn, except inTurn, present, untouched and reset.
 type slot struct {
 	mark string // path
 	data string // path; empty for a mark alone
-	// resource is what the mark is of; empty where the data file says it.
+	// resource is the resource that the mark belongs to; empty when the data file identifies it.
 	resource string
 	turn     *turn
 	perm     fs.FileMode // of new data
 
-	// at lets a test die at a point of a write: an error ends the write with nothing
-	// cleaned up, as a killed process would. Nil outside tests.
+	// at lets a test crash at a given point of a write: an error ends the write without any
+	// cleanup, as killing the process would. Nil outside tests.
 	at func(p point) error
 }
 
-// A point is a moment of a write at which a crash has consequences of its own.
+// A point is a moment in a write where a crash has its own consequences.
 type point string
 
 const (
@@ -45,23 +45,23 @@ func (s *slot) pass(p point) error {
 	return s.at(p)
 }
 
-// format is the number of the layout that the package doc describes. A mark of
-// another is not read.
+// format is the number of the layout that the package doc describes. A mark of another format is
+// not read.
 const format = 1
 
-// A record is the content of a mark file.
+// A record is the contents of a mark file.
 type record struct {
 	Format int        `json:"format"`
 	Mark   fence.Mark `json:"mark"`
-	// Version counts the changes of the data that were decided.
+	// Version counts the committed changes of the data.
 	Version uint64 `json:"version"`
 	// Deleted is set when the last change was a deletion.
 	Deleted  bool   `json:"deleted,omitempty"`
 	Resource string `json:"resource,omitempty"`
 }
 
-// inTurn calls f with what is on the disk, after the unfinished business of a writer
-// that died, while nobody else is in the slot.
+// inTurn calls f with the contents on disk while no one else is in the slot, after finishing what a
+// dead writer left unfinished.
 func (s *slot) inTurn(ctx context.Context, f func(record) error) error {
 	leave, err := s.turn.take(ctx)
 	if err != nil {
@@ -78,8 +78,8 @@ func (s *slot) inTurn(ctx context.Context, f func(record) error) error {
 	return f(now)
 }
 
-// present is what is on the disk. Where no grant has been it leaves nothing behind: a lock file
-// that an operator's command made could keep the writers out.
+// present returns what is on disk. If no grant has been here it leaves nothing behind: a lock file
+// created by an operator's command could lock the writers out.
 func (s *slot) present(ctx context.Context) (now record, err error) {
 	if s.untouched() {
 		return record{Format: format, Resource: s.resource}, nil
@@ -91,8 +91,8 @@ func (s *slot) present(ctx context.Context) (now record, err error) {
 	return now, err
 }
 
-// untouched reports that no grant has been here. Both files are looked for, since a file that was
-// moved has its mark without the lock file.
+// untouched reports whether no grant has been here. It looks for both files, since a file that was
+// moved has its mark but no lock file.
 func (s *slot) untouched() bool {
 	for _, path := range []string{s.turn.path, s.mark} {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -121,14 +121,13 @@ func (s *slot) load() (record, error) {
 	return now, nil
 }
 
-// stage is where data with this number wait for their mark.
+// stage is where the data with this number waits for its mark.
 func (s *slot) stage(version uint64) string { return s.mark + "." + strconv.FormatUint(version, 10) }
 
 // raise stores the mark and leaves the data.
 func (s *slot) raise(now record, next fence.Mark) error {
 	if next == now.Mark {
-		// The mark is there, but who stored it may have died before its name was
-		// on the disk.
+		// The mark is there, but its writer may have died before its name was on disk.
 		return s.syncNames()
 	}
 	now.Mark = next
@@ -141,20 +140,20 @@ func (s *slot) replace(now record, next fence.Mark, data []byte) error {
 	return s.change(now, data, s.dataMode())
 }
 
-// remove stores the mark and takes the data away. An empty file waits in the place of
-// new data and tells that the deletion is not finished.
+// remove stores the mark and deletes the data. An empty file takes the place of new data and shows
+// that the deletion is not finished.
 func (s *slot) remove(now record, next fence.Mark) error {
 	now.Mark, now.Deleted = next, true
 	return s.change(now, nil, mode{bits: s.perm})
 }
 
-// change stores the mark and then what it decides. When the mark fails the data stay where
-// they wait: were the failed rename to have happened after all, they are needed.
+// change stores the mark and then what it decides. If storing the mark fails, the staged data
+// stays: it is needed if the failed rename did happen after all.
 func (s *slot) change(next record, data []byte, m mode) error {
 	next.Version++
 	stage := s.stage(next.Version)
 	if err := s.prepare(stage, data, m); err != nil {
-		os.Remove(stage) // it would do no harm, but takes room, which may be what is missing
+		os.Remove(stage) // harmless if left, but it takes space, which may be the problem
 		return fmt.Errorf("store data: %w", err)
 	}
 	if err := s.pass(staged); err != nil {
@@ -172,8 +171,8 @@ func (s *slot) change(next record, data []byte, m mode) error {
 	return nil
 }
 
-// prepare puts data where they wait, with their name on the disk: were the mark there
-// after a power cut and the data not, the write would pass for finished.
+// prepare stages the data, with its name on disk: if the mark survived a power cut and the data did
+// not, the write would look finished.
 func (s *slot) prepare(stage string, data []byte, m mode) error {
 	if err := writeFile(stage, data, m); err != nil {
 		return err
@@ -201,8 +200,8 @@ func (s *slot) commit(next record) error {
 	return nil
 }
 
-// repair does for a writer that died what its mark has decided. The mark goes first here
-// too: the writer may have died before its name was on the disk.
+// repair completes what the mark of a dead writer has decided. Here too the mark goes first: the
+// writer may have died before the mark's name was on disk.
 func (s *slot) repair(now record) error {
 	if s.data == "" || now.Version == 0 {
 		return nil
@@ -220,7 +219,7 @@ func (s *slot) repair(now record) error {
 	return s.finish(now)
 }
 
-// finish carries out what the mark has decided, from what waits under its number.
+// finish carries out what the mark has decided, from the data staged under its number.
 func (s *slot) finish(now record) error {
 	stage := s.stage(now.Version)
 	if now.Deleted {
@@ -259,13 +258,13 @@ func (s *slot) reset(ctx context.Context, from, to fence.Mark) error {
 	})
 }
 
-// A mode is what permission bits a file gets.
+// A mode says which permission bits a file gets.
 type mode struct {
 	bits  fs.FileMode
-	exact bool // whatever the umask says
+	exact bool // regardless of the umask
 }
 
-// dataMode is the mode that the data have, or shall have when new.
+// dataMode is the mode of the data, or the one it gets when new.
 func (s *slot) dataMode() mode {
 	if info, err := os.Stat(s.data); err == nil {
 		return mode{bits: info.Mode().Perm(), exact: true}
@@ -275,16 +274,16 @@ func (s *slot) dataMode() mode {
 
 func (s *slot) syncNames() error { return syncDirectory(filepath.Dir(s.mark)) }
 
-// writeFile makes path a file with the data, which are on the disk when it returns.
+// writeFile writes the data to a file at path; the data is on disk when it returns.
 func writeFile(path string, data []byte, m mode) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // a writer that died left it
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a dead writer
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, m.bits)
 	if err != nil {
 		return err
 	}
-	defer f.Close() // for the returns below; the second Close of a good end does nothing
+	defer f.Close() // for the error returns below; after success the second Close does nothing
 	if m.exact {
 		if err := f.Chmod(m.bits); err != nil {
 			return err
@@ -299,7 +298,7 @@ func writeFile(path string, data []byte, m mode) error {
 	return f.Close()
 }
 
-// syncDirectory puts the names in a directory on the disk.
+// syncDirectory stores the names in a directory on disk.
 func syncDirectory(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// A turn lets one step at a time through: of this process by a channel, so that
-// goroutines do not poll, and of all processes by a lock on a file.
+// A turn lets one step at a time through: within this process by a channel, so that goroutines do
+// not poll, and across processes by a file lock.
 type turn struct {
 	path string
 	wait time.Duration
@@ -24,7 +24,7 @@ func newTurn(path string, wait time.Duration) *turn {
 	return &turn{path: path, wait: wait, own: make(chan struct{}, 1)}
 }
 
-// take waits for the turn, at most t.wait, and returns what ends it. The error is
+// take waits for the turn, at most t.wait, and returns the function that ends it. The error is
 // [fence.ErrBusy] or the cause of ctx.
 func (t *turn) take(ctx context.Context) (leave func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, t.wait, fmt.Errorf("%w: others were at it for %v", fence.ErrBusy, t.wait))
@@ -48,15 +48,15 @@ func (t *turn) take(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// The pauses between two looks at a file that another process has locked. A step
-// takes some milliseconds, most of them for syncs.
+// The pauses between two attempts at a file that another process has locked. A step takes some
+// milliseconds, most of them for syncs.
 const (
 	firstPause = time.Millisecond
 	maxPause   = 16 * time.Millisecond
 )
 
-// lockFile opens and locks the lock file. It looks again and again instead of letting the
-// system wait, because that wait could not be ended.
+// lockFile opens and locks the lock file. It polls instead of blocking in the system call, which
+// could not be interrupted.
 func (t *turn) lockFile(ctx context.Context) (*os.File, error) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		file, err := t.tryLock()
@@ -73,7 +73,7 @@ func (t *turn) lockFile(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// tryLock returns nil when another has the lock.
+// tryLock returns nil when another process has the lock.
 func (t *turn) tryLock() (*os.File, error) {
 	file, err := os.OpenFile(t.path, os.O_RDONLY|os.O_CREATE, 0o644)
 	if err != nil {
@@ -91,8 +91,8 @@ func (t *turn) tryLock() (*os.File, error) {
 	return file, nil
 }
 
-// stillNamed reports whether the locked file is the one that others would open. If
-// somebody has removed it in between, its lock keeps nobody out.
+// stillNamed reports whether the locked file is the one that others would open. If it was removed
+// in between, its lock excludes no one.
 func (t *turn) stillNamed(file *os.File) bool {
 	mine, err := file.Stat()
 	if err != nil {

@@ -1,27 +1,26 @@
-// Package httpfence guards HTTP handlers: a request that carries an older fencing token
-// than one seen before is answered 412, and does not reach the handler.
+// Package httpfence guards HTTP handlers: a request whose fencing token is older than one seen
+// before is answered with status 412 and does not reach the handler.
 //
-// On the server [Middleware] wraps the handler of the resource, with any [fence.Guard]
-// for the marks. On the client [Transport] sends the token of a held lock with each
-// request, and [Refusal] reads the answer.
+// On the server, [Middleware] wraps the handler of the resource and keeps the marks in any
+// [fence.Guard]. On the client, [Transport] sends the token of a held lock with each request, and
+// [Refusal] reads the response.
 //
 // # Rules
 //
-//  1. A request with a token raises the mark of its resource before the handler runs; a
-//     GET too, which is how a holder enters: it reads with its token before it first writes.
-//  2. The resource is held from the check to the end of the handler. A request with a newer
-//     token closes the door to older ones at once, and then waits until those in
-//     flight have ended, at most [Config].Wait. Requests with the same token run side by side, as
-//     one holder sent them.
-//  3. A request that writes must have a token; a read without one passes unguarded.
+//  1. A request with a token raises the mark of its resource before the handler runs; so does a
+//     GET, which is how a holder enters: it reads with its token before its first write.
+//  2. The resource is held from the check to the end of the handler. A request with a newer token
+//     shuts out older ones at once, and then waits, at most [Config].Wait, until those in flight
+//     have finished. Requests with the same token run concurrently, since one holder sent them.
+//  3. A request that writes must carry a token; a read without one passes unguarded.
 //  4. A refused request does not reach the handler. A handler that runs was admitted, and no newer
-//     one runs beside it.
-//  5. A step of [fence.WriteOnce] is admitted at most once in a grant. The mark is set before
-//     the handler runs, so "already" says that the work was begun, not how it ended.
+//     request runs at the same time.
+//  5. A step of [fence.WriteOnce] is admitted at most once per grant. The mark is set before the
+//     handler runs, so "already" means that the work was started, not how it ended.
 //
 // # On the wire
 //
-// A request carries three headers; see [SetGrant] and [ReadGrant].
+// A request carries three headers: see [SetGrant] and [ReadGrant].
 //
 //	Lockstep-Token    the token, in decimal
 //	Lockstep-Lock     the lock name, percent-encoded as the path of a URL is
@@ -37,9 +36,9 @@
 //
 // # What it costs
 //
-// One step of the guard for each request with a token, two where it writes once, and a mutex for
-// the requests in flight. [fence.Memory] is a guard for one process until it ends; fence/filefence
-// has one on the disk; the guards of databases are shared by many processes.
+// One step of the guard for each request with a token, two for [fence.WriteOnce], and a mutex for
+// the requests in flight. [fence.Memory] lasts as long as its process; fence/filefence keeps marks
+// on disk; database guards are shared by many processes.
 //
 // # What it cannot do
 //

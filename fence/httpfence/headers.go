@@ -16,15 +16,15 @@ const (
 	BackendHeader = "Lockstep-Backend"
 )
 
-// SetGrant puts the grant into the headers of a request, in place of one that they have.
+// SetGrant puts the grant into the headers of a request, replacing any grant there.
 func SetGrant(h http.Header, g fence.Grant) {
 	h.Set(TokenHeader, strconv.FormatUint(uint64(g.Token), 10))
 	h.Set(LockHeader, (&url.URL{Path: g.Lock}).EscapedPath())
 	h.Set(BackendHeader, g.Backend)
 }
 
-// ReadGrant reads the grant of a request. Without any of the headers there is none, which is
-// the zero Grant and no error. Headers that are no grant are [fence.ErrNoToken] or
+// ReadGrant reads the grant of a request. Without any of the headers there is no grant, which is
+// the zero Grant and not an error. Malformed headers return [fence.ErrNoToken] or
 // [lockstep.ErrInvalid].
 func ReadGrant(h http.Header) (fence.Grant, error) {
 	if !carriesGrant(h) {
@@ -36,7 +36,7 @@ func ReadGrant(h http.Header) (fence.Grant, error) {
 		return g, err
 	}
 	if text == "" {
-		return g, g.Check() // says that there is no token
+		return g, g.Check() // reports that there is no token
 	}
 	token, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || strconv.FormatUint(token, 10) != text {
@@ -60,7 +60,8 @@ func carriesGrant(h http.Header) bool {
 	return len(h.Values(TokenHeader))+len(h.Values(LockHeader))+len(h.Values(BackendHeader)) > 0
 }
 
-// only returns the one value of a header, or nothing. Of two nobody can tell which is meant.
+// only returns the single value of a header, or nothing. If there are two, it is unclear which one
+// is meant.
 func only(h http.Header, name string) (string, error) {
 	values := h.Values(name)
 	if len(values) > 1 {

@@ -9,19 +9,19 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// An inflight knows the requests between their check and the end of their handler.
+// An inflight tracks the requests between their check and the end of their handler.
 type inflight struct {
-	limit int // for each resource
+	limit int // per resource
 	mu    struct {
 		sync.Mutex
-		lines map[string]*line // only of resources with requests
+		lines map[string]*line // only resources with requests
 	}
 }
 
-// A line is the requests at one resource.
+// A line is the requests on one resource.
 type line struct {
-	tokens  []lockstep.Token // of each request, in no order
-	changed chan struct{}    // closed when one leaves
+	tokens  []lockstep.Token // one per request, unordered
+	changed chan struct{}    // closed when a request leaves
 }
 
 func newInflight(limit int) *inflight {
@@ -30,8 +30,8 @@ func newInflight(limit int) *inflight {
 	return f
 }
 
-// join adds a request. It comes before the check: an older request that passes its check before
-// a newer one raises the mark is then in the line when the newer one looks.
+// join adds a request. It comes before the check: this way, an older request that passes its check
+// before a newer one raises the mark is in the line when the newer one looks.
 func (f *inflight) join(resource string, token lockstep.Token) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,7 +47,7 @@ func (f *inflight) join(resource string, token lockstep.Token) error {
 	return nil
 }
 
-// leave takes the request away and wakes those that wait.
+// leave removes the request and wakes the waiters.
 func (f *inflight) leave(resource string, token lockstep.Token) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,8 +61,8 @@ func (f *inflight) leave(resource string, token lockstep.Token) {
 	}
 }
 
-// awaitOlder returns when no request with a smaller token is left, or ctx is done. Only
-// smaller ones are waited for, so nobody waits in a circle.
+// awaitOlder returns when no request with a smaller token is left, or ctx is done. Requests wait
+// only for smaller tokens, so there is no circular wait.
 func (f *inflight) awaitOlder(ctx context.Context, resource string, token lockstep.Token) error {
 	for {
 		changed := f.older(resource, token)
@@ -77,7 +77,8 @@ func (f *inflight) awaitOlder(ctx context.Context, resource string, token lockst
 	}
 }
 
-// older returns nil when no older request is there, or what is closed when one leaves.
+// older returns nil if there is no older request, or else a channel that is closed when a request
+// leaves.
 func (f *inflight) older(resource string, token lockstep.Token) (changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

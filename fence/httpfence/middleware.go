@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	// DefaultWait is how long a request waits for older ones unless told otherwise.
+	// DefaultWait is how long a request waits for older ones by default.
 	DefaultWait = 5 * time.Second
-	// DefaultMaxInFlight is how many requests may be at one resource at once unless
-	// told otherwise.
+	// DefaultMaxInFlight is how many requests one resource may have at once by default.
 	DefaultMaxInFlight = 1024
 )
 
@@ -26,24 +25,24 @@ type Config struct {
 	// Guard keeps the marks. Required.
 	Guard fence.Guard
 
-	// Resource names the resource of a request, 1 to [fence.MaxResourceBytes] bytes. All
-	// requests that can change the same thing must get the same name, whatever their spelling or
-	// method. An error is answered 400 if it is [lockstep.ErrInvalid]. Default: [ByPath].
+	// Resource names the resource of a request, 1 to [fence.MaxResourceBytes] bytes. All requests
+	// that can change the same thing must get the same name, whatever their spelling or method. An
+	// error that is [lockstep.ErrInvalid] is answered with status 400. Default: [ByPath].
 	Resource func(*http.Request) (string, error)
 
-	// Step says what a request does. It must go by what the handler does, and not by what the
-	// client would like. Default: [ByMethod].
+	// Step says what a request does. It must reflect what the handler does, not what the client
+	// would like. Default: [ByMethod].
 	Step func(*http.Request) fence.Step
 
-	// Wait bounds the time for which a request waits for older ones in flight.
-	// Default: [DefaultWait]. It should exceed the time that a handler takes.
+	// Wait bounds the time for which a request waits for older ones in flight. Default:
+	// [DefaultWait]. It should exceed the run time of a handler.
 	Wait time.Duration
 
-	// MaxInFlight bounds the requests with tokens at one resource at once, waiting ones
-	// included. More are answered 503. Default: [DefaultMaxInFlight].
+	// MaxInFlight bounds the requests with tokens on one resource at once, including waiting ones.
+	// Requests beyond it are answered with status 503. Default: [DefaultMaxInFlight].
 	MaxInFlight int
 
-	// Observer is told of each decision. Default: nobody.
+	// Observer is notified of each decision. Default: none.
 	Observer fence.Observer
 
 	// Logger receives the failures of the guard. Default: [slog.DiscardHandler].
@@ -81,11 +80,12 @@ func (c Config) validate() error {
 	return nil
 }
 
-// ByPath takes the cleaned path of the URL for the resource. Hosts, queries and a slash at the
-// end make no difference.
+// ByPath uses the cleaned path of the URL as the resource. Host, query and a trailing slash make no
+// difference.
 func ByPath(r *http.Request) (string, error) { return path.Clean("/" + r.URL.Path), nil }
 
-// ByMethod takes GET, HEAD, OPTIONS and TRACE for [fence.Enter], and all others for [fence.Write].
+// ByMethod treats GET, HEAD, OPTIONS and TRACE as [fence.Enter], and all other methods as
+// [fence.Write].
 func ByMethod(r *http.Request) fence.Step {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -95,9 +95,9 @@ func ByMethod(r *http.Request) fence.Step {
 	}
 }
 
-// A Middleware guards handlers. All that one Middleware wraps share the requests in flight, so
-// handlers of the same resources must be wrapped by the same. It is safe for
-// concurrent use.
+// A Middleware guards handlers. All handlers that one Middleware wraps share its set of requests in
+// flight, so handlers of the same resources must use the same Middleware. It is safe for concurrent
+// use.
 type Middleware struct {
 	cfg      Config
 	inflight *inflight
@@ -141,7 +141,8 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// identify finds out what the request is about. A request without a grant is refused here.
+// identify determines the resource and grant of the request. A request without a grant is refused
+// here.
 func (m *Middleware) identify(r *http.Request) (resource string, g fence.Grant, err error) {
 	resource, err = m.cfg.Resource(r)
 	if err == nil {
@@ -156,8 +157,8 @@ func (m *Middleware) identify(r *http.Request) (resource string, g fence.Grant, 
 	return resource, g, err
 }
 
-// admit raises the mark, so that no older request gets in any more, and waits for those that are
-// in.
+// admit raises the mark, so that no older request is admitted from now on, and waits for those
+// already admitted.
 func (m *Middleware) admit(ctx context.Context, resource string, g fence.Grant, s fence.Step) error {
 	if s == fence.WriteOnce {
 		return m.admitOnce(ctx, resource, g)
@@ -168,7 +169,7 @@ func (m *Middleware) admit(ctx context.Context, resource string, g fence.Grant, 
 	return m.awaitOlder(ctx, resource, g)
 }
 
-// admitOnce notes the write after the wait: a request that waited in vain has done nothing.
+// admitOnce records the write after the wait: a request whose wait timed out has done nothing.
 func (m *Middleware) admitOnce(ctx context.Context, resource string, g fence.Grant) error {
 	entered := m.cfg.Guard.Admit(ctx, resource, g, fence.Enter)
 	if entered != nil && !errors.Is(entered, fence.ErrStale) {
@@ -179,7 +180,7 @@ func (m *Middleware) admitOnce(ctx context.Context, resource string, g fence.Gra
 			return err
 		}
 	}
-	// A retry that is too late to enter may still learn that its first attempt got in.
+	// A retry that is too late to enter may still learn that its first attempt was admitted.
 	if err := m.cfg.Guard.Admit(ctx, resource, g, fence.WriteOnce); err != nil {
 		return err
 	}
@@ -202,8 +203,8 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 type grantKey struct{}
 
-// GrantFrom returns the grant with which the request of this context was admitted, to hand
-// it on to the guard of a store. There is none in an unguarded read.
+// GrantFrom returns the grant with which the request of this context was admitted, for passing it
+// on to the guard of a store. An unguarded read has none.
 func GrantFrom(ctx context.Context) (fence.Grant, bool) {
 	g, ok := ctx.Value(grantKey{}).(fence.Grant)
 	return g, ok

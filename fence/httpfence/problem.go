@@ -17,18 +17,18 @@ import (
 // problemType is the media type of a [Problem].
 const problemType = "application/problem+json"
 
-// typePrefix is what the types of problems begin with. They name a kind and lead nowhere.
+// typePrefix is the common prefix of problem types. They name a kind and cannot be dereferenced.
 const typePrefix = "urn:lockstep:fence:"
 
-// A Problem is the body of a refusal. Tokens are strings, as readers of JSON lose digits of
-// large numbers.
+// A Problem is the body of a refusal. Tokens are strings because JSON readers lose digits of large
+// numbers.
 type Problem struct {
 	// Type is "urn:lockstep:fence:" and the kind that the package doc lists, such as
 	// "urn:lockstep:fence:stale".
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	// Detail says what to do.
+	// Detail says what to do next.
 	Detail string `json:"detail,omitempty"`
 
 	// Token, Lock and Backend are what the request carried.
@@ -48,10 +48,10 @@ type kind struct {
 	name   string
 	status int
 	title  string
-	detail string // in place of the error's own words
+	detail string // instead of the error's own text
 }
 
-// kinds are looked through from the top.
+// kinds are searched from the top.
 var kinds = []kind{
 	{fence.ErrStale, "stale", http.StatusPreconditionFailed, "The token is older than one seen here", ""},
 	{fence.ErrAlready, "already", http.StatusPreconditionFailed, "The grant has been here already",
@@ -63,7 +63,7 @@ var kinds = []kind{
 	{lockstep.ErrQuota, "busy", http.StatusServiceUnavailable, "There is no room for the request", ""},
 }
 
-// failed is for everything else. What went wrong is for the server's log.
+// failed is for everything else. The cause goes to the server's log only.
 var failed = kind{nil, "failed", http.StatusInternalServerError, "The guard failed", "nothing was done"}
 
 func kindOf(err error) kind {
@@ -88,7 +88,7 @@ func problemOf(err error) Problem {
 	return p
 }
 
-// refuse answers with the problem. An error while writing means that the client has gone.
+// refuse responds with the problem. An error while writing means that the client has gone.
 func refuse(w http.ResponseWriter, err error) {
 	p := problemOf(err)
 	h := w.Header()
@@ -101,14 +101,14 @@ func refuse(w http.ResponseWriter, err error) {
 	json.NewEncoder(w).Encode(p)
 }
 
-// maxProblemBytes bounds what [Refusal] reads. Names are at most 512 bytes each, and
-// stand twice in it, up to six times as long when escaped.
+// maxProblemBytes bounds what [Refusal] reads. Names are at most 512 bytes each, appear twice in
+// it, and grow up to six times when escaped.
 const maxProblemBytes = 32 << 10
 
-// Refusal returns the refusal that a response is, or nil: for a verdict of the guard a
-// [*fence.RefusedError] or [lockstep.ErrInvalid], and an error that is [fence.ErrBusy] when the
-// request may be tried again. The body can still be read afterwards. A guard that failed
-// is an error of no kind.
+// Refusal returns the refusal that a response carries, or nil. For a verdict of the guard it is a
+// [*fence.RefusedError] or [lockstep.ErrInvalid]; it is [fence.ErrBusy] if the request may be
+// retried; a failure of the guard is an error of no particular kind. The body can still be read
+// afterwards.
 func Refusal(resp *http.Response) error {
 	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || media != problemType {
 		return nil
@@ -120,7 +120,7 @@ func Refusal(resp *http.Response) error {
 	}
 	var p Problem
 	if err := json.Unmarshal(text, &p); err != nil {
-		return nil // a problem of somebody else
+		return nil // somebody else's problem document
 	}
 	return p.err()
 }

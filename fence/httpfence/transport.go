@@ -8,10 +8,10 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// A Transport is an [http.RoundTripper] that sends the grant of a held lock with each
-// request. When the lock is over it sends nothing and returns the reason, which saves the
-// server a refusal but does not replace it. Use it for the guarded service alone: it sends the
-// headers to every host. It is safe for concurrent use.
+// A Transport is an [http.RoundTripper] that sends the grant of a held lock with each request. Once
+// the lock is over it sends nothing and returns the reason, which saves the server a refusal but
+// does not replace its check. Use it only for the guarded service: it sends the headers to every
+// host. It is safe for concurrent use.
 type Transport struct {
 	base  http.RoundTripper
 	lock  lockstep.Lock
@@ -20,8 +20,8 @@ type Transport struct {
 
 var _ http.RoundTripper = (*Transport)(nil)
 
-// NewTransport returns a Transport over base; nil means [http.DefaultTransport]. The lock
-// must be one of the source: see [fence.Source.GrantOf].
+// NewTransport returns a Transport over base; nil means [http.DefaultTransport]. The lock must
+// match the source: see [fence.Source.GrantOf].
 func NewTransport(base http.RoundTripper, source fence.Source, lock lockstep.Lock) (*Transport, error) {
 	g, err := source.GrantOf(lock)
 	if err != nil {
@@ -37,7 +37,7 @@ func NewTransport(base http.RoundTripper, source fence.Source, lock lockstep.Loc
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.lock.Check(); err != nil {
 		if r.Body != nil {
-			r.Body.Close() // as a RoundTripper must
+			r.Body.Close() // as required of a RoundTripper
 		}
 		return nil, fmt.Errorf("send nothing under lock %s: %w", t.grant.Lock, err)
 	}

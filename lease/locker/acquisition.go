@@ -10,13 +10,13 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// An acquisition is one call of Acquire: the tries that it makes, and how long it goes on.
+// An acquisition is one call of Acquire: its tries and how long it continues.
 type acquisition struct {
 	locker  *Locker
 	cfg     lockstep.AcquireConfig
 	backoff lease.Backoff
 	heard   time.Duration // when the store last answered
-	last    error         // of the last try
+	last    error         // from the last try
 }
 
 func newAcquisition(l *Locker, cfg lockstep.AcquireConfig) *acquisition {
@@ -47,8 +47,8 @@ func (a *acquisition) run(ctx context.Context) (*lock, error) {
 	}
 }
 
-// remember keeps what the last try said. One that the end of the waiting broke off, and that is
-// undone, says less than the one before it, such as who has the lock.
+// remember keeps the error of the last try. If the end of the wait cut the try short, and it is
+// undone, the error before it says more, such as who has the lock.
 func (a *acquisition) remember(ctx context.Context, err error) {
 	cutShort := errors.Is(err, lockstep.ErrUnavailable) || errors.Is(err, lockstep.ErrUncertain)
 	if ctx.Err() == nil || a.last == nil || !cutShort {
@@ -59,8 +59,8 @@ func (a *acquisition) remember(ctx context.Context, err error) {
 // errWaitOver is the cause of the context of an acquisition whose wait ran out.
 var errWaitOver = errors.New("wait over")
 
-// bound gives the context of the waiting: it ends with the caller's, with the Locker and after the
-// wait. A try has no wait to run out: it is made once.
+// bound returns the context of the wait: it ends with the caller's context, with the Locker, and
+// after the wait. A try has no wait that could run out: it is made once.
 func (a *acquisition) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stops := []func() bool{context.AfterFunc(a.locker.life, func() { cancel(lockstep.ErrClosed) })}
@@ -75,7 +75,7 @@ func (a *acquisition) bound(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// ended says why the waiting is over, if it is.
+// ended returns why the wait is over, if it is.
 func (a *acquisition) ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -87,13 +87,12 @@ func (a *acquisition) ended(ctx context.Context) error {
 		return a.waitOver()
 	case a.last == nil || errors.Is(a.last, lockstep.ErrBusy) || errors.Is(a.last, ErrQueued):
 		return ctx.Err()
-	default: // what went wrong before helps to find out why
+	default: // earlier errors help to find the cause
 		return fmt.Errorf("%w: %w", ctx.Err(), a.last)
 	}
 }
 
-// waitOver is the answer when the wait ran out: busy when the store has said so, or else why it
-// could not.
+// waitOver is the error when the wait ran out: busy if the store said so, or else why it could not.
 func (a *acquisition) waitOver() error {
 	switch {
 	case a.last == nil || errors.Is(a.last, ErrQueued) && !errors.Is(a.last, lockstep.ErrBusy):
@@ -105,7 +104,7 @@ func (a *acquisition) waitOver() error {
 	}
 }
 
-// busyOf hides that the claim was left in the queue, which is the Locker's affair.
+// busyOf hides that the claim was left in the queue, which concerns only the Locker.
 func busyOf(err error) error {
 	if busy, ok := errors.AsType[*lockstep.BusyError](err); ok {
 		return busy
@@ -113,7 +112,7 @@ func busyOf(err error) error {
 	return lockstep.ErrBusy
 }
 
-// isFinal reports whether trying again is useless or not asked for.
+// isFinal reports whether trying again is useless or not wanted.
 func (a *acquisition) isFinal(err error) bool {
 	for _, useless := range []error{lockstep.ErrUnsupported, lockstep.ErrInvalid, lockstep.ErrQuota, lockstep.ErrMode} {
 		if errors.Is(err, useless) {
@@ -123,7 +122,7 @@ func (a *acquisition) isFinal(err error) bool {
 	return a.cfg.Try() || a.silent() > a.locker.cfg.UnavailableAfter
 }
 
-// silent is how long the store has not answered.
+// silent is how long ago the store last answered.
 func (a *acquisition) silent() time.Duration { return a.locker.cfg.Clock.Now() - a.heard }
 
 // pause waits before the next try, or until ctx is done.
@@ -141,7 +140,7 @@ func (a *acquisition) pause(ctx context.Context) {
 	}
 }
 
-// try makes one claim. A grant that came together with the end of ctx is given back.
+// try makes one claim. A grant that arrives just as ctx ends is released.
 func (a *acquisition) try(ctx context.Context) (*lock, error) {
 	l := a.locker
 	c := &Claim{AcquireConfig: a.cfg, ID: newID(), TTL: l.cfg.Capabilities.TTL}
@@ -163,9 +162,9 @@ func (a *acquisition) try(ctx context.Context) (*lock, error) {
 	return l.hold(c, g, state), nil
 }
 
-// tryContext bounds one call of the backend. Where each lock has a lease, an answer that comes
-// later than TTL/3 leaves little of it. A session waits in the queue as long as the caller does;
-// there only a try has a bound of its own.
+// tryContext bounds one call of the backend. Where each lock has its own lease, an answer after
+// more than TTL/3 leaves little of it. A session waits in the queue as long as the caller does;
+// there, only a try has its own bound.
 func (a *acquisition) tryContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	ttl := a.locker.cfg.Capabilities.TTL
 	switch {
@@ -178,13 +177,13 @@ func (a *acquisition) tryContext(ctx context.Context) (context.Context, context.
 	}
 }
 
-// answered reports whether the store has answered lately: also when a session ended under a claim
-// that waited in it.
+// answered reports whether the store has just answered; it also has when a session ended under a
+// claim that waited in it.
 func answered(err error) bool {
 	return err == nil || errors.Is(err, lockstep.ErrBusy) || errors.Is(err, ErrQueued) || errors.Is(err, lockstep.ErrLost)
 }
 
-// failed undoes what a try may have left, and gives the error for the caller.
+// failed undoes what a try may have left behind, and returns the error for the caller.
 func (a *acquisition) failed(c *Claim, err error) error {
 	queued := errors.Is(err, ErrQueued)
 	if queued {

@@ -12,10 +12,10 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Surrender ends this Locker's part in a lock and leaves it held in the store: its context gets the
-// cause [lockstep.ErrDetached]. It is the half of a Detach that all backends share. A lock with a
-// longest hold is [lockstep.ErrUnsupported]: nobody would keep that bound. A lock of another Locker
-// is [lockstep.ErrInvalid]; one that is over gives its cause.
+// Surrender ends this Locker's part in a lock and leaves it held in the store: the cause of its
+// context becomes [lockstep.ErrDetached]. It is the half of Detach that all backends share. It
+// returns [lockstep.ErrUnsupported] for a lock with a maximum hold, since no one would enforce it,
+// [lockstep.ErrInvalid] for a lock of another Locker, and the cause for a lock that is over.
 func (l *Locker) Surrender(held lockstep.Lock) (*Claim, Grant, error) {
 	k, ok := held.(*lock)
 	switch {
@@ -29,12 +29,12 @@ func (l *Locker) Surrender(held lockstep.Lock) (*Claim, Grant, error) {
 	if cause := context.Cause(k.ctx); !errors.Is(cause, lockstep.ErrDetached) {
 		return nil, Grant{}, cause
 	}
-	<-k.freed // no renewal is sent any more
+	<-k.freed // no more renewals are sent
 	return k.claim, k.grant, nil
 }
 
-// Hold makes a lock of what find found in the store: it is the half of an Attach that backends of
-// sessions share. The grant has a Lease. Close waits for find, and after Close it is
+// Hold makes a lock from what find found in the store: it is the half of Attach that backends of
+// sessions share. The grant has a Lease. Close waits for find; after Close, Hold returns
 // [lockstep.ErrClosed].
 func (l *Locker) Hold(find func() (*Claim, Grant, error)) (lockstep.Lock, error) {
 	if !l.enter() {
@@ -48,7 +48,7 @@ func (l *Locker) Hold(find func() (*Claim, Grant, error)) (lockstep.Lock, error)
 	return l.hold(c, g, nil), nil
 }
 
-// Undo ends a claim in the background that Surrender gave and that could not be handed over.
+// Undo ends, in the background, a claim that Surrender returned and that could not be handed over.
 func (l *Locker) Undo(c *Claim) { l.undo(c) }
 
 // A Detacher is the Locker of a backend of records whose locks can be handed to another process. It
@@ -57,7 +57,7 @@ type Detacher struct{ *Locker }
 
 var _ lockstep.Detacher = Detacher{}
 
-// ticket is what a handle says.
+// ticket is the contents of a handle.
 type ticket struct {
 	Backend string
 	Names   []string
@@ -67,8 +67,8 @@ type ticket struct {
 	TTL     time.Duration
 }
 
-// Detach implements [lockstep.Detacher]. It does no I/O: of the lease as much is left as
-// [lockstep.Lock.Remaining] said.
+// Detach implements [lockstep.Detacher]. It does no I/O: the lease has as much time left as
+// [lockstep.Lock.Remaining] reported.
 func (d Detacher) Detach(_ context.Context, held lockstep.Lock) (lockstep.Handle, error) {
 	c, g, err := d.Surrender(held)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // A lock is one grant. It is over when its context is done, and freed when the store has confirmed
-// that, or when its lease has certainly run out.
+// the release or its lease has certainly run out.
 type lock struct {
 	locker *Locker
 	claim  *Claim
@@ -20,10 +20,10 @@ type lock struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	freed  chan struct{} // closed at the end
-	lost   error         // set before freed is closed: the record was gone when it was to be freed
+	lost   error         // set before freed is closed: the record was already gone when we freed it
 }
 
-// hold makes a lock of a grant, and watches over it.
+// hold makes a lock from a grant and watches over it.
 func (l *Locker) hold(c *Claim, g Grant, state *lease.State) *lock {
 	k := &lock{locker: l, claim: c, grant: g, lease: g.Lease, freed: make(chan struct{})}
 	if k.lease == nil {
@@ -37,8 +37,8 @@ func (l *Locker) hold(c *Claim, g Grant, state *lease.State) *lock {
 	return k
 }
 
-// watch waits for the end of the lock, whatever brings it. A lock that was lost is freed in the
-// store too, should it still be there.
+// watch waits for the end of the lock, whatever causes it. A lost lock is also freed in the store,
+// in case it is still there.
 func (k *lock) watch() {
 	var maxHold <-chan time.Time
 	if k.claim.MaxHold > 0 {
@@ -75,7 +75,7 @@ func (k *lock) Names() []string          { return slices.Clone(k.claim.Names) }
 func (k *lock) Token() lockstep.Token    { return k.grant.Token }
 func (k *lock) Context() context.Context { return k.ctx }
 
-// Owner is the public identity by which listings name the holder.
+// Owner is the public identity that listings show for the holder.
 func (k *lock) Owner() string { return k.grant.Owner }
 
 // Check implements [lockstep.Lock].
@@ -105,7 +105,7 @@ func (k *lock) Release(ctx context.Context) error {
 func (k *lock) release(ctx context.Context) error {
 	ctx, done := withOwnTime(ctx)
 	defer done()
-	k.Check() // a lease that has run out is a loss, and no release
+	k.Check() // a lease that has run out is a loss, not a release
 	k.cancel(lockstep.ErrReleased)
 	if cause := context.Cause(k.ctx); !errors.Is(cause, lockstep.ErrReleased) {
 		return cause

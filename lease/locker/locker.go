@@ -14,12 +14,12 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Config says what the Locker of a backend is like.
+// Config configures the Locker of a backend.
 type Config struct {
 	// Capabilities are those of the backend, with the TTL as negotiated.
 	Capabilities lockstep.Capabilities
-	// UnavailableAfter is how long Acquire tries to reach a store that does not answer before it
-	// returns [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	// UnavailableAfter is how long Acquire keeps trying a store that does not answer before it
+	// returns [lockstep.ErrUnavailable]. Default: the TTL, limited to 5 s to 15 s.
 	UnavailableAfter time.Duration
 	// RetryBase and RetryMax bound the jittered wait between two tries of a backend of records.
 	// Default: 25 ms and 500 ms.
@@ -52,17 +52,17 @@ type Locker struct {
 
 	life    context.Context // done when Close begins
 	endLife context.CancelCauseFunc
-	work    context.Context // of what goes on in the background; done when Close gives up
+	work    context.Context // for background work; done when Close gives up
 	endWork context.CancelFunc
 	calls   sync.WaitGroup // of Acquire and the like
-	group   sync.WaitGroup // what goes on in the background
+	group   sync.WaitGroup // background work
 	closing sync.Once
 	closed  chan struct{} // closed at the end of Close
 
 	mu struct {
 		sync.Mutex
-		isClosing bool // no call is let in after it is set
-		isClosed  bool // nothing joins the group after it is set
+		isClosing bool // once set, no call is admitted
+		isClosed  bool // once set, nothing joins the group
 		locks     map[*lock]struct{}
 		closeErr  error
 	}
@@ -70,8 +70,8 @@ type Locker struct {
 
 var _ lockstep.Locker = (*Locker)(nil)
 
-// New makes the Locker of a backend. It panics when [lease.Check] refuses the TTL of the
-// capabilities: backends check what users give.
+// New makes a Locker from a backend. It panics if [lease.Check] refuses the TTL of the
+// capabilities: backends check what users pass.
 func New(backend Backend, cfg Config) *Locker {
 	cfg = cfg.withDefaults()
 	if err := lease.Check(cfg.Capabilities.TTL); err != nil {
@@ -109,7 +109,7 @@ func (l *Locker) acquire(ctx context.Context, name string, opts []lockstep.Acqui
 	return newAcquisition(l, cfg).run(ctx)
 }
 
-// enter lets a call in, which is Done with calls at its end, unless Close has begun.
+// enter admits a call unless Close has begun. The call ends with calls.Done.
 func (l *Locker) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,8 +119,7 @@ func (l *Locker) enter() bool {
 	return !l.mu.isClosing
 }
 
-// do runs f in the background. Only calls that were let in, and locks that are held, have anything
-// to do there.
+// do runs f in the background. Only admitted calls and held locks use it.
 func (l *Locker) do(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,9 +128,9 @@ func (l *Locker) do(f func()) {
 	}
 }
 
-// Close implements [lockstep.Locker]. What cannot be released until ctx is done is left to its
-// lease; so is what is not released after the TTL and the grace, whatever ctx says, as then the
-// leases have run out.
+// Close implements [lockstep.Locker]. Locks that cannot be released before ctx is done are left to
+// their leases. So are locks not released after TTL plus grace, whatever ctx says, since by then
+// the leases have run out.
 func (l *Locker) Close(ctx context.Context) error {
 	l.closing.Do(func() {
 		defer close(l.closed)
@@ -143,7 +142,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		l.mu.isClosing = true
 		l.mu.Unlock()
 		l.endLife(lockstep.ErrClosed)
-		l.calls.Wait() // none goes on after the end of life
+		l.calls.Wait() // no call continues after life ends
 		err := l.releaseAll(ctx)
 		l.awaitWork(ctx)
 		l.mu.closeErr = errors.Join(err, l.backend.Close(ctx))
@@ -179,7 +178,7 @@ func (l *Locker) held() (locks []*lock) {
 	return locks
 }
 
-// awaitWork waits for what goes on in the background, and ends it when ctx is done.
+// awaitWork waits for background work, and cancels it when ctx is done.
 func (l *Locker) awaitWork(ctx context.Context) {
 	l.mu.Lock()
 	l.mu.isClosed = true
@@ -190,17 +189,17 @@ func (l *Locker) awaitWork(ctx context.Context) {
 	l.endWork()
 }
 
-// newID draws the identity of a claim.
+// newID generates the identity of a claim.
 func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: see crypto/rand
 	return hex.EncodeToString(b[:])
 }
 
-// ownTime is what a Release or Close has whose ctx is done already.
+// ownTime is what a Release or Close gets if its ctx is already done.
 const ownTime = 5 * time.Second
 
-// withOwnTime gives a call that must do something a context that is not done yet.
+// withOwnTime returns a context that is not yet done, for a call that must do something.
 func withOwnTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		return context.WithCancel(ctx)

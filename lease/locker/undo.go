@@ -9,15 +9,15 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// undo ends a claim in the background whose outcome is unknown or that nobody waits for any more.
+// undo ends, in the background, a claim whose outcome is unknown or that no one waits for.
 func (l *Locker) undo(c *Claim) {
 	l.do(func() { l.drop(c) })
 }
 
-// drop ends a claim in the store, however often it takes. On a backend of records it gives up when
-// the record has certainly run out: it was renewed for the last time before. It returns the loss
-// when the first call already found that the claim was not there: a later one cannot tell whether
-// an earlier one, whose answer was lost, has ended it.
+// drop ends a claim in the store, retrying as often as needed. On a backend of records it gives up
+// when the record has certainly run out, since the last renewal was sent before. It returns the
+// loss if the first call already found no claim: a later call cannot tell whether an earlier one,
+// whose answer was lost, ended it.
 func (l *Locker) drop(c *Claim) error {
 	backoff := lease.Backoff{Base: 25 * time.Millisecond, Max: 500 * time.Millisecond}
 	caps := l.cfg.Capabilities
