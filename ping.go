@@ -2,17 +2,17 @@ package lockstep
 
 import "context"
 
-// pingName is the lock that [Ping] reads. Nobody needs to hold it.
+// pingName is the lock that [Ping] reads. No one needs to hold it.
 const pingName = "lockstep/ping"
 
-// Ping reports whether the backend of l serves: nil when it has answered a read, which needs what
-// all its reads need, such as a leader and a majority of its nodes. Call it at the start of a
-// program: making a [Locker] does no I/O, so a wrong address would show at the first Acquire only.
-// A later Acquire may fail all the same.
+// Ping reports whether the backend of l is serving. Nil means that it has answered a read, which
+// needs whatever all its reads need, such as a leader and a majority of its nodes. Call it when a
+// program starts: creating a [Locker] does no I/O, so a wrong address would otherwise show only at
+// the first Acquire. A later Acquire may still fail.
 //
-// Ping takes no lock and changes nothing. ctx bounds it; without a deadline it gives up as other
-// reads of the backend do. The error is that of the read, such as [ErrUnavailable], or
-// [ErrUnsupported] when l is not an [Inspector].
+// Ping takes no lock and changes nothing. ctx bounds it; without a deadline it gives up when other
+// reads of the backend would. The error is the one from the read, such as [ErrUnavailable], or
+// [ErrUnsupported] if l is not an [Inspector].
 func Ping(ctx context.Context, l Locker) error {
 	inspector, ok := l.(Inspector)
 	if !ok {

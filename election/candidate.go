@@ -12,10 +12,10 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// releaseTime bounds the release at the end of a term. Undoing goes on in the background after it.
+// releaseTime bounds the release at the end of a term. After that it continues in the background.
 const releaseTime = 5 * time.Second
 
-// A Candidate stands for the office of one leader. It is safe for concurrent use.
+// A Candidate campaigns for leadership. It is safe for concurrent use.
 type Candidate struct {
 	locker lockstep.Locker
 	name   string
@@ -25,17 +25,16 @@ type Candidate struct {
 	mu struct {
 		sync.Mutex
 		running bool
-		term    *term // nil while no body runs
+		term    *term // nil while no body is running
 	}
 }
 
-// New returns a Candidate for the office that the lock name stands for. It sends nothing
-// and starts nothing. What breaks a rule, of the name or of cfg, is a
-// [*lockstep.InvalidError]; an OnNewLeader that the Locker cannot serve is
-// [lockstep.ErrUnsupported].
+// New returns a Candidate for the leadership that the lock name stands for. It sends nothing and
+// starts nothing. A name or cfg that breaks a rule is a [*lockstep.InvalidError]; an OnNewLeader
+// that the Locker cannot support is [lockstep.ErrUnsupported].
 //
-// The lock is to be used by candidates of this office alone. The Locker stays the
-// caller's: close it after Run has returned.
+// Only candidates of this election may use the lock. The caller still owns the Locker: close it
+// after Run has returned.
 func New(locker lockstep.Locker, name string, cfg Config) (*Candidate, error) {
 	caps := locker.Capabilities()
 	if err := lease.Check(caps.TTL); err != nil {
@@ -54,29 +53,30 @@ func New(locker lockstep.Locker, name string, cfg Config) (*Candidate, error) {
 	return &Candidate{locker: locker, name: name, caps: caps, cfg: cfg}, nil
 }
 
-// Identity is what others see of this candidate when it leads.
+// Identity is the name under which others see this candidate when it leads.
 func (c *Candidate) Identity() string { return c.cfg.Identity }
 
-// Run stands for election until lead has finished, and calls lead for each term, with
-// a context that ends with the term and the fencing token of the term. Terms are
-// paired and never overlap; the package says what else holds. The Err of the context asks the
-// lock by the suspend-proof clock, as that of [lockstep.Do] does: ask it before each write.
+// Run campaigns until lead has finished. It calls lead for each term, with a context that ends with
+// the term and the fencing token of the term. Terms are paired and never overlap; the package
+// documentation lists the other guarantees. The Err of the context checks the lock against the
+// suspend-proof clock, as in [lockstep.Do]: check it before each write.
 //
-// What lead returns ends Run when the term was not over by then: nil makes Run return nil, an error
-// that error. So does what it returns after the ctx of Run is done. If the term ended otherwise, by
-// a loss or a resignation, the candidate stands again, whatever lead returned: lead has to be
-// restartable, and it is no use to return an error in order to leave. To leave, end ctx.
-// [context.Cause] of lead's context tells why a term ended: [ErrNotRenewed], [ErrResigned], a
+// If lead returns before the term is over, Run ends: it returns nil if lead returned nil, or lead's
+// error. The same holds if lead returns after the ctx of Run is done. If the term ended otherwise,
+// by a loss or a resignation, the candidate campaigns again, whatever lead returned: lead must be
+// restartable, and returning an error does not leave the election. To leave, cancel ctx.
+// [context.Cause] of lead's context reports why a term ended: [ErrNotRenewed], [ErrResigned], a
 // [*lockstep.LossError], or the cause of ctx.
 //
-// An error of the backend does not end Run either: the candidate stands again after
-// [Config.RetryPeriod], for ever. The exceptions are a Locker that is closed, and a request that no
-// repetition mends ([lockstep.ErrInvalid], [lockstep.ErrUnsupported], [lockstep.ErrMode]).
+// A backend error does not end Run either: the candidate campaigns again after
+// [Config.RetryPeriod], without limit. The exceptions are a closed Locker and a request that would
+// fail on every retry ([lockstep.ErrInvalid], [lockstep.ErrUnsupported], [lockstep.ErrMode]).
 //
-// When ctx ends while nobody is leading here, Run returns its cause. Run returns when lead has
-// returned and the lock is given back, for which it takes 5 seconds at most; a release whose end is
-// unknown by then goes on in the background and is logged. A panic of lead gives the lock back and
-// goes on to the caller. A candidate runs once at a time, else [ErrRunning], and can be run again.
+// If ctx ends while this candidate is not leading, Run returns its cause. Run returns after lead
+// has returned and the lock is released, which takes at most 5 seconds; a release whose outcome is
+// unknown by then continues in the background and is logged. If lead panics, Run releases the lock
+// and the panic continues to the caller. Only one Run may be in progress at a time, otherwise it
+// returns [ErrRunning]; a candidate can be run again.
 func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, token lockstep.Token) error) error {
 	if err := c.start(); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, toke
 	defer c.stop()
 	ctx, cancel := context.WithCancel(ctx)
 	var report sync.WaitGroup
-	defer func() { // deferred for the sake of panics, like all that ends a term
+	defer func() { // deferred in case of a panic, like everything that ends a term
 		cancel()
 		report.Wait()
 	}()
@@ -123,8 +123,7 @@ func (c *Candidate) stop() {
 	c.mu.running = false
 }
 
-// campaign waits until the lock is granted. It fails when ctx is done, and with an error that
-// stays.
+// campaign waits until the lock is granted. It fails when ctx is done, and on a permanent error.
 func (c *Candidate) campaign(ctx context.Context) (lockstep.Lock, error) {
 	for ctx.Err() == nil {
 		lock, err := c.locker.Acquire(ctx, c.name, lockstep.WithMetadata(c.cfg.labels()))
@@ -143,13 +142,13 @@ func (c *Candidate) campaign(ctx context.Context) (lockstep.Lock, error) {
 	return nil, context.Cause(ctx)
 }
 
-// lead is one term, from the grant to the release. It returns why the term was over,
-// nil if it was not when the body returned, and what the body returned.
+// lead runs one term, from the grant to the release. It returns why the term was over, or nil if it
+// was not when the body returned, and what the body returned.
 func (c *Candidate) lead(ctx context.Context, lock lockstep.Lock, body func(context.Context, lockstep.Token) error) (cause, err error) {
 	t := newTerm(ctx, lock, c.caps.TTL, c.cfg.RenewDeadline)
 	defer c.release(ctx, lock)
 	defer t.stop()
-	if cause := t.cause(); cause != nil { // the grant came together with its end
+	if cause := t.cause(); cause != nil { // the term ended just as it was granted
 		return cause, cause
 	}
 	c.setTerm(t)
@@ -159,8 +158,8 @@ func (c *Candidate) lead(ctx context.Context, lock lockstep.Lock, body func(cont
 	return t.cause(), err
 }
 
-// release gives the lock back, also when ctx is done. Of a lock that was revoked it is the holder's
-// consent, so it is called for those that are lost too.
+// release gives the lock back, even if ctx is done. For a revoked lock it is the holder's
+// acknowledgement, so it is also called for lost locks.
 func (c *Candidate) release(ctx context.Context, lock lockstep.Lock) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
@@ -175,7 +174,7 @@ func (c *Candidate) setTerm(t *term) {
 	c.mu.term = t
 }
 
-// current is the term whose body runs, or nil.
+// current is the term whose body is running, or nil.
 func (c *Candidate) current() *term {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,21 +182,22 @@ func (c *Candidate) current() *term {
 }
 
 // IsLeader reports whether this candidate leads now: the lock is held and the term is not over,
-// though its body may not have stopped yet. It does no I/O. It is for display and metrics; what
-// acts on it can be late by any time, so give the token to the resource instead.
+// though its body may not have stopped yet. It does no I/O. It is for display and metrics; code
+// that acts on it can be arbitrarily late, so pass the token to the resource instead.
 func (c *Candidate) IsLeader() bool {
 	t := c.current()
 	return t != nil && t.cause() == nil
 }
 
-// Resign ends the present term and stands again when its body has returned and the lock is given
-// back: behind those who wait, or, on a backend without a queue, a RetryPeriod later. It does not
-// wait for that, so that the body can call it. Without a term that could be ended it changes
+// Resign ends the current term. The candidate campaigns again when its body has returned and the
+// lock is released: after those already waiting or, on a backend without a queue, a RetryPeriod
+// later. It does not wait for that, so the body can call it. Without a term to end it changes
 // nothing and returns [ErrNotLeader].
 func (c *Candidate) Resign() error { return c.StepDown(0) }
 
-// StepDown is Resign, but the candidate stands again only after cooldown, 0 to
-// [lockstep.MaxWait], counted from the release of the lock. The end of Run's ctx ends it too.
+// StepDown is like Resign, but the candidate campaigns again only after cooldown, 0 to
+// [lockstep.MaxWait], counted from the release of the lock. The cooldown also ends when Run's ctx
+// ends.
 func (c *Candidate) StepDown(cooldown time.Duration) error {
 	if cooldown < 0 || cooldown > lockstep.MaxWait {
 		return &lockstep.InvalidError{Field: "cooldown", Value: cooldown.String(), Rule: fmt.Sprintf("must be 0 to %v", lockstep.MaxWait)}
@@ -210,11 +210,11 @@ func (c *Candidate) StepDown(cooldown time.Duration) error {
 	return nil
 }
 
-// Healthy is for a liveness probe. It fails while this candidate leads and its lease was not
-// renewed for longer than half way from TTL/3, when the next renewal was due, to RenewDeadline;
-// when a term ended for lack of renewal, until its body has returned; and when a body has not
-// returned within Drain of the end of its term. A candidate that does not lead is healthy, whatever
-// keeps it from leading: restarting it would help nobody. Healthy does no I/O.
+// Healthy is for a liveness probe. It fails in three cases: while this candidate leads and its
+// lease has not been renewed for longer than the midpoint between TTL/3, when the next renewal was
+// due, and RenewDeadline; after a term ended for lack of renewal, until its body has returned; and
+// if a body has not returned within Drain after the end of its term. A candidate that does not lead
+// is healthy, whatever keeps it from leading: restarting it would not help. Healthy does no I/O.
 func (c *Candidate) Healthy() error {
 	t := c.current()
 	if t == nil {

@@ -16,8 +16,8 @@ import (
 // observers find it.
 const IdentityKey = "identity"
 
-// JitterFactor bounds the pause after an error: it is drawn evenly from RetryPeriod to
-// JitterFactor x RetryPeriod, so that candidates do not return in step.
+// JitterFactor bounds the pause after an error: it is drawn uniformly from RetryPeriod to
+// JitterFactor x RetryPeriod, so that candidates do not retry in step.
 const JitterFactor = 1.2
 
 // MinRetryPeriod is the shortest [Config.RetryPeriod].
@@ -26,51 +26,51 @@ const MinRetryPeriod = 10 * time.Millisecond
 // MaxIdentityBytes bounds [Config.Identity].
 const MaxIdentityBytes = 256
 
-// A Config says how a [Candidate] stands for election. The zero value is a good one.
-// TTL below is that of the Locker's capabilities, as negotiated with the backend.
+// A Config configures a [Candidate]. The zero value is ready for use. TTL below means the TTL in
+// the Locker's capabilities, as negotiated with the backend.
 type Config struct {
-	// RenewDeadline is how long the leader goes on without a confirmed renewal before it steps
-	// down, counted from the sending of the last one that was confirmed. Default: 2/3 of the TTL,
-	// or less where Drain needs it. It exceeds 2/5 of the TTL, since the renewals of a healthy
-	// leader are TTL/3 apart, and JitterFactor x RetryPeriod; RenewDeadline + Drain +
-	// [lease.Margin] is at most the TTL.
+	// RenewDeadline is how long the leader continues without a confirmed renewal before it steps
+	// down, counted from when the last confirmed one was sent. Default: 2/3 of the TTL, or less if
+	// Drain needs it. It must exceed 2/5 of the TTL, since the renewals of a healthy leader are
+	// TTL/3 apart, and JitterFactor x RetryPeriod; RenewDeadline + Drain + [lease.Margin] must be
+	// at most the TTL.
 	RenewDeadline time.Duration
 
-	// RetryPeriod is the pause before standing again after an error of the backend,
-	// and the shortest time from the beginning of a term to standing for the next.
-	// Default: 2/15 of the TTL, at least [MinRetryPeriod], which is the lowest value too.
+	// RetryPeriod is the pause before campaigning again after a backend error, and the shortest
+	// time from the start of a term to the next campaign. Default: 2/15 of the TTL, but at least
+	// [MinRetryPeriod], which is also the lowest value allowed.
 	RetryPeriod time.Duration
 
-	// Drain is what the body may take to return once its context is done. The lease
-	// outlasts it when the backend cannot be reached. Default: what RenewDeadline
-	// leaves, TTL - Margin - RenewDeadline. It is shorter than 3/5 of the TTL less
-	// the Margin.
+	// Drain is how long the body may take to return once its context is done. If the backend cannot
+	// be reached, the lease outlasts it. Default: the time that RenewDeadline leaves, TTL - Margin
+	// - RenewDeadline. It must be shorter than 3/5 of the TTL minus the Margin.
 	Drain time.Duration
 
-	// Identity is what others see of the leader: 1 to [MaxIdentityBytes] bytes of printable UTF-8.
-	// It should be unique among the candidates; nothing but OnNewLeader relies on it. Default: the
-	// host name, "_" and 26 random characters.
+	// Identity is the name under which others see the leader: 1 to [MaxIdentityBytes] bytes of
+	// printable UTF-8. It should be unique among the candidates; only OnNewLeader relies on that.
+	// Default: the host name, "_" and 26 random characters.
 	Identity string
 
-	// Metadata is further labels of the claim, within the limits of
-	// [lockstep.WithMetadata]. The key [IdentityKey] is not among them.
+	// Metadata holds further labels of the claim, within the limits of [lockstep.WithMetadata]. It
+	// must not contain the key [IdentityKey].
 	Metadata map[string]string
 
 	// OnNewLeader is called with the identity of each leader that differs from the last one
-	// reported, the first one seen and this candidate too. That nobody leads is not reported: see
-	// [Candidate.Observe]. Calls come one at a time, on a goroutine that belongs to Run, beside the
-	// body. A call that does not return keeps Run from returning, and nothing else. On a backend
-	// that cannot watch, the lock is inspected about every RetryPeriod, so a short reign may be
-	// missed; on one that cannot do that either, [New] refuses it. Default: none.
+	// reported, including the first one seen and this candidate. It is not called when there is no
+	// leader: see [Candidate.Observe]. Calls come one at a time, on a goroutine of Run that runs
+	// concurrently with the body. A call that does not return prevents Run from returning, but
+	// nothing else. On a backend that cannot watch, the lock is inspected about every RetryPeriod,
+	// so a short term may be missed; on one that cannot inspect either, [New] refuses OnNewLeader.
+	// Default: none.
 	OnNewLeader func(identity string)
 
-	// Logger receives the terms' beginnings and ends, and the errors after which
-	// the candidate stands again. Default: [slog.DiscardHandler].
+	// Logger receives the start and end of each term, and the errors after which the candidate
+	// campaigns again. Default: [slog.DiscardHandler].
 	Logger *slog.Logger
 }
 
-// resolve fills what was left out, for a lease of this ttl, and reports the first rule
-// that is broken. A Drain that is too long is found before RenewDeadline is drawn from it.
+// resolve fills in defaults for a lease of this ttl, and returns the first rule that is broken. It
+// rejects a Drain that is too long before deriving RenewDeadline from it.
 func (c Config) resolve(ttl time.Duration) (Config, error) {
 	if err := c.checkDrain(ttl); err != nil {
 		return Config{}, err
@@ -108,7 +108,7 @@ func (c Config) withDefaults(ttl time.Duration) Config {
 	return c
 }
 
-// defaultIdentity tells processes of one host apart, and two candidates of one process.
+// defaultIdentity distinguishes processes on one host, and candidates in one process.
 func defaultIdentity() string {
 	host, err := os.Hostname()
 	if err != nil { // the random part is what makes it unique
@@ -117,11 +117,11 @@ func defaultIdentity() string {
 	return host + "_" + rand.Text()
 }
 
-// longestDeadline is how long after a renewal the holder believes in its lease.
+// longestDeadline is how long after a renewal the holder trusts its lease.
 func longestDeadline(ttl time.Duration) time.Duration { return ttl - lease.Margin(ttl) }
 
-// shortestDeadline leaves the renewals of a healthy leader some room. It is
-// JitterFactor x [lease.Interval].
+// shortestDeadline leaves some slack for the renewals of a healthy leader. It is JitterFactor x
+// [lease.Interval].
 func shortestDeadline(ttl time.Duration) time.Duration { return ttl * 2 / 5 }
 
 // withJitter lengthens d by draw x (JitterFactor - 1), for a draw from 0 to 1.
@@ -129,7 +129,7 @@ func withJitter(d time.Duration, draw float64) time.Duration {
 	return d + time.Duration(draw*(JitterFactor-1)*float64(d))
 }
 
-// checkDrain checks what was asked for; zero is the default.
+// checkDrain checks the requested Drain; zero means the default.
 func (c Config) checkDrain(ttl time.Duration) error {
 	limit := longestDeadline(ttl) - shortestDeadline(ttl)
 	if c.Drain >= 0 && c.Drain < limit {

@@ -10,26 +10,26 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A Leader is who leads, as the backend sees it. The zero Leader is nobody. The backend shows a
-// leader until its lock is free, which is after its term has ended.
+// A Leader describes the current leader, as the backend sees it. The zero Leader means that there
+// is none. The backend shows a leader until its lock is free, which is after its term has ended.
 type Leader struct {
-	// Identity is the [Config.Identity] of the candidate, or, of a claim that is no
-	// candidate's, its owner as the backend names it.
+	// Identity is the [Config.Identity] of the candidate, or, if the claim is not a candidate's,
+	// its owner as the backend reports it.
 	Identity string
 	// Token is the fencing token of the term.
 	Token lockstep.Token
-	// Since is when the lock was granted, on the backend's wall clock: for people.
+	// Since is when the lock was granted, on the backend's wall clock: for display.
 	Since time.Time
 }
 
-// Nobody reports that there is no leader.
+// Nobody reports whether there is no leader.
 func (l Leader) Nobody() bool { return l.Identity == "" }
 
-// Observe yields who leads the office now, and then each change: a new leader, a new term of the
-// same one, or nobody. Changes that are over before the caller asks may be left out; what is
-// yielded was true, and what is true last is yielded. The sequence ends after a non-nil error,
-// which is [lockstep.ErrUnsupported] when the Locker is no [lockstep.Watcher], or without one when
-// ctx is done. It needs no candidate and takes no part in the election.
+// Observe yields the current leader and then each change: a new leader, a new term of the same one,
+// or no leader. Changes that are superseded before the caller asks for them may be skipped; every
+// yielded state was true, and the last true state is always yielded. The sequence ends after a
+// non-nil error, which is [lockstep.ErrUnsupported] if the Locker is not a [lockstep.Watcher], or
+// without one when ctx is done. It needs no candidate and does not take part in the election.
 func Observe(ctx context.Context, locker lockstep.Locker, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		watcher, ok := locker.(lockstep.Watcher)
@@ -55,7 +55,7 @@ func Observe(ctx context.Context, locker lockstep.Locker, name string) iter.Seq2
 	}
 }
 
-// Observe is the function [Observe] for the candidate's office. It needs no Run.
+// Observe is the function [Observe] for the candidate's election. It does not need Run.
 func (c *Candidate) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return Observe(ctx, c.locker, c.name)
 }
@@ -71,7 +71,7 @@ func leaderOf(s lockstep.State) Leader {
 	return Leader{Identity: identityOf(claim), Token: claim.Token, Since: claim.Since}
 }
 
-// identityOf is never empty: a claim that says nothing about itself is somebody all the same.
+// identityOf is never empty: a claim without any labels still has a holder.
 func identityOf(c lockstep.Claim) string {
 	for _, id := range []string{c.Metadata[IdentityKey], c.Owner} {
 		if id != "" {
@@ -87,8 +87,8 @@ func canTellLeader(l lockstep.Locker) bool {
 	return watches || inspects
 }
 
-// report calls OnNewLeader until ctx is done. After an error, and after each look on a backend
-// that cannot watch, it goes on after a pause.
+// report calls OnNewLeader until ctx is done. After an error, and after each read on a backend that
+// cannot watch, it pauses and continues.
 func (c *Candidate) report(ctx context.Context) {
 	reported := ""
 	for ctx.Err() == nil {
@@ -107,7 +107,7 @@ func (c *Candidate) report(ctx context.Context) {
 	}
 }
 
-// leaders observes where the backend can watch, and else looks once.
+// leaders watches the lock if the backend can watch, and otherwise reads it once.
 func (c *Candidate) leaders(ctx context.Context) iter.Seq2[Leader, error] {
 	if _, ok := c.locker.(lockstep.Watcher); ok {
 		return c.Observe(ctx)

@@ -18,25 +18,25 @@ var (
 	// [Candidate.StepDown] ended.
 	ErrResigned = errors.New("election: leader resigned")
 
-	// ErrNotLeader says that there is no term that could be ended.
+	// ErrNotLeader means that there is no term to end.
 	ErrNotLeader = errors.New("election: not the leader")
 
-	// ErrRunning says that a call of [Candidate.Run] is under way already.
+	// ErrRunning means that a call of [Candidate.Run] is already in progress.
 	ErrRunning = errors.New("election: candidate is running already")
 )
 
-// A resignation is the cause of a term that was given up, with the time for which
-// the candidate then stays away.
+// A resignation is the cause of a term that the leader gave up, with the time for which it then
+// stays out of the election.
 type resignation struct{ cooldown time.Duration }
 
 func (resignation) Error() string { return ErrResigned.Error() }
 
 func (resignation) Is(target error) bool { return target == ErrResigned }
 
-// standsAgain reports whether a term that ended with this cause is followed by another campaign,
-// whatever the body returned. What it returns then is mostly an echo of the loss: a connection that
-// broke, a write that was refused. A nil cause is a term that was not over when the body returned;
-// another one is that of Run's own context.
+// standsAgain reports whether another campaign follows a term that ended with this cause, whatever
+// the body returned. In that case the body's error is usually a consequence of the loss: a broken
+// connection, a refused write. A nil cause means that the term was not over when the body returned;
+// any other cause comes from Run's own context.
 func standsAgain(cause error) bool {
 	for _, own := range []error{ErrNotRenewed, ErrResigned, lockstep.ErrLost, lockstep.ErrReleased} {
 		if errors.Is(cause, own) {
@@ -46,7 +46,7 @@ func standsAgain(cause error) bool {
 	return false
 }
 
-// endsRun reports whether an error of Acquire stays however often it is repeated.
+// endsRun reports whether an error of Acquire is permanent.
 func endsRun(err error) bool {
 	for _, lasting := range []error{lockstep.ErrClosed, lockstep.ErrInvalid, lockstep.ErrUnsupported, lockstep.ErrMode} {
 		if errors.Is(err, lasting) {
@@ -56,16 +56,17 @@ func endsRun(err error) bool {
 	return false
 }
 
-// A policy is what the pause between two terms depends on, but for the terms.
+// A policy holds everything, apart from the term itself, that determines the pause between two
+// terms.
 type policy struct {
 	retryPeriod time.Duration
-	fifo        bool // others who wait are granted the lock before a candidate that comes back
+	fifo        bool // waiters are granted the lock before a candidate that returns
 }
 
-// pause is how long the candidate stays away after a term that ended with cause, lasted
-// after its beginning. It is what a resignation asks for; it fills the RetryPeriod of
-// a short term, so that a term that ends at once does not become a busy loop; and
-// where there is no queue it gives others a chance to take what was given up.
+// pause is how long the candidate stays out of the election after a term that ended with cause and
+// lasted this long. A resignation sets it; a short term is padded to a RetryPeriod, so that terms
+// that end at once do not become a busy loop; and without a queue it gives others a chance to take
+// the lock that was given up.
 func (p policy) pause(cause error, lasted time.Duration) time.Duration {
 	pause := max(p.retryPeriod-lasted, 0)
 	if r, ok := errors.AsType[resignation](cause); ok {
@@ -82,16 +83,16 @@ func givenUp(cause error) bool {
 	return errors.Is(cause, ErrResigned) || ok && loss.Reason == lockstep.Revoked
 }
 
-// Vitals are what the health of a term depends on.
+// Vitals hold what the health of a term depends on.
 type vitals struct {
-	unrenewed time.Duration // since the sending of the last confirmed renewal
+	unrenewed time.Duration // since the last confirmed renewal was sent
 	cause     error         // why the term is over; nil while it is not
 	overFor   time.Duration // since the term was over
 }
 
-// health tells what is wrong with a term whose body has not returned. A leader
-// counts as unable to renew half way from when a renewal was due to when it has to step down: one
-// slow renewal is no illness, and a probe should not hear of it together with the step-down.
+// health returns what is wrong with a term whose body has not returned. A leader counts as unable
+// to renew from the midpoint between when a renewal was due and when it must step down: one slow
+// renewal is not a failure, and a probe should learn of a real one before the leader steps down.
 func (v vitals) health(ttl time.Duration, c Config) error {
 	due := lease.Interval(ttl)
 	switch {

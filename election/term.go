@@ -12,7 +12,7 @@ import (
 // A term is one grant of the lock and the context of the body that runs under it.
 type term struct {
 	lock       lockstep.Lock
-	validity   time.Duration // of the lease after a renewal
+	validity   time.Duration // of the lease right after a renewal
 	stepDownAt time.Duration // what remains of the lease when the term ends
 	began      time.Time
 
@@ -26,7 +26,7 @@ type term struct {
 	}
 }
 
-// newTerm begins a term. Its watch runs until stop.
+// newTerm starts a term. Its watch runs until stop.
 func newTerm(ctx context.Context, lock lockstep.Lock, ttl, renewDeadline time.Duration) *term {
 	t := &term{
 		lock:       lock,
@@ -39,14 +39,14 @@ func newTerm(ctx context.Context, lock lockstep.Lock, ttl, renewDeadline time.Du
 	return t
 }
 
-// stop ends the watch. The cause is that of a term which nothing else has ended.
+// stop ends the watch, and the term if nothing else has ended it.
 func (t *term) stop() {
 	t.cancel(context.Canceled)
 	t.watch.Wait()
 }
 
-// follow ends the term when the lock is over or was not renewed in time, and notes
-// when the term ended, for whatever reason.
+// follow ends the term when the lock is over or was not renewed in time, and records when the term
+// ended, whatever the reason.
 func (t *term) follow() {
 	timer := time.NewTimer(t.untilNextLook())
 	defer timer.Stop()
@@ -63,13 +63,13 @@ func (t *term) follow() {
 	t.mu.overSince = time.Now()
 }
 
-// untilNextLook is bounded because timers stand still while the machine is suspended.
+// untilNextLook is bounded because timers stop while the machine is suspended.
 func (t *term) untilNextLook() time.Duration {
 	return max(min(t.lock.Remaining()-t.stepDownAt, lease.WatchEvery), 0)
 }
 
-// cause tells why the term is over, or nil. It looks at the lock now and ends the term if
-// that is over or has not been renewed in time.
+// cause returns why the term is over, or nil. It checks the lock now and ends the term if the lock
+// is over or was not renewed in time.
 func (t *term) cause() error {
 	if t.ctx.Err() != nil {
 		return context.Cause(t.ctx)
@@ -92,8 +92,8 @@ func (t *term) vitals() vitals {
 	return v
 }
 
-// A bodyContext is the context of the body. The watch is told of a loss by goroutines
-// and timers, which can be late; who asks just before a write wants the present state.
+// A bodyContext is the context of the body. The watch learns of a loss from goroutines and timers,
+// which can be late; a caller that asks just before a write needs the current state.
 type bodyContext struct {
 	context.Context
 	term *term

@@ -139,8 +139,8 @@ func (e *env) lookOn(h *history, done *atomic.Bool) {
 	}
 }
 
-// checkCounter lets writers enter, read, dawdle and write the successor, each time with a
-// token of its own. Some are overtaken; every accepted write must count.
+// checkCounter lets writers enter, read, dawdle and write the next number, each time with a new
+// token. Some are overtaken; every accepted write must count.
 func checkCounter(e *env) {
 	e.write(e.open(), 1, "0")
 	var tokens, accepted atomic.Int64

@@ -13,49 +13,48 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A Backend is what the suite has to know of a backend under test.
+// A Backend describes a backend under test to the suite.
 type Backend struct {
-	// New returns a new Locker; all that one run gets share their names. It fails the
-	// test when it cannot. The suite closes the Locker. Its TTL should be short, such
-	// as 1 s to 3 s, as many checks wait for a lease to end.
+	// New returns a new Locker; all Lockers of one run share their names. It fails the test if it
+	// cannot create one. The suite closes the Locker. Its TTL should be short, such as 1 s to 3 s,
+	// as many checks wait for a lease to end.
 	New func(t *testing.T) lockstep.Locker
 
-	// Server hurts the backend. Nil fields are faults that cannot be caused.
+	// Server injects faults into the backend. A nil field is a fault that cannot be caused.
 	Server Server
 
-	// Claims are the capabilities of a backend that is not one of this project; only
-	// its flags count. Default: the table of the project's backends.
+	// Claims are the capabilities of a backend that is not part of this project; only the flags
+	// count. Default: the table of the project's backends.
 	Claims *lockstep.Capabilities
 
-	// Goroutines is how many contend for one name at once. Default: 1000.
+	// Goroutines is how many goroutines contend for one name at once. Default: 1000.
 	Goroutines int
 
 	// Slack is how much later than promised the backend may act on a loaded
 	// machine. Default: 3 s.
 	Slack time.Duration
 
-	// Settle is how long it takes for a request to have arrived, where an Inspector
-	// cannot tell. Default: 200 ms.
+	// Settle is how long to wait for a request to arrive if there is no Inspector to tell. Default:
+	// 200 ms.
 	Settle time.Duration
 }
 
-// A Server does to the backend what life does. Each function returns when it is done
-// and fails the test when it cannot.
+// A Server injects the faults of real life into the backend. Each function returns when it is done
+// and fails the test if it cannot.
 type Server struct {
-	// Cut takes the network between one Locker and the backend away: what either
-	// sends vanishes, and no connection is closed. Heal gives it back, and does nothing
-	// when it was not taken.
+	// Cut severs the network between one Locker and the backend: whatever either sends is dropped,
+	// and no connection is closed. Heal restores it, and does nothing if it was not cut.
 	Cut, Heal func(t *testing.T, l lockstep.Locker)
 	// Restart stops the whole backend, keeping what it has stored, and starts it again.
 	Restart func(t *testing.T)
-	// Delete removes the record of a lock behind the back of everybody.
+	// Delete removes the record of a lock without anyone's knowledge.
 	Delete func(t *testing.T, name string)
-	// Revoke takes a lock away as the operator by does.
+	// Revoke takes a lock away as operator by.
 	Revoke func(t *testing.T, name, by string)
 }
 
-// A tb is what a check needs of a test. The suite's own tests give it one that
-// only takes notes, to see the suite fail.
+// A tb is what a check needs from a test. The suite's own tests pass one that only records, to see
+// the suite fail.
 type tb interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -69,7 +68,7 @@ type tb interface {
 type check struct {
 	name  string // a sentence
 	needs []need
-	// alone is set when the check hurts the whole backend or measures the whole process.
+	// alone is set if the check disturbs the whole backend or measures the whole process.
 	alone bool
 	run   func(*env)
 }
@@ -103,9 +102,9 @@ func Run(t *testing.T, b Backend) {
 	t.Log(r.String())
 }
 
-// maxTogether bounds the checks that run beside each other. They mostly wait for
-// leases to end, so there may be more of them than processors, which is what
-// t.Parallel goes by; not so many that they slow down each other.
+// maxTogether bounds the checks that run concurrently. They mostly wait for leases to end, so there
+// may be more of them than processors, which is the limit of t.Parallel, but not so many that they
+// slow each other down.
 const maxTogether = 6
 
 // together calls the functions, at most maxTogether at a time.
@@ -135,7 +134,7 @@ func (b Backend) withDefaults() Backend {
 	return b
 }
 
-// A report is what ran and what did not, and why.
+// A report lists the checks that ran and the ones that were skipped, with the reason.
 type report struct {
 	mu      sync.Mutex
 	ran     []string

@@ -17,7 +17,7 @@ type env struct {
 	t       *testing.T // for the functions of the backend
 	backend Backend
 	caps    lockstep.Capabilities
-	space   string // first segment of the check's names, its own
+	space   string // first segment of the check's names, unique to it
 	ctx     context.Context
 }
 
@@ -53,18 +53,18 @@ func (e *env) pair() (a, b lockstep.Locker) { return e.open(), e.open() }
 // name is a lock name that no other check uses.
 func (e *env) name(last string) string { return e.space + "/" + last }
 
-// soon is how long something may take that should happen at once.
+// soon is how long something that should happen at once may take.
 func (e *env) soon() time.Duration { return e.backend.Slack + 2*time.Second }
 
-// freeBy is how long a dead holder may be in the way.
+// freeBy is how long a dead holder may block others.
 func (e *env) freeBy() time.Duration { return e.caps.TTL + e.caps.Grace + e.backend.Slack }
 
-// limit ends with the check, or well after the longest time that a right backend
-// could need, so that a wrong one cannot hang the suite.
+// limit ends with the check, or well after the longest time that a correct backend could need, so
+// that a faulty one cannot hang the suite.
 func (e *env) limit() context.Context { return e.ctx }
 
-// acquire takes a lock that is free, or will be when an expiry has passed. It does
-// not rely on Acquire to end.
+// acquire takes a lock that is free, or will be after an expiry. It does not rely on Acquire
+// returning.
 func (e *env) acquire(l lockstep.Locker, name string, opts ...lockstep.AcquireOption) lockstep.Lock {
 	e.Helper()
 	return e.granted(e.start(l, name, opts...), e.freeBy()+e.soon())
@@ -77,8 +77,8 @@ func (e *env) release(k lockstep.Lock) {
 	}
 }
 
-// answer makes a request again while the backend does not answer it, which a busy machine may keep
-// it from: that says nothing about the lock. The backend has to answer soon.
+// answer repeats a request that the backend does not answer, which may be due to a busy machine and
+// says nothing about the lock. The backend must answer soon.
 func (e *env) answer(request func() (lockstep.Lock, error)) (lockstep.Lock, error) {
 	for end := time.Now().Add(e.soon()); ; e.sleep(5 * time.Millisecond) {
 		lock, err := request()
@@ -94,7 +94,7 @@ func (e *env) try(l lockstep.Locker, name string, opts ...lockstep.AcquireOption
 	return e.answer(func() (lockstep.Lock, error) { return lockstep.TryAcquire(e.limit(), l, name, opts...) })
 }
 
-// busy makes sure that the lock cannot be had now.
+// busy checks that the lock is not available now.
 func (e *env) busy(l lockstep.Locker, name string, opts ...lockstep.AcquireOption) {
 	e.Helper()
 	lock, err := e.try(l, name, opts...)
@@ -107,8 +107,8 @@ func (e *env) busy(l lockstep.Locker, name string, opts ...lockstep.AcquireOptio
 	}
 }
 
-// free makes sure that the lock can be had at once, or soon where a background
-// clean-up is allowed, and gives it back.
+// free checks that the lock is available at once, or soon if a background clean-up is allowed, and
+// releases it.
 func (e *env) free(l lockstep.Locker, name string, within time.Duration) {
 	e.Helper()
 	p := e.start(l, name)
@@ -133,7 +133,7 @@ type pending struct {
 	at     time.Time
 }
 
-// start begins an Acquire.
+// start starts an Acquire.
 func (e *env) start(l lockstep.Locker, name string, opts ...lockstep.AcquireOption) *pending {
 	ctx, cancel := context.WithCancel(e.limit())
 	p := &pending{cancel: cancel, done: make(chan struct{})}
@@ -145,7 +145,7 @@ func (e *env) start(l lockstep.Locker, name string, opts ...lockstep.AcquireOpti
 	return p
 }
 
-// queue begins an Acquire and returns when it is the n-th waiter of the name. A backend without a
+// queue starts an Acquire and returns when it is the n-th waiter of the name. A backend without a
 // queue shows no waiters.
 func (e *env) queue(l lockstep.Locker, name string, n int, opts ...lockstep.AcquireOption) *pending {
 	e.Helper()
@@ -181,7 +181,7 @@ func (e *env) ended(p *pending, within time.Duration) {
 	}
 }
 
-// waiting makes sure that a pending Acquire has not ended.
+// waiting checks that a pending Acquire has not ended.
 func (e *env) waiting(p *pending) {
 	e.Helper()
 	select {
@@ -220,7 +220,7 @@ func (e *env) over(k lockstep.Lock, within time.Duration) error {
 	}
 }
 
-// lost makes sure that the lock is over for the reason.
+// lost checks that the lock is over for one of the reasons.
 func (e *env) lost(k lockstep.Lock, within time.Duration, reasons ...lockstep.LossReason) *lockstep.LossError {
 	e.Helper()
 	cause := e.over(k, within)
@@ -237,7 +237,7 @@ func (e *env) lost(k lockstep.Lock, within time.Duration, reasons ...lockstep.Lo
 	return loss
 }
 
-// held makes sure that the holder still believes in its lock.
+// held checks that the holder still trusts its lock.
 func (e *env) held(k lockstep.Lock) {
 	e.Helper()
 	if err := k.Check(); err != nil {
@@ -248,7 +248,7 @@ func (e *env) held(k lockstep.Lock) {
 	}
 }
 
-// cut takes the network of the Locker away until heal or the end of the check.
+// cut severs the network of the Locker until heal or the end of the check.
 func (e *env) cut(l lockstep.Locker) {
 	e.Helper()
 	e.backend.Server.Cut(e.t, l)

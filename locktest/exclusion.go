@@ -17,8 +17,8 @@ func exclusionChecks() []check {
 	}
 }
 
-// A counter is the resource that the lock guards. Its load and its store are two
-// steps, so that an increment is lost when two holders are at work.
+// A counter is the resource that the lock guards. Its load and its store are two steps, so an
+// increment is lost if two holders work at once.
 type counter struct {
 	value   atomic.Int64
 	inside  atomic.Int64
@@ -41,7 +41,7 @@ func (c *counter) increment(token lockstep.Token) {
 	c.inside.Add(-1)
 }
 
-// contend increments the counter from workers goroutines, each rounds times.
+// contend increments the counter from workers goroutines, rounds times each.
 func (e *env) contend(lockers []lockstep.Locker, name string, workers, rounds int) *counter {
 	e.Helper()
 	var c counter
@@ -105,7 +105,7 @@ func checkTokens(e *env) {
 	e.rising(tokens)
 }
 
-// rising makes sure that each token is legal and larger than the one before.
+// rising checks that each token is legal and larger than the one before.
 func (e *env) rising(tokens []lockstep.Token) {
 	e.Helper()
 	for i, token := range tokens {

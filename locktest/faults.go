@@ -76,7 +76,7 @@ func checkLongOutage(e *env) {
 	e.heal(a)
 	e.lost(lost, e.soon(), lockstep.LeaseEnded)
 	again := e.acquire(a, e.name("x"))
-	e.sleep(2 * e.caps.TTL) // it must be renewed as the first one was
+	e.sleep(2 * e.caps.TTL) // it must have been renewed like the first one
 	e.held(again)
 	if err := lost.Check(); !errors.Is(err, lockstep.ErrLost) {
 		e.Errorf("the lost lock came back to life: %v", err)
@@ -113,8 +113,8 @@ func checkDeadWaiter(e *env) {
 	}
 }
 
-// checkDeadReader lets another reader of the same name come, be renewed and go after
-// the first one has died: liveness belongs to the holder and not to the name.
+// checkDeadReader lets another reader of the same name arrive, be renewed and leave after the first
+// one has died: liveness belongs to the holder, not to the name.
 func checkDeadReader(e *env) {
 	a, b := e.pair()
 	dead := e.acquire(a, e.name("x"), lockstep.WithShared())
@@ -239,7 +239,7 @@ func checkRestartHolds(e *env) {
 	lock := e.acquire(a, e.name("x"))
 	e.backend.Server.Restart(e.t)
 	other, err := e.try(b, e.name("x"))
-	// A restart longer than the lease ends it rightly, be it just before the try.
+	// A restart longer than the lease rightly ends it, even just before the try.
 	if lock.Check() == nil && !errors.Is(err, lockstep.ErrBusy) {
 		e.Errorf("try of a lock that was held all the time: %v, want ErrBusy", err)
 	}

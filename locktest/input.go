@@ -46,7 +46,7 @@ func checkBadNames(e *env) {
 	}
 }
 
-// checkGoodNames holds all of them at once: none may stand for another.
+// checkGoodNames holds all of them at once: no two may be the same lock.
 func checkGoodNames(e *env) {
 	a, b := e.pair()
 	var held []lockstep.Lock
@@ -101,8 +101,8 @@ func checkBadOptions(e *env) {
 	e.free(l, e.name("a"), e.soon())
 }
 
-// checkRefusedLocally asks while nothing can be sent: whoever tried would hang or
-// say that the backend is away.
+// checkRefusedLocally makes requests while nothing can be sent: a backend that sent them would hang
+// or report the backend as unavailable.
 func checkRefusedLocally(e *env) {
 	l := e.open()
 	e.cut(l)

@@ -111,7 +111,7 @@ func checkGoroutines(e *env) {
 	}
 }
 
-// expectCtxError makes sure that the caller can tell that its own context ended.
+// expectCtxError checks that the caller can tell that its own context ended.
 func (e *env) expectCtxError(err error, want error) {
 	e.Helper()
 	if !errors.Is(err, want) {

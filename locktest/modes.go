@@ -35,7 +35,7 @@ func checkShared(e *env) {
 	e.release(one)
 	e.release(two)
 	e.waiting(writer)
-	checkModes(e, a, name, 1) // one holder of a shared lock is a shared one all the same
+	checkModes(e, a, name, 1) // a single holder of a shared lock is still shared
 	e.release(own)
 	exclusive := e.granted(writer, e.soon())
 	e.busy(a, name, lockstep.WithShared())
@@ -43,7 +43,7 @@ func checkShared(e *env) {
 	e.free(a, name, e.soon())
 }
 
-// checkModes wants n shared holders, and exclusive waiters.
+// checkModes expects n shared holders, and exclusive waiters.
 func checkModes(e *env, l lockstep.Locker, name string, n int) {
 	e.Helper()
 	if _, ok := l.(lockstep.Inspector); !ok {
@@ -177,8 +177,8 @@ func checkMulti(e *env) {
 	}
 }
 
-// checkOpposite has many claims on 3 of 6 names in random orders, some of them
-// cancelled, and counters behind the names that show a holder beside another.
+// checkOpposite makes many claims on 3 of 6 names in random order, some of them cancelled, with
+// counters behind the names that reveal two holders at once.
 func checkOpposite(e *env) {
 	lockers := []lockstep.Locker{e.open(), e.open()}
 	var inside [6]counter
@@ -221,8 +221,8 @@ func checkDelayReleased(e *env) {
 	e.free(b, e.name("x"), e.soon())
 }
 
-// checkDelayExpired waits longer than any expiry takes, so that a backend without
-// the delay is too early by more than a loaded machine can be late.
+// checkDelayExpired waits longer than any expiry takes, so that a backend without the delay is
+// early by more than a loaded machine can be late.
 func checkDelayExpired(e *env) {
 	a, b := e.pair()
 	delay := e.freeBy()

@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A need says what is missing for a check to apply, or nothing.
+// A need returns what is missing for a check to apply, or nothing.
 type need func(b Backend, probe lockstep.Locker) (missing string)
 
 func (b Backend) missing(probe lockstep.Locker, c check) string {
@@ -18,7 +18,7 @@ func (b Backend) missing(probe lockstep.Locker, c check) string {
 	return ""
 }
 
-// claims is the need of a promise.
+// claims needs the backend to make a promise.
 func claims(p promise) need {
 	return func(_ Backend, probe lockstep.Locker) string {
 		if p.of(probe.Capabilities()) {
@@ -28,7 +28,7 @@ func claims(p promise) need {
 	}
 }
 
-// implements is the need of an optional interface.
+// implements needs an optional interface.
 func implements[T any](_ Backend, probe lockstep.Locker) string {
 	if _, ok := probe.(T); ok {
 		return ""
@@ -83,9 +83,8 @@ var (
 	promises = []promise{fenced, fifo, shared, permits, multi, lockDelay, survivesFailover, clockBound}
 )
 
-// claimsOf are the flags that the backends of this project must set, and no others.
-// A backend that can do more or less than is written here must change this table,
-// and so the documentation that it stands for.
+// claimsOf lists exactly the flags that the backends of this project must set. A backend that can
+// do more or less must change this table, and the documentation with it.
 var claimsOf = map[string]lockstep.Capabilities{
 	"native": {
 		Fenced: true, FIFO: true, Shared: true, Permits: true, Multi: true, LockDelay: true, SurvivesFailover: true,

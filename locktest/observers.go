@@ -46,7 +46,7 @@ func checkInspect(e *env) {
 	waits := e.queue(b, name, 1, lockstep.WithMetadata(map[string]string{"n": "1"}))
 	s := e.inspect(b, name)
 	wantWaiters := 0
-	if e.caps.FIFO { // without a queue nobody is seen waiting
+	if e.caps.FIFO { // without a queue no waiters are visible
 		wantWaiters = 1
 	}
 	if len(s.Holders) != 1 || len(s.Waiters) != wantWaiters {

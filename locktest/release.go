@@ -58,7 +58,7 @@ func checkSecondRelease(e *env) {
 	a, b := e.pair()
 	first := e.acquire(a, e.name("x"))
 	e.release(first)
-	for _, next := range []lockstep.Locker{a, b} { // of the same owner, and of another
+	for _, next := range []lockstep.Locker{a, b} { // by the same owner, and by another
 		second := e.acquire(next, e.name("x"))
 		if err := first.Release(e.limit()); err != nil {
 			e.Errorf("second release: %v, want nil", err)

@@ -25,7 +25,7 @@ func checkTry(e *env) {
 	a, b := e.pair()
 	held := e.acquire(a, e.name("x"))
 	e.busy(b, e.name("x"))
-	e.busy(a, e.name("x")) // claims of one Locker exclude each other too
+	e.busy(a, e.name("x")) // claims of one Locker also exclude each other
 	e.release(held)
 	e.free(a, e.name("x"), e.soon())
 }
@@ -92,8 +92,8 @@ func checkOutlives(e *env) {
 	e.release(held)
 }
 
-// checkCancelAgainstGrant cancels about when the lock becomes free: each Acquire
-// ends with a lock or without one, never with a claim that nobody knows of.
+// checkCancelAgainstGrant cancels around the time the lock becomes free: each Acquire ends with a
+// lock or without one, never with a claim that no one knows about.
 func checkCancelAgainstGrant(e *env) {
 	a, b := e.pair()
 	name := e.name("x")
@@ -101,7 +101,7 @@ func checkCancelAgainstGrant(e *env) {
 		held := e.acquire(a, name)
 		p := e.start(b, name)
 		e.sleep(time.Duration(rand.Int64N(int64(3 * time.Millisecond))))
-		switch i % 3 { // cancel before the release, beside it, and after it
+		switch i % 3 { // cancel before, during and after the release
 		case 0:
 			p.cancel()
 		case 1:

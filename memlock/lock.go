@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// releaseTime is what a Release has whose context is done already.
+// releaseTime is what a Release gets if its context is already done.
 const releaseTime = 5 * time.Second
 
 // A lock is the holder's side of a granted claim.
@@ -21,9 +21,9 @@ type lock struct {
 	cancel context.CancelCauseFunc
 	freed  chan struct{} // closed when the claim has left the space
 
-	// The space's mutex guards what follows.
+	// The space's mutex guards the fields below.
 	isFreed bool
-	maxHold *time.Timer // nil: no bound
+	maxHold *time.Timer // nil: no limit
 }
 
 func newLock(l *Locker, c *claim) *lock {
@@ -59,7 +59,7 @@ func (k *lock) Remaining() time.Duration {
 	return s.remainingLocked(k.claim.session)
 }
 
-// endLocked ends the holder's part. The first cause stays.
+// endLocked ends the lock for its holder. The first cause is kept.
 func (k *lock) endLocked(cause error) {
 	k.cancel(cause)
 	if k.maxHold != nil {
@@ -78,8 +78,8 @@ func (k *lock) endMaxHold() {
 	k.giveBackLocked()
 }
 
-// mayGiveBack reports whether a Release frees something. Of a lock that was revoked
-// it is the holder's consent; a lock delay after an expiry outlasts it.
+// mayGiveBack reports whether a Release frees something. For a revoked lock it is the holder's
+// acknowledgement; a lock delay after an expiry is not cut short.
 func (k *lock) mayGiveBack(cause error) bool {
 	if k.isFreed || errors.Is(cause, lockstep.ErrDetached) {
 		return false
@@ -87,7 +87,7 @@ func (k *lock) mayGiveBack(cause error) bool {
 	return k.claim.state == granted || k.claim.loss.Reason == lockstep.Revoked
 }
 
-// giveBackLocked frees the claim in the space, now or when that can be reached.
+// giveBackLocked frees the claim in the space, now or once the space can be reached.
 func (k *lock) giveBackLocked() {
 	if k.locker.cut != nil {
 		k.locker.space.undoLaterLocked(k.locker, k.claim)

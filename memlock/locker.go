@@ -10,18 +10,18 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A Locker hands out the locks of a [Space]. It implements [lockstep.Inspector],
-// [lockstep.Watcher] and [lockstep.Detacher] too.
+// A Locker hands out the locks of a [Space]. It also implements [lockstep.Inspector],
+// [lockstep.Watcher] and [lockstep.Detacher].
 type Locker struct {
 	space  *Space
 	closed chan struct{} // closed by Close
 
-	// The space's mutex guards what follows.
+	// The space's mutex guards the fields below.
 	session  *session
 	cut      chan struct{} // nil while the space can be reached; closed by Heal
-	homeless []*claim      // wait for the space to be reached again, in a new session
-	undo     []*claim      // are to be given back as soon as the space can be reached
-	missed   []string      // names that are watched and changed while it was cut off
+	homeless []*claim      // waiting for a new session once the space can be reached
+	undo     []*claim      // to be released once the space can be reached
+	missed   []string      // watched names that changed while it was cut off
 }
 
 var (
@@ -31,13 +31,13 @@ var (
 	_ lockstep.Detacher  = (*Locker)(nil)
 )
 
-// New returns a Locker in a new space: see [NewSpace] for what it panics on.
+// New returns a Locker in a new space: see [NewSpace] for when it panics.
 func New(opts ...Option) *Locker { return NewSpace(opts...).Locker() }
 
-// Space is where the Locker contends.
+// Space is the space of the Locker.
 func (l *Locker) Space() *Space { return l.space }
 
-// Capabilities of memory are all but surviving a failover.
+// Capabilities implements [lockstep.Locker]: all of them except surviving a failover.
 func (l *Locker) Capabilities() lockstep.Capabilities {
 	return lockstep.Capabilities{
 		Backend: "memory",
@@ -65,7 +65,7 @@ func (l *Locker) acquire(ctx context.Context, name string, opts []lockstep.Acqui
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	var waitOver <-chan time.Time // nil: no bound
+	var waitOver <-chan time.Time // nil: no limit
 	if cfg.HasWait {
 		timer := time.NewTimer(cfg.Wait)
 		defer timer.Stop()
@@ -87,7 +87,7 @@ func (l *Locker) acquire(ctx context.Context, name string, opts []lockstep.Acqui
 	return l.outcome(ctx, c, err)
 }
 
-// submit puts a claim into the space as soon as that can be reached.
+// submit puts a claim into the space as soon as the space can be reached.
 func (l *Locker) submit(ctx context.Context, cfg lockstep.AcquireConfig, waitOver <-chan time.Time) (*claim, error) {
 	s := l.space
 	s.mu.Lock()
@@ -122,10 +122,10 @@ func (l *Locker) submit(ctx context.Context, cfg lockstep.AcquireConfig, waitOve
 	return c, nil
 }
 
-// outcome ends an Acquire. A grant that came together with the end of the wait is
-// handed out; one that came together with the end of ctx is given back.
+// outcome ends an Acquire. A grant that coincides with the end of the wait is handed out; one that
+// coincides with the end of ctx is released.
 func (l *Locker) outcome(ctx context.Context, c *claim, why error) (*lock, error) {
-	ended := ctx.Err() // asked before locking: that of lockstep.Do asks a lock of this space
+	ended := ctx.Err() // checked before locking: the ctx of lockstep.Do checks a lock of this space
 	s := l.space
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +140,8 @@ func (l *Locker) outcome(ctx context.Context, c *claim, why error) (*lock, error
 	return nil, l.withdrawLocked(c, why)
 }
 
-// withdrawLocked undoes a claim whose Acquire has ended for the reason why, and
-// makes the reason more precise.
+// withdrawLocked undoes a claim whose Acquire has ended for the given reason, and makes the reason
+// more precise.
 func (l *Locker) withdrawLocked(c *claim, why error) error {
 	s := l.space
 	if c.lock != nil {
@@ -165,8 +165,8 @@ func (s *Space) undoLaterLocked(l *Locker, c *claim) {
 	}
 }
 
-// tellLocked lets the holder know what has become of its claim, if it can be
-// reached. What it does not hear now it hears when it is healed.
+// tellLocked notifies the holder of what has become of its claim, if it can be reached. If not, the
+// holder is notified on Heal.
 func (s *Space) tellLocked(c *claim) {
 	l := c.session.locker
 	if l == nil || l.cut != nil || c.abandoned {
@@ -193,8 +193,8 @@ func (l *Locker) isClosed() bool {
 	}
 }
 
-// Close implements [lockstep.Locker]. While the Locker is cut off it returns an
-// error that is [lockstep.ErrUncertain] if it has any claims.
+// Close implements [lockstep.Locker]. While the Locker is cut off and has any claims, it returns an
+// error that is [lockstep.ErrUncertain].
 func (l *Locker) Close(context.Context) error {
 	s := l.space
 	s.mu.Lock()
@@ -218,10 +218,9 @@ func (l *Locker) Close(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Cut takes the network away from the Locker, as when a cable is pulled: nothing
-// more is heard from the space and nothing reaches it. Unless [Locker.Heal] comes
-// before, its locks end after the TTL less [lease.Margin] by its own clock, and
-// the space gives them to others after the TTL and [Grace].
+// Cut disconnects the Locker from the space, as if a cable were pulled: nothing gets through in
+// either direction. Unless [Locker.Heal] comes first, its locks end after the TTL minus
+// [lease.Margin] by its own clock, and the space grants them to others after the TTL plus [Grace].
 func (l *Locker) Cut() {
 	l.space.mu.Lock()
 	defer l.space.mu.Unlock()
@@ -231,8 +230,8 @@ func (l *Locker) Cut() {
 	}
 }
 
-// Heal gives the network back after [Locker.Cut]. The Locker hears what it missed.
-// It does nothing when the Locker is not cut off.
+// Heal reconnects the Locker after [Locker.Cut]. The Locker learns what it missed. Heal does
+// nothing if the Locker is not cut off.
 func (l *Locker) Heal() {
 	s := l.space
 	s.mu.Lock()
@@ -259,11 +258,11 @@ func (l *Locker) Heal() {
 	l.missed = nil
 }
 
-// Expire ends the Locker's session in the space at once, as when the space has
-// missed its renewals. Its locks are lost with [lockstep.SessionExpired], and
-// what waits goes to the end of its queue in a new session. A Locker that is cut
-// off hears of it when it is healed; until then, or until its lease ends, it believes
-// in its locks beside the next holder, which a real backend never lets happen.
+// Expire ends the Locker's session in the space at once, as if the space had missed its renewals.
+// Its locks are lost with [lockstep.SessionExpired], and waiting claims go to the end of their
+// queues in a new session. A Locker that is cut off learns of it on Heal; until then, or until its
+// lease ends, it trusts its locks while the next holder has them too, which a real backend never
+// allows.
 func (l *Locker) Expire() {
 	l.space.mu.Lock()
 	defer l.space.mu.Unlock()

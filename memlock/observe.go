@@ -12,7 +12,7 @@ import (
 
 // Inspect implements [lockstep.Inspector].
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
-	ended := ctx.Err() // asked before locking: that of lockstep.Do asks a lock of this space
+	ended := ctx.Err() // checked before locking: the ctx of lockstep.Do checks a lock of this space
 	s := l.space
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +37,8 @@ func (l *Locker) canReadLocked(ended error, name string) error {
 	}
 }
 
-// Watch implements [lockstep.Watcher]. Of changes that come faster than the caller
-// reads it yields the last. While the Locker is cut off nothing is yielded.
+// Watch implements [lockstep.Watcher]. If changes come faster than the caller reads, it yields the
+// last one. While the Locker is cut off it yields nothing.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
 		if err := lockstep.CheckName(name); err != nil {
@@ -63,8 +63,8 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.Stat
 	}
 }
 
-// look reads the state of a name unless the Locker is cut off, in which case it
-// will be woken when it is healed.
+// look reads the state of a name unless the Locker is cut off, in which case Heal wakes the
+// watcher.
 func (l *Locker) look(name string) (lockstep.State, bool) {
 	s := l.space
 	s.mu.Lock()
@@ -78,7 +78,7 @@ func (l *Locker) look(name string) (lockstep.State, bool) {
 	return s.table.inspect(name), true
 }
 
-// watch returns a channel that is filled when the name changes. It is filled now.
+// watch returns a channel that receives a value when the name changes. It already holds one.
 func (s *Space) watch(name string) chan struct{} {
 	wake := make(chan struct{}, 1)
 	wake <- struct{}{}
@@ -99,8 +99,7 @@ func (s *Space) unwatch(name string, wake chan struct{}) {
 	s.watches[name] = rest
 }
 
-// Detach implements [lockstep.Detacher]. A lock that is detached again keeps its
-// handle.
+// Detach implements [lockstep.Detacher]. Detaching a lock again yields the same handle.
 func (l *Locker) Detach(_ context.Context, held lockstep.Lock) (lockstep.Handle, error) {
 	k, ok := held.(*lock)
 	if !ok || k.locker != l {

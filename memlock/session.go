@@ -8,19 +8,18 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// A session is a Locker's registration with the space. It lives as long as the
-// Locker is not cut off for a whole TTL: there is nothing to renew in one process.
-// The Space's mutex guards it.
+// A session is a Locker's registration with the space. It lives until the Locker is cut off for a
+// whole TTL: within one process there is nothing to renew. The Space's mutex guards it.
 type session struct {
 	id      string
-	locker  *Locker // nil for that of a detached lock
+	locker  *Locker // nil for the session of a detached lock
 	claims  []*claim
-	over    bool // the Locker has given it up and has another
+	over    bool // the Locker has abandoned it and has another
 	expired bool // the space has ended it
 
 	unrenewedSince time.Time   // zero while it is renewed
-	localEnd       *time.Timer // the Locker gives it up
-	spaceEnd       *time.Timer // the space ends it
+	localEnd       *time.Timer // fires when the Locker abandons it
+	spaceEnd       *time.Timer // fires when the space ends it
 }
 
 func (n *session) keep(c *claim) {
@@ -30,8 +29,8 @@ func (n *session) keep(c *claim) {
 
 func (n *session) drop(c *claim) { n.claims = without(n.claims, c) }
 
-// stopRenewingLocked starts the two clocks of the session: the holder's, which is
-// the shorter, and the space's.
+// stopRenewingLocked starts the two timers of the session: the holder's, which is shorter, and the
+// space's.
 func (s *Space) stopRenewingLocked(n *session) {
 	n.unrenewedSince = time.Now()
 	n.spaceEnd = time.AfterFunc(s.ttl+Grace, func() {
@@ -58,11 +57,10 @@ func (n *session) renewAgain() {
 	}
 }
 
-// validity is how long a holder believes in its lease after a renewal.
+// validity is how long a holder trusts its lease after a renewal.
 func (s *Space) validity() time.Duration { return s.ttl - lease.Margin(s.ttl) }
 
-// remainingLocked is how long the holder may believe in the session, at most
-// [Space.validity].
+// remainingLocked is how long the holder may trust the session, at most [Space.validity].
 func (s *Space) remainingLocked(n *session) time.Duration {
 	switch {
 	case n.over:
@@ -74,15 +72,15 @@ func (s *Space) remainingLocked(n *session) time.Duration {
 	}
 }
 
-// lapseLocked gives the session up if its end has passed and the timer is late.
+// lapseLocked abandons the session if its end has passed and the timer is late.
 func (s *Space) lapseLocked(n *session) {
 	if n.locker != nil && !n.over && s.remainingLocked(n) == 0 {
 		s.giveUpLocked(n, lockstep.LeaseEnded)
 	}
 }
 
-// giveUpLocked ends the Locker's part in the session: its locks are lost, and what
-// waits goes on in a new session once the space can be reached.
+// giveUpLocked ends the session for the Locker: its locks are lost, and waiting claims continue in
+// a new session once the space can be reached.
 func (s *Space) giveUpLocked(n *session, why lockstep.LossReason) {
 	if n.over {
 		return
@@ -101,8 +99,8 @@ func (s *Space) giveUpLocked(n *session, why lockstep.LossReason) {
 	}
 }
 
-// expireLocked ends the session in the space. Its waiting claims go first, then
-// its grants, then others are granted what is free.
+// expireLocked ends the session in the space. It removes the waiting claims first, then the grants,
+// then grants what is free to others.
 func (s *Space) expireLocked(n *session) {
 	if n.expired {
 		return
@@ -128,8 +126,8 @@ func (s *Space) expireLocked(n *session) {
 	}
 }
 
-// unhouse notes a claim that the space took away before its Acquire heard of a
-// grant: it goes on in a new session.
+// unhouse records a claim that the space took away before its Acquire learned of a grant: it
+// continues in a new session.
 func (l *Locker) unhouse(c *claim) {
 	if !c.abandoned && !c.homeless {
 		c.homeless = true
@@ -137,9 +135,9 @@ func (l *Locker) unhouse(c *claim) {
 	}
 }
 
-// rehouseLocked puts claims whose session ended while they waited at the end of
-// their queues, in the Locker's present session. All of them leave before any is
-// entered or granted: none may be granted in the session that has ended.
+// rehouseLocked puts claims whose session ended while they waited at the end of their queues, in
+// the Locker's current session. All of them leave before any is entered or granted, so that none is
+// granted in the ended session.
 func (s *Space) rehouseLocked(l *Locker) {
 	homeless := l.homeless
 	l.homeless = nil

@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Grace is how much longer than the TTL the space keeps the locks of a Locker
-// that is cut off, so that its holders know first.
+// Grace is how much longer than the TTL the space keeps the locks of a Locker that is cut off, so
+// that the holders find out first.
 const Grace = 500 * time.Millisecond
 
 // An Option adjusts a [Space].
@@ -29,19 +29,18 @@ func WithTTL(ttl time.Duration) Option {
 	return optionFunc(func(s *Space) { s.ttl = ttl })
 }
 
-// A Space is the names for which its Lockers contend. It is safe for concurrent
-// use.
+// A Space is the set of names for which its Lockers contend. It is safe for concurrent use.
 type Space struct {
 	ttl time.Duration
 
-	mu       sync.Mutex // guards what follows, and all claims, sessions and Lockers of the space
+	mu       sync.Mutex // guards the fields below, and all claims, sessions and Lockers of the space
 	table    table
-	sessions int // how many there were
+	sessions int // number created so far
 	watches  map[string][]chan struct{}
 	detached map[lockstep.Handle]*claim
 }
 
-// NewSpace makes an empty space. It panics when [lease.Check] refuses the TTL.
+// NewSpace creates an empty space. It panics if [lease.Check] refuses the TTL.
 func NewSpace(opts ...Option) *Space {
 	s := &Space{
 		ttl:      lockstep.DefaultTTL,
@@ -58,8 +57,7 @@ func NewSpace(opts ...Option) *Space {
 	return s
 }
 
-// Locker returns a new Locker in the space. It contends with the others like
-// another process.
+// Locker returns a new Locker in the space. It contends with the others like a separate process.
 func (s *Space) Locker() *Locker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,10 +66,9 @@ func (s *Space) Locker() *Locker {
 	return l
 }
 
-// Revoke takes the named lock away from all who hold it, as an operator does, and
-// returns how many those were. They are told at once that by did it, unless they
-// are cut off. Others get the lock when they have called Release, or after TTL +
-// Grace.
+// Revoke takes the named lock away from all its holders, as an operator does, and returns how many
+// there were. They are notified at once that by did it, unless they are cut off. Others get the
+// lock when the holders have called Release, or after TTL + Grace.
 func (s *Space) Revoke(name, by string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +78,7 @@ func (s *Space) Revoke(name, by string) int {
 		switch {
 		case c.state == closing:
 			continue
-		case c.lock == nil: // nobody acts on it yet
+		case c.lock == nil: // no one acts on it yet
 			s.takeLocked(c, loss)
 		default:
 			s.closeLocked(c, loss, s.ttl+Grace)
@@ -91,10 +88,10 @@ func (s *Space) Revoke(name, by string) int {
 	return n
 }
 
-// Delete makes the space forget all claims of the name, as a store does that
-// evicts or is tampered with. Holders are told [lockstep.RecordMissing], unless they
-// are cut off: those go on until their lease ends, beside the next. Waiters ask
-// again in their old order. Tokens go on rising.
+// Delete makes the space forget all claims of the name, as a store does that evicts records or is
+// tampered with. Holders lose the lock with [lockstep.RecordMissing], unless they are cut off:
+// those continue until their lease ends, alongside the next holder. Waiters claim again in their
+// old order. Tokens keep rising.
 func (s *Space) Delete(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +121,8 @@ func (s *Space) holdersLocked(name string) []*claim {
 	return nil
 }
 
-// closeLocked takes a granted claim away from its holder but leaves it in the way
-// of others for d. Releasing a revoked one ends that sooner.
+// closeLocked takes a granted claim away from its holder but lets it block others for d. Releasing
+// a revoked one ends that sooner.
 func (s *Space) closeLocked(c *claim, loss *lockstep.LossError, d time.Duration) {
 	c.state, c.loss = closing, loss
 	c.ending = time.AfterFunc(d, func() {
@@ -140,21 +137,21 @@ func (s *Space) closeLocked(c *claim, loss *lockstep.LossError, d time.Duration)
 // takeLocked takes a granted claim away from its holder and frees its names at once.
 func (s *Space) takeLocked(c *claim, loss *lockstep.LossError) {
 	c.loss = loss
-	if c.lock == nil { // it was granted while its Locker is cut off
+	if c.lock == nil { // it was granted while its Locker was cut off
 		c.session.locker.unhouse(c)
 	}
 	s.freeLocked(c)
 	s.tellLocked(c)
 }
 
-// freeLocked takes the claim out of the table and grants what it was in the way of.
+// freeLocked removes the claim from the table and grants what it was blocking.
 func (s *Space) freeLocked(c *claim) {
 	s.removeLocked(c)
 	s.settleLocked(c.cfg.Names...)
 }
 
-// removeLocked takes the claim out of the table. A claim that was granted never
-// comes back; one that waited may be entered again.
+// removeLocked removes the claim from the table. A granted claim never comes back; a waiting one
+// may be entered again.
 func (s *Space) removeLocked(c *claim) {
 	if c.ending != nil {
 		c.ending.Stop()
@@ -168,7 +165,7 @@ func (s *Space) removeLocked(c *claim) {
 	}
 }
 
-// enterLocked puts the claim at the end of its queues or notes why it cannot be there.
+// enterLocked puts the claim at the end of its queues or records why it cannot.
 func (s *Space) enterLocked(c *claim) {
 	if c.err = s.table.add(c, time.Now()); c.err == nil {
 		c.session.keep(c)
@@ -177,7 +174,7 @@ func (s *Space) enterLocked(c *claim) {
 	}
 }
 
-// settleLocked grants what can be granted after a change of the names.
+// settleLocked grants what can be granted after a change to the names.
 func (s *Space) settleLocked(names ...string) {
 	s.changedLocked(names)
 	for _, c := range s.table.settle(time.Now(), names...) {
@@ -186,13 +183,13 @@ func (s *Space) settleLocked(names ...string) {
 	}
 }
 
-// changedLocked wakes those who watch the names.
+// changedLocked wakes the watchers of the names.
 func (s *Space) changedLocked(names []string) {
 	for _, name := range names {
 		for _, wake := range s.watches[name] {
 			select {
 			case wake <- struct{}{}:
-			default: // it is awake already and will see this change too
+			default: // already awake: it will see this change too
 			}
 		}
 	}

@@ -11,15 +11,14 @@ import (
 // maxWaiters bounds the queue of one name, as the service does.
 const maxWaiters = 16384
 
-// A state is what has become of a claim in the space. The holder may not have
-// heard of it yet.
+// A state is the state of a claim in the space. The holder may not know it yet.
 type state int
 
 const (
-	outside state = iota // not in the table: not yet, or no more
+	outside state = iota // not in the table: not yet, or no longer
 	waiting
 	granted
-	closing // taken away, and still in the way of others
+	closing // taken away, but still blocking others
 )
 
 // A claim is one request for one lock. The Space's mutex guards it.
@@ -28,26 +27,26 @@ type claim struct {
 	session *session
 	state   state
 	token   lockstep.Token
-	since   time.Time // of the state
+	since   time.Time // when it entered this state
 
-	// What the holder has still to hear, or has heard already.
+	// What the holder still has to learn, or already knows.
 	loss *lockstep.LossError // why the space took a granted claim away
-	err  error               // why the space refused a claim that waited
+	err  error               // why the space refused a waiting claim
 
 	told      chan struct{}   // closed when Acquire may look at lock and err
-	lock      *lock           // the holder's side, once told of the grant
-	abandoned bool            // the holder wants it undone and could not say so yet
+	lock      *lock           // the holder's side, once notified of the grant
+	abandoned bool            // the holder wants it undone but could not say so yet
 	homeless  bool            // its Acquire waits for a new session
 	ending    *time.Timer     // of a closing claim
 	handle    lockstep.Handle // once it was detached
 }
 
-// A queue is what a name has to remember. Names without claims have none.
+// A queue holds the claims of one name. Names without claims have none.
 type queue struct{ holders, waiters []*claim }
 
-// A table is the claims of all names and the rule by which they are granted:
-// nobody passes anybody. A claim enters the queues of all its names at once, and
-// is granted when it is the first in each and each name can take it.
+// A table holds the claims of all names and the rule for granting them: no claim overtakes another.
+// A claim enters the queues of all its names at once, and is granted when it is the first in each
+// and each name can take it.
 type table struct {
 	queues map[string]*queue
 	next   lockstep.Token // of the next exclusive grant
@@ -55,7 +54,7 @@ type table struct {
 
 func newTable() table { return table{queues: map[string]*queue{}, next: 1} }
 
-// add puts the claim at the end of its queues. It does not grant: see settle.
+// add puts the claim at the end of its queues. It does not grant anything: see settle.
 func (t *table) add(c *claim, now time.Time) error {
 	for _, name := range c.cfg.Names {
 		if err := t.admits(name, c); err != nil {
@@ -95,7 +94,7 @@ func kind(capacity int) string {
 	return fmt.Sprintf("a semaphore of %d", capacity)
 }
 
-// capacity is that of the semaphore, or zero for a lock. All claims of a queue agree.
+// capacity is the capacity of the semaphore, or zero for a lock. All claims of a queue agree.
 func (q *queue) capacity() int {
 	for _, c := range slices.Concat(q.holders, q.waiters) {
 		return c.cfg.Capacity
@@ -103,7 +102,7 @@ func (q *queue) capacity() int {
 	return 0
 }
 
-// remove takes the claim out of its queues, wherever it stands there.
+// remove removes the claim from its queues, wherever it is.
 func (t *table) remove(c *claim) {
 	if c.state == outside {
 		return
@@ -123,9 +122,8 @@ func without(claims []*claim, c *claim) []*claim {
 	return slices.DeleteFunc(claims, func(other *claim) bool { return other == c })
 }
 
-// settle grants what can be granted after a change of the names, and returns the
-// claims in the order of their grants. A grant frees the head of its queues, so
-// their new heads are tried too.
+// settle grants what can be granted after a change to the names, and returns the claims in the
+// order of their grants. A grant frees the head of its queues, so their new heads are tried too.
 func (t *table) settle(now time.Time, names ...string) []*claim {
 	var grants []*claim
 	touched := slices.Clone(names)
@@ -198,8 +196,8 @@ func (t *table) tokenFor(c *claim) lockstep.Token {
 	return token
 }
 
-// busy says who is in the way of the claim: the holders and its place in the
-// queue of the first name where it has to wait.
+// busy says who blocks the claim: the holders and its place in the queue of the first name where it
+// has to wait.
 func (t *table) busy(c *claim) *lockstep.BusyError {
 	for _, name := range c.cfg.Names {
 		q := t.queues[name]
@@ -211,7 +209,7 @@ func (t *table) busy(c *claim) *lockstep.BusyError {
 	panic("memlock: a claim that nothing is in the way of was not granted")
 }
 
-// inspect is the present state of a name, for other people to read.
+// inspect returns the current state of a name, for display.
 func (t *table) inspect(name string) lockstep.State {
 	s := lockstep.State{Name: name, NextToken: t.next}
 	if q := t.queues[name]; q != nil {

@@ -15,8 +15,8 @@ var (
 	fileLink   = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 )
 
-// Pages returns what the documentation refers to and the repository does not have: tests,
-// acceptance scripts and files.
+// Pages returns the tests, acceptance scripts and files that the documentation refers to but the
+// repository does not have.
 func Pages(repo fs.FS) ([]string, error) {
 	tests := map[string]bool{}
 	_, err := check(repo, func(f *file) []string {

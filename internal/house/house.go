@@ -1,12 +1,11 @@
-// Package house holds the rules of the code base that a compiler does not know:
-// which package may import which, which packages must be pure, what must be
-// documented, how long things may get. Its tests apply them to the repository, and
-// to planted violations, so that a rule that checks nothing is noticed.
+// Package house holds the rules of the code base that the compiler does not check: which package
+// may import which, which packages must be pure, what must be documented, how long functions and
+// files may get. Its tests apply the rules to the repository, and to planted violations to catch a
+// rule that checks nothing.
 //
-// Each rule reads the source files itself and returns its violations, one a line,
-// sorted. It does not ask the go command: the test cache sees the files that a
-// test opens but not those that a child process does, so a cached pass would hide a new
-// violation.
+// Each rule reads the source files itself and returns its violations, one per line, sorted. It does
+// not ask the go command: the test cache sees the files that a test opens but not those that a
+// child process opens, so a cached pass would hide a new violation.
 package house
 
 import (
@@ -22,7 +21,7 @@ import (
 
 // A file is one parsed Go source file.
 type file struct {
-	name   string // slash-separated, from the root of the repository
+	name   string // slash-separated, relative to the repository root
 	dir    string
 	test   bool
 	syntax *ast.File
@@ -42,7 +41,7 @@ func (f *file) lines(n ast.Node) int {
 // Generated code follows its generator's rules, not ours.
 func (f *file) generated() bool { return ast.IsGenerated(f.syntax) }
 
-// parse reads all Go files of the repository but those that no build sees.
+// parse reads all Go files of the repository except those that no build uses.
 func parse(repo fs.FS) ([]*file, error) {
 	var files []*file
 	err := fs.WalkDir(repo, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -33,25 +33,24 @@ var layers = [][]string{
 	{"cmd/lockstep"},
 }
 
-// forbidden are imports that the order of the layers would allow.
+// forbidden lists imports that the layers alone would allow.
 var forbidden = map[string][]string{
-	// The lock table stands alone: it is read by people who check its rules.
+	// The lock table stands alone: people read it to check its rules.
 	"server/machine": {"", "api", "client", "lease"},
 	"server/expiry":  {"", "api", "client", "lease", "server/machine"},
-	// The core knows nothing of the wire or of what clients run.
+	// The core knows nothing of the wire or of client code.
 	"server/replica": {"", "api", "client", "lease", "server/storage", "server/transport"},
 	"server/storage": {"", "api", "client", "lease"},
 	"server/audit":   {"", "api", "client", "lease", "server/storage"},
 	"server/node":    {"client", "lease"},
 	"server/service": {"client", "lease"},
 	"server":         {"client", "lease"},
-	// What users import from the root does not lean on what tests import.
+	// What users import from the root must not depend on what tests import.
 	"lease": {"memlock"},
 }
 
-// Layers returns the imports of ours that do not point down, and the packages that
-// the table of layers does not name. Test files may import anything that is below
-// the program, since they are not part of it.
+// Layers returns our imports that do not point down, and the packages missing from the table of
+// layers. Test files may import anything below the program, since they are not part of it.
 func Layers(repo fs.FS) ([]string, error) {
 	rank := map[string]int{}
 	for i, row := range layers {
@@ -92,7 +91,7 @@ func isForbidden(pkg, imported string) bool {
 	return false
 }
 
-// ours returns the folders of the imported packages that are in this repository.
+// ours returns the directories of the imported packages that are in this repository.
 func ours(f *file) []string {
 	var dirs []string
 	for _, spec := range f.syntax.Imports {
@@ -107,8 +106,8 @@ func ours(f *file) []string {
 	return dirs
 }
 
-// EmptyRoot returns the lines of the root go.mod that require something: whoever
-// imports the contract gets the standard library and nothing else.
+// EmptyRoot returns the lines of the root go.mod that require something: importing the contract
+// pulls in only the standard library.
 func EmptyRoot(repo fs.FS) ([]string, error) {
 	content, err := fs.ReadFile(repo, "go.mod")
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// pure are the packages that decide. Same input, same output: the replicas of a cluster and
-// the simulator stand on it.
+// pure lists the packages that make decisions. The same input gives the same output: the replicas
+// of a cluster and the simulator rely on it.
 var pure = []string{"server/machine", "server/expiry", "server/replica", "server/protocol", "client/session"}
 
 var impureImports = []string{"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "sync", "context"}
 
 var clockCalls = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 
-// Purity returns what a pure package must not contain: goroutines, channels, select, the
-// clock, chance, locks, and loops over a map whose order nobody has explained. A
-// loop over a map is explained by a comment with the word "order" on the line or just above.
+// Purity returns what a pure package must not contain: goroutines, channels, select, the clock,
+// randomness, locks, and loops over a map whose order is not explained. A comment with the word
+// "order" on the same line or just above explains a loop over a map.
 func Purity(repo fs.FS) ([]string, error) {
 	files, err := parse(repo)
 	if err != nil {
@@ -79,8 +79,8 @@ func impurities(f *file, maps map[string]bool) []string {
 	return found
 }
 
-// mapNames collects the names of variables, fields and parameters that a package
-// declares as maps. Going by the name finds a few that are no maps, never fewer.
+// mapNames collects the names of variables, fields and parameters that a package declares as maps.
+// Matching by name finds a few that are not maps, but misses none.
 func mapNames(files []*file) map[string]bool {
 	names := map[string]bool{}
 	for _, f := range files {

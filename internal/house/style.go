@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The limits of size, in lines. What is longer does more than one thing.
+// Size limits in lines. Anything longer does more than one thing.
 const (
 	maxFunctionLines = 70
 	maxFileLines     = 800
@@ -71,7 +71,7 @@ func undocumentedSpecs(d *ast.GenDecl) []*ast.Ident {
 			if s.Doc == nil && !groupDoc && s.Name.IsExported() {
 				found = append(found, s.Name)
 			}
-			groupDoc = groupDoc || s.Doc != nil // one sentence may serve the names below it
+			groupDoc = groupDoc || s.Doc != nil // one sentence may cover the names below it
 		case *ast.ValueSpec:
 			groupDoc = groupDoc || s.Doc != nil || s.Comment != nil
 			for _, id := range s.Names {
@@ -84,8 +84,7 @@ func undocumentedSpecs(d *ast.GenDecl) []*ast.Ident {
 	return found
 }
 
-// plainMethod reports whether the method is one whose meaning its interface in the standard library
-// gives.
+// plainMethod reports whether a standard library interface already defines the method's meaning.
 func plainMethod(d *ast.FuncDecl) bool {
 	return d.Recv != nil && slices.Contains([]string{"Error", "String", "Unwrap", "Is", "Len", "Less", "Swap", "Push", "Pop"}, d.Name.Name)
 }
@@ -105,8 +104,8 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	return ok && id.IsExported()
 }
 
-// Sizes returns the functions and files that are too long, and init functions, which
-// run where no reader looks for them.
+// Sizes returns the functions and files that are too long, and init functions, which run where no
+// reader expects code.
 func Sizes(repo fs.FS) ([]string, error) {
 	return check(repo, func(f *file) []string {
 		if f.generated() || f.test {

@@ -1,6 +1,6 @@
-// Package testbed is what tests and demonstrations with real servers need: free ports, server
+// Package testbed provides what tests and demonstrations with real servers need: free ports, server
 // processes that can be killed, frozen and started again, and a proxy that cuts the network between
 // a client and a server.
 //
-// Everything is on this machine and ends with the test that began it.
+// Everything runs on this machine and ends with the test that started it.
 package testbed

@@ -11,20 +11,20 @@ import (
 const (
 	lowest  = 10_000
 	highest = 32_767
-	// maxTries bounds the search for one port; a machine on which so many are taken is out of
-	// ports.
+	// maxTries bounds the search for one port; a machine with that many ports taken has run out of
+	// them.
 	maxTries = 1_000
 )
 
-// Addresses finds addresses for servers that will be stopped and started again.
+// Addresses finds addresses for servers that are stopped and restarted.
 //
-// A server that lets the kernel choose gets a port of the range from which the kernel also draws
-// the ports of outgoing connections. While it is down, any program's connection may take that port.
-// So these ports are below that range, which begins at 32768 on Linux.
+// If the kernel chooses the port, it takes it from the range that it also uses for outgoing
+// connections. While it is down, any program's connection may take that port. So these ports are
+// below that range, which starts at 32768 on Linux.
 //
-// It gives so many different addresses of the form 127.0.0.1:port on which nobody listens. They are
-// this process's until it ends: no other call gives them, in whichever process, so tests may run
-// beside each other and stop their servers for a while.
+// It returns count different addresses of the form 127.0.0.1:port on which no one listens. They
+// belong to this process until it ends: no other call returns them, in any process, so tests may
+// run in parallel and stop their servers for a while.
 func Addresses(count int) ([]string, error) {
 	var held []net.Listener
 	defer func() {

@@ -12,20 +12,20 @@ import (
 
 // A Command says how a server is started.
 type Command struct {
-	// Path is the program: a path, or a name to be found on PATH.
+	// Path is the program: a path, or a name to look up in PATH.
 	Path string
 	Args []string
 	// Env is added to the environment of this process.
 	Env []string
 	// Dir is the working directory.
 	Dir string
-	// Log is a file that gets what the server prints, at its end.
+	// Log is a file to which the server's output is appended.
 	Log string
 	// User is the name of the user that the server runs as, for servers that refuse to run as root.
-	// Empty: the present one.
+	// Empty: the current user.
 	User string
-	// Ready says whether the server serves; it is asked until it returns nil. Nil: the server is
-	// ready when it has started.
+	// Ready reports whether the server is serving; it is called until it returns nil. Nil: the
+	// server is ready once it has started.
 	Ready func() error
 	// Patience bounds the wait for Ready. Default: 30 s.
 	Patience time.Duration
@@ -36,7 +36,7 @@ type Process struct {
 	command Command
 
 	mu   sync.Mutex
-	cmd  *exec.Cmd     // nil while it does not run
+	cmd  *exec.Cmd     // nil while it is not running
 	gone chan struct{} // closed when cmd has ended
 }
 
@@ -94,7 +94,7 @@ func (p *Process) launch() (gone chan struct{}, err error) {
 	p.cmd, p.gone = cmd, gone
 	go func() {
 		defer close(gone)
-		cmd.Wait() // how it ended is in its log
+		cmd.Wait() // its log shows how it ended
 	}()
 	return gone, nil
 }
@@ -117,11 +117,11 @@ func (p *Process) awaitReady(gone chan struct{}) error {
 	}
 }
 
-// Kill ends the server and its children at once, as a crash does. It does nothing when the server
-// does not run.
+// Kill ends the server and its children at once, as in a crash. It does nothing if the server is
+// not running.
 func (p *Process) Kill() { p.end(func(*exec.Cmd) {}, 0) }
 
-// Stop asks the server to end, and kills it when ctx is done before it has.
+// Stop asks the server to end, and kills it if ctx is done first.
 func (p *Process) Stop(ctx context.Context) {
 	limit := 10 * time.Second
 	if deadline, ok := ctx.Deadline(); ok {
@@ -147,10 +147,10 @@ func (p *Process) end(ask func(*exec.Cmd), within time.Duration) {
 	<-gone
 }
 
-// Freeze stops the server without ending it; Thaw lets it go on.
+// Freeze suspends the server; Thaw resumes it.
 func (p *Process) Freeze() error { return p.with(freeze) }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (p *Process) Thaw() error { return p.with(thaw) }
 
 func (p *Process) with(f func(*exec.Cmd) error) error {
@@ -162,7 +162,7 @@ func (p *Process) with(f func(*exec.Cmd) error) error {
 	return f(p.cmd)
 }
 
-// PID is the process id, or zero when the server does not run.
+// PID is the process id, or zero if the server is not running.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// isolate gives the server a process group of its own, so that all of it can be ended, and the user
-// that it runs as.
+// isolate gives the server its own process group, so that all of it can be ended, and sets the user
+// it runs as.
 func isolate(cmd *exec.Cmd, name string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if name == "" {

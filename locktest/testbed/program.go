@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Program finds a server's program that no package of the system has and that "make tools" builds:
-// what the environment variable names, else .bin/NAME in the working directory or one above it,
-// else NAME on PATH. The error says how to get it.
+// Program finds a server program that no system package provides and that "make tools" builds: the
+// path in the environment variable, else .bin/NAME in the working directory or a parent, else NAME
+// in PATH. The error says how to get it.
 func Program(name, variable string) (string, error) {
 	if path := os.Getenv(variable); path != "" {
 		if _, err := exec.LookPath(path); err != nil {
@@ -30,7 +30,7 @@ func Program(name, variable string) (string, error) {
 	return "", fmt.Errorf("%s is not installed: run \"make tools\" in the repository, or name the program in %s", name, variable)
 }
 
-// above looks for a program in dir and in the directories above it.
+// above looks for a program in dir and in its parents.
 func above(dir, program string) (path string, ok bool) {
 	for {
 		path := filepath.Join(dir, program)

@@ -11,8 +11,8 @@ import (
 )
 
 // A Proxy stands between clients and one server, or with [NewCable] between one client and all
-// servers. While it is cut, connections stay open and nothing comes through, as when a cable is
-// pulled; it is safe for concurrent use.
+// servers. While it is cut, connections stay open and nothing comes through, as if a cable were
+// pulled. It is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -26,12 +26,12 @@ type Proxy struct {
 	}
 }
 
-// NewCable starts a proxy that stands for the network of one client, until Close: whatever the
-// client reaches through [DialThrough], it reaches no more when the cable is cut.
+// NewCable starts a proxy that acts as the network of one client, until Close: when the cable is
+// cut, the client no longer reaches anything that it dialed with [DialThrough].
 func NewCable() (*Proxy, error) { return NewProxy("") }
 
-// DialThrough connects to a server through the cable at an address. That the server cannot be
-// reached shows as an end of the connection.
+// DialThrough connects to a server through the cable at an address. If the server cannot be
+// reached, the connection is closed.
 func DialThrough(ctx context.Context, cable, server string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", cable)
 	if err != nil {
@@ -56,14 +56,14 @@ func NewProxy(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Address is where clients connect to.
+// Address is where clients connect.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
 // Cut lets nothing through from now on.
 func (p *Proxy) Cut() { p.set(true) }
 
-// Heal lets new connections through. Those that were cut are closed: what was lost on them stays
-// lost.
+// Heal lets new connections through. Connections that were cut are closed: what was lost on them
+// stays lost.
 func (p *Proxy) Heal() {
 	p.set(false)
 	p.Break()
@@ -75,7 +75,7 @@ func (p *Proxy) set(cut bool) {
 	p.mu.cut = cut
 }
 
-// Break closes all present connections.
+// Break closes all current connections.
 func (p *Proxy) Break() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +126,8 @@ func (p *Proxy) serve(down net.Conn) {
 	both.Wait()
 }
 
-// targetOf is where a connection goes. On a cable its first line says so, which is read byte by
-// byte as the rest is for the server.
+// targetOf is where a connection goes. On a cable the first line says so; it is read byte by byte
+// because the rest is for the server.
 func (p *Proxy) targetOf(down net.Conn) (string, error) {
 	if p.target != "" {
 		return p.target, nil
@@ -164,8 +164,8 @@ func (p *Proxy) forget(conn net.Conn) {
 	conn.Close()
 }
 
-// pump copies until one side ends, then closes both. While the proxy is cut what arrives is thrown
-// away.
+// pump copies until one side ends, then closes both. While the proxy is cut, incoming data is
+// discarded.
 func (p *Proxy) pump(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()

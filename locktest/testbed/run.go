@@ -8,9 +8,9 @@ import (
 	"os/exec"
 )
 
-// Run runs a program to its end, such as one that makes the files of a server, and ends it when ctx
-// is done. Of the command it takes Path, Args, Env, Dir and User. The error shows the end of what
-// the program printed.
+// Run runs a program to completion, such as one that creates a server's files, and kills it when
+// ctx is done. It uses Path, Args, Env, Dir and User of the command. The error shows the end of the
+// program's output.
 func Run(ctx context.Context, c Command) error {
 	if _, err := exec.LookPath(c.Path); err != nil {
 		return fmt.Errorf("the program %s is not installed: %w", c.Path, err)
