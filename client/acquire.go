@@ -14,9 +14,9 @@ import (
 	"github.com/lockstep-dev/lockstep/client/session"
 )
 
-// waitSlackMax bounds how much longer than asked a wait lasts here, which is half a percent of it:
-// the service, which times the wait too, has its say first, and ends the claim without a Cancel. A
-// new leader begins to time it again, and then this side decides.
+// waitSlackMax bounds how much longer than requested a wait lasts on the client, which is half a
+// percent of it. The service, which also times the wait, thus decides first and ends the claim
+// without a Cancel. A new leader restarts its timer, and then the client decides.
 const waitSlackMax = 100 * time.Millisecond
 
 // A claim is one call of Acquire and the lock that it led to.
@@ -29,8 +29,8 @@ type claim struct {
 	answered chan struct{} // closed when lock or err is set
 	lock     *lock
 	err      error
-	queued   *session.Update // the last word on the queue; nil = none
-	deferred *pb.Error       // why the service would not take it yet; nil = it did, or said nothing
+	queued   *session.Update // the last update about the queue; nil = none
+	deferred *pb.Error       // why the service has not accepted it yet; nil = it has, or did not answer
 }
 
 func newClaim(cfg lockstep.AcquireConfig) *claim {
@@ -49,7 +49,7 @@ func newClaim(cfg lockstep.AcquireConfig) *claim {
 	return k
 }
 
-// specFor is what to ask for at now, when part of the wait has passed.
+// specFor is the claim to request at now, after part of the wait has passed.
 func (k *claim) specFor(now time.Duration) *pb.ClaimSpec {
 	if !k.cfg.HasWait || k.cfg.Wait == 0 {
 		return k.spec
@@ -65,8 +65,8 @@ func (k *claim) fail(err error) {
 	close(k.answered)
 }
 
-// busy is the error of a claim whose wait ran out here. A session that ended in the same
-// moment has taken the word on the queue with it.
+// busy is the error of a claim whose wait ran out on the client. If the session ended at the same
+// moment, the last update about the queue is gone.
 func (k *claim) busy() error {
 	if k.queued == nil {
 		return &lockstep.BusyError{}
@@ -74,7 +74,8 @@ func (k *claim) busy() error {
 	return &lockstep.BusyError{Holders: claimsOf(k.queued.Holders), Position: int(k.queued.Position)}
 }
 
-// refusal is the error of a refused claim. The end of a wait does not repeat who was in the way.
+// refusal is the error of a refused claim. At the end of a wait the service does not repeat who was
+// in the way.
 func (k *claim) refusal(e *pb.Error) error {
 	if e.GetReason() == pb.Reason_REASON_BUSY && len(e.GetHolders()) == 0 && k.queued != nil {
 		return k.busy()
@@ -82,8 +83,8 @@ func (k *claim) refusal(e *pb.Error) error {
 	return fromWire(e)
 }
 
-// Acquire implements [lockstep.Locker]. When no node serves for [Config.UnavailableAfter] it
-// returns [lockstep.ErrUnavailable], and when the endpoints are of two clusters [ErrTwoClusters]. A
+// Acquire implements [lockstep.Locker]. If no node serves for [Config.UnavailableAfter] it returns
+// [lockstep.ErrUnavailable], and if the endpoints belong to two clusters [ErrTwoClusters]. A
 // session that ends while the claim waits is replaced, and the claim goes to the end of the queue.
 func (c *Client) Acquire(ctx context.Context, name string, opts ...lockstep.AcquireOption) (lockstep.Lock, error) {
 	cfg, err := lockstep.ResolveAcquire(promises, name, opts...)
@@ -107,13 +108,13 @@ func (c *Client) Acquire(ctx context.Context, name string, opts ...lockstep.Acqu
 	return k.lock.handle(), nil
 }
 
-// submitLocked makes the claim in the present session, or in a new one.
+// submitLocked makes the claim in the current session, or in a new one.
 func (c *Client) submitLocked(now time.Duration, k *claim) {
 	if c.mu.closed {
 		k.fail(lockstep.ErrClosed)
 		return
 	}
-	if c.mu.sess != nil && c.mu.sess.Expire(now) { // let the updates of its end come first
+	if c.mu.sess != nil && c.mu.sess.Expire(now) { // process the updates of its end first
 		c.settleLocked()
 	}
 	c.openLocked(now)
@@ -123,10 +124,10 @@ func (c *Client) submitLocked(now time.Duration, k *claim) {
 	c.mu.claims[k.seq] = k
 }
 
-// await waits until the claim is answered. When the wait of the caller ends first the claim is
-// given up: the session cancels it for as long as it takes.
+// await waits until the claim is answered. If the caller's wait ends first, the claim is given up:
+// the session keeps cancelling it until that is confirmed.
 func (c *Client) await(ctx context.Context, k *claim) {
-	select { // an answer that is there wins over a context that is done
+	select { // an available answer takes precedence over a done context
 	case <-k.answered:
 		return
 	default:
@@ -136,7 +137,7 @@ func (c *Client) await(ctx context.Context, k *claim) {
 		case <-k.answered:
 			return
 		case <-ctx.Done():
-			err := ended(ctx) // asked without the mutex: the caller's context may be that of a lock of this client
+			err := ended(ctx) // called without the mutex: the caller's context may belong to a lock of this client
 			c.giveUp(k, func() error { return c.endedLocked(err) })
 			return
 		case <-c.boundOf(k):
@@ -147,9 +148,8 @@ func (c *Client) await(ctx context.Context, k *claim) {
 	}
 }
 
-// boundOf is when to look at the end of the caller's wait next; never without WithWait. Timers
-// stand still while the machine is suspended, and the client's clock does not: it is looked at
-// every second.
+// boundOf is when to check the end of the caller's wait next; never without WithWait. Timers stop
+// while the machine is suspended, but the client's clock does not: it is checked every second.
 func (c *Client) boundOf(k *claim) <-chan time.Time {
 	if !k.cfg.HasWait {
 		return nil
@@ -166,8 +166,9 @@ func (k *claim) waitEnd() time.Duration {
 	return k.started + k.cfg.Wait + min(k.cfg.Wait/200, waitSlackMax)
 }
 
-// waitIsOver gives the claim up when its wait is over. One that the service has not answered at all
-// is given the time of UnavailableAfter, if that is longer: it may just be finding the service.
+// waitIsOver gives the claim up if its wait is over. A claim that the service has not answered at
+// all gets the time of UnavailableAfter, if that is longer: the client may still be looking for the
+// service.
 func (c *Client) waitIsOver(k *claim) (over bool) {
 	why := k.busy
 	c.do(func(now time.Duration) {
@@ -188,7 +189,7 @@ func (c *Client) waitIsOver(k *claim) (over bool) {
 	return over
 }
 
-// giveUp ends the claim with the error of why, unless it was answered meanwhile.
+// giveUp ends the claim with the error from why, unless it was answered in the meantime.
 func (c *Client) giveUp(k *claim, why func() error) {
 	c.do(func(now time.Duration) {
 		select {
@@ -205,7 +206,7 @@ func (c *Client) giveUp(k *claim, why func() error) {
 	})
 }
 
-// endedLocked is the error of a claim whose context is done with err; it says so when the service
+// endedLocked is the error of a claim whose context is done with err; it says so if the service
 // could not be reached.
 func (c *Client) endedLocked(err error) error {
 	if c.mu.attached || c.mu.lastErr == nil {
@@ -221,5 +222,5 @@ func (c *Client) uncertain(ctx context.Context) error {
 
 func millis(d time.Duration) uint64 { return uint64((d + time.Millisecond - 1) / time.Millisecond) }
 
-// namesOf is a copy, since the caller may keep it.
+// namesOf returns a copy, since the caller may keep it.
 func namesOf(k *claim) []string { return slices.Clone(k.cfg.Names) }

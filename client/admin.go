@@ -17,16 +17,15 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// statusTimeout bounds the question to one node, and tryTimeout one try of a call before
-// another node is asked: a node that hangs must not keep the caller.
+// statusTimeout bounds a status request to one node, and tryTimeout one attempt of a call before
+// another node is tried: a node that hangs must not block the caller.
 const (
 	statusTimeout = 2 * time.Second
 	tryTimeout    = 3 * time.Second
 )
 
-// An Admin reads the state of a cluster and does what operators do. It finds the
-// leader, and keeps a connection to each node that it has talked to. It has no
-// session and no goroutines of its own.
+// An Admin reads the state of a cluster and performs operator tasks. It finds the leader, and keeps
+// a connection to each node that it has contacted. It has no session and no goroutines.
 type Admin struct {
 	cfg   Config
 	guard *guard
@@ -39,8 +38,8 @@ type Admin struct {
 	}
 }
 
-// NewAdmin returns an Admin. It does no I/O. Of cfg it uses Endpoints, Credentials,
-// DialOptions, Cluster, UnavailableAfter, Logger and Clock.
+// NewAdmin returns an Admin. It does no I/O. From cfg it uses Endpoints, Credentials, DialOptions,
+// Cluster, UnavailableAfter, Logger and Clock.
 func NewAdmin(cfg Config) (*Admin, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -49,7 +48,7 @@ func NewAdmin(cfg Config) (*Admin, error) {
 	return newAdmin(cfg, newGuard(cfg)), nil
 }
 
-// Cluster is the id of the cluster that the Admin belongs to; empty before a node has told it.
+// Cluster is the id of the cluster that the Admin belongs to; empty until a node has reported it.
 func (a *Admin) Cluster() string { return a.guard.cluster() }
 
 func newAdmin(cfg Config, g *guard) *Admin {
@@ -72,18 +71,18 @@ func (a *Admin) Close() error {
 	return errors.Join(errs...)
 }
 
-// A NodeStatus is what one node says of itself and the cluster.
+// A NodeStatus is what one node reports about itself and the cluster.
 type NodeStatus struct {
 	Endpoint string
-	Status   *pb.StatusResponse // nil with Err
+	Status   *pb.StatusResponse // nil if Err is set
 	Err      error              // why the node did not answer
 }
 
-// Status asks every endpoint, at the same time, for at most 2 s. It needs no quorum. The answers
-// are in the order of Config.Endpoints; that of a node of another cluster is [ErrTwoClusters].
+// Status asks every endpoint at the same time, for at most 2 s. It needs no quorum. The results are
+// in the order of Config.Endpoints; a node of another cluster has the error [ErrTwoClusters].
 func (a *Admin) Status(ctx context.Context) []NodeStatus { return a.StatusAt(ctx, a.cfg.Endpoints) }
 
-// StatusAt is Status of other addresses, such as those of the members that a node has named.
+// StatusAt is Status for other addresses, such as those of the members that a node has listed.
 func (a *Admin) StatusAt(ctx context.Context, addresses []string) []NodeStatus {
 	out := make([]NodeStatus, len(addresses))
 	var asked sync.WaitGroup
@@ -107,8 +106,7 @@ func (a *Admin) StatusAt(ctx context.Context, addresses []string) []NodeStatus {
 	return out
 }
 
-// statusError is the error of a call to one node. Where the service has not answered, the node is
-// named.
+// statusError is the error of a call to one node. If the service did not answer, it names the node.
 func statusError(endpoint string, err error) error {
 	if failed := fromCall(err); !errors.Is(failed, lockstep.ErrUnavailable) || wireError(err) != nil {
 		return failed
@@ -116,7 +114,8 @@ func statusError(endpoint string, err error) error {
 	return &OutageError{Answers: []EndpointAnswer{answerOf(endpoint, err)}}
 }
 
-// Lock reads one lock, with at most 1,000 of its holders and waiters of its waiters; 0 means 100.
+// Lock reads one lock, with at most 1,000 holders and at most the given number of waiters; 0 means
+// 100.
 func (a *Admin) Lock(ctx context.Context, name string, waiters uint32) (*pb.Lock, error) {
 	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.GetLockResponse, error) {
 		return pb.NewLockServiceClient(conn).GetLock(ctx, &pb.GetLockRequest{Name: name, WaiterLimit: waiters})
@@ -128,7 +127,7 @@ func (a *Admin) Lock(ctx context.Context, name string, waiters uint32) (*pb.Lock
 }
 
 // Locks reads one page of the locks whose names begin with prefix, in byte order of their names.
-// pageToken is that of the last page, empty for the first; size 0 means 100.
+// pageToken is the token from the previous page, empty for the first; size 0 means 100.
 func (a *Admin) Locks(ctx context.Context, prefix, pageToken string, size uint32) (locks []*pb.Lock, next string, err error) {
 	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.ListLocksResponse, error) {
 		return pb.NewLockServiceClient(conn).ListLocks(ctx, &pb.ListLocksRequest{Prefix: prefix, PageToken: pageToken, PageSize: size})
@@ -139,8 +138,8 @@ func (a *Admin) Locks(ctx context.Context, prefix, pageToken string, size uint32
 	return r.GetLocks(), r.GetNextPageToken(), nil
 }
 
-// History reads the newest events of a name, at most limit, the oldest first; 0 means
-// 100. It is complete when no older event of the name may have been dropped.
+// History reads the newest events of a name, at most limit, oldest first; 0 means 100. It is
+// complete if no older event of the name may have been dropped.
 func (a *Admin) History(ctx context.Context, name string, limit uint32) (events []*pb.Event, complete bool, err error) {
 	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.HistoryResponse, error) {
 		return pb.NewLockServiceClient(conn).History(ctx, &pb.HistoryRequest{Name: name, Limit: limit})
@@ -155,17 +154,17 @@ func (a *Admin) History(ctx context.Context, name string, limit uint32) (events 
 type Revocation struct {
 	By     string // shown to the holder and in the history
 	Reason string // must not be empty
-	// Token, if not zero, limits the revocation of a lock to the grant with this token.
+	// Token, if not zero, limits a lock's revocation to the grant with this token.
 	Token lockstep.Token
-	// Now hands the lock on without waiting until its holder knows: two may then
-	// hold it at once.
+	// Now passes the lock on without waiting until its holder knows: two holders may then have it
+	// at once.
 	Now bool
 }
 
-// RevokeLock ends the present grants of a name and returns how many it ended. It reads the holders
-// first and revokes those grants by their tokens, so that a repeated request never hits a later
-// holder. Of a lock with more than 1,000 holders it revokes all, and for one of them by its token
-// the error is [lockstep.ErrQuota] if it is not among the first 1,000.
+// RevokeLock ends the current grants of a name and returns how many it ended. It reads the holders
+// first and revokes those grants by their tokens, so a repeated request never hits a later holder.
+// If a lock has more than 1,000 holders, it revokes all of them; revoking one of them by its token
+// returns [lockstep.ErrQuota] if that one is not among the first 1,000.
 func (a *Admin) RevokeLock(ctx context.Context, name string, r Revocation) (ended int, err error) {
 	l, err := a.Lock(ctx, name, 1)
 	if err != nil {
@@ -208,8 +207,8 @@ func (a *Admin) revokeCrowd(ctx context.Context, l *pb.Lock, r Revocation) (ende
 	return ended, err
 }
 
-// revokeGrant ends one grant. When an answer was lost, the one to the repeated request says that
-// the grant was over already: the history knows whose doing that was.
+// revokeGrant ends one grant. If a response was lost, the response to the repeated request says
+// that the grant was already over; the history shows who ended it.
 func (a *Admin) revokeGrant(ctx context.Context, name string, h *pb.Holder, r Revocation) (ended int, err error) {
 	target := &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: h.GetSession(), Seq: h.GetSeq(), Token: h.GetToken()}}
 	ended, tries, err := a.revoke(ctx, &pb.RevokeRequest{Target: target, By: r.By, Reason: r.Reason, Now: r.Now})
@@ -266,8 +265,8 @@ func stateOf(name string, l *pb.Lock) lockstep.State {
 	}
 }
 
-// call makes a call that may be made again on the leader: it goes round the nodes, at
-// the word of each, until one answers, for at most Config.UnavailableAfter.
+// call makes a repeatable call on the leader: it tries the nodes in turn, following their hints,
+// until one answers, for at most Config.UnavailableAfter.
 func call[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.ClientConn) (R, error)) (R, error) {
 	var none R
 	backoff := lease.Backoff{Base: firstPause, Max: longestWait}
@@ -306,8 +305,8 @@ func call[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.Cl
 	}
 }
 
-// change is a call that changes something. When it fails and may have taken effect all the same,
-// its error is [lockstep.ErrUncertain].
+// change is a call that changes something. If it fails but may have taken effect, its error is
+// [lockstep.ErrUncertain].
 func change[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.ClientConn) (R, error)) (R, error) {
 	maybe := false
 	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (R, error) {
@@ -321,7 +320,7 @@ func change[R any](ctx context.Context, a *Admin, f func(context.Context, *grpc.
 	return r, err
 }
 
-// node is the node to ask next.
+// node returns the node to try next.
 func (a *Admin) node() (addr string, pause bool, conn *grpc.ClientConn, err error) {
 	a.mu.Lock()
 	if addr = a.mu.leader; addr == "" {
@@ -359,8 +358,8 @@ func (a *Admin) answered(addr string) {
 	a.guard.tally.served()
 }
 
-// again notes a failed call, and reports whether it may be made again. The error is the one to
-// return if it is not.
+// again records a failed call and reports whether to retry it. The error is the one to return if
+// not.
 func (a *Admin) again(ctx context.Context, addr string, err error) (bool, error) {
 	elsewhere := a.elsewhere(addr, err)
 	if wireError(err) != nil && !elsewhere { // the node serves, and refuses
@@ -378,8 +377,8 @@ func (a *Admin) again(ctx context.Context, addr string, err error) (bool, error)
 	return true, fmt.Errorf("%w: %w", lockstep.ErrUnavailable, withoutCode(e))
 }
 
-// elsewhere notes a failed call, and reports whether another node, or the same one
-// later, may answer it.
+// elsewhere records a failed call and reports whether another node, or the same one later, may
+// answer it.
 func (a *Admin) elsewhere(addr string, err error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -395,7 +394,7 @@ func (a *Admin) elsewhere(addr string, err error) bool {
 		return true
 	case e.GetReason() == pb.Reason_REASON_OVERLOADED:
 		return true
-	case e.GetReason() == pb.Reason_REASON_WRONG_CLUSTER: // the client has gone over to the node's cluster since the call began
+	case e.GetReason() == pb.Reason_REASON_WRONG_CLUSTER: // the client has switched to the node's cluster since the call started
 		return true
 	}
 	return false

@@ -11,14 +11,13 @@ import (
 	"github.com/lockstep-dev/lockstep/client/session"
 )
 
-// ownTime is how long Release and Close go on when their context is done already.
+// ownTime is how long Release and Close continue if their context is already done.
 const ownTime = 5 * time.Second
 
-// defaultGrace is what the service adds to a TTL, until it says so itself.
+// defaultGrace is what the service adds to a TTL, until the service reports it.
 const defaultGrace = 500 * time.Millisecond
 
-// tagsPerSession keeps the tags of the sessions of one client apart. A session
-// has 2^40 requests.
+// tagsPerSession separates the tags of one client's sessions. A session has 2^40 requests.
 const tagsPerSession = 1 << 40
 
 // A Client is the native [lockstep.Locker], [lockstep.Inspector] and [lockstep.Watcher].
@@ -27,38 +26,39 @@ type Client struct {
 	guard *guard
 	admin *Admin // for reads
 
-	life  context.Context // of the goroutines
+	life  context.Context // for the goroutines
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 
-	wakeTimer chan struct{} // 1 token: the next tick is due sooner than was thought
+	wakeTimer chan struct{} // 1 token: the next tick is due earlier than planned
 	wakeLink  chan struct{} // 1 token: a session wants a connection
 
 	mu struct {
 		sync.Mutex
 		started bool
-		closed  bool // no claim is made after it is set
+		closed  bool // once set, no claim is made
 
-		sess       *session.Session // that claims are made in; nil when there is none
-		checking   bool             // the endpoints are asked for their cluster
+		sess       *session.Session // in which claims are made; nil if there is none
+		checking   bool             // a query of the endpoints for their cluster is in progress
 		generation uint64
-		// revoked sessions are over, but their holders may not have stopped yet. They
-		// are kept as long as the connection, on which they can tell the service.
+		// revoked sessions are over, but their holders may not have stopped yet. They are kept for
+		// the life of the connection, so that they can tell the service when they have.
 		revoked   []*session.Session
-		claims    map[uint64]*claim // of sess, by number, that somebody here cares about
-		orphans   []*claim          // of the session that just ended, to be claimed again
-		limited   []*lock           // held, with a bound of their own
-		guests    []*Client         // of attached locks
+		claims    map[uint64]*claim // of sess, by number, that someone in this client uses
+		orphans   []*claim          // of the session that just ended, to be claimed again in the next one
+		limited   []*lock           // held, with a MaxHold
+		guests    []*Client         // clients of attached locks
 		link      *link             // nil while not connected
 		ticksAt   time.Duration     // when the timer goroutine wakes next
-		downSince time.Duration     // since when no session was attached; of use while !attached
+		downSince time.Duration     // since when no session has been attached; valid while !attached
 		attached  bool
 		lastErr   error // why there is no connection
-		// superseded: another process attached the session, and this one attaches again.
+		// superseded is set when another process attached the session and this one is attaching
+		// again.
 		superseded bool
 		ttl        time.Duration
 		grace      time.Duration
-		events     []Event // to be told when the mutex is free
+		events     []Event // to report once the mutex is released
 	}
 	over chan struct{} // closed when the session has ended after Close
 }
@@ -92,10 +92,10 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Cluster is the id of the cluster that the client belongs to; empty before a node has told it.
+// Cluster is the id of the cluster that the client belongs to; empty until a node has reported it.
 func (c *Client) Cluster() string { return c.guard.cluster() }
 
-// promises are the capabilities but for TTL and Grace, which are those of a session.
+// promises are the capabilities without TTL and Grace, which depend on the session.
 var promises = lockstep.Capabilities{
 	Backend:          "native",
 	Fenced:           true,
@@ -111,8 +111,8 @@ var promises = lockstep.Capabilities{
 	},
 }
 
-// Capabilities says what the service promises. TTL and Grace are as granted to the
-// last session, and before the first one as asked for.
+// Capabilities reports what the service promises. TTL and Grace are the values granted to the last
+// session, or the requested ones before the first.
 func (c *Client) Capabilities() lockstep.Capabilities {
 	out := promises
 	out.Notes = slices.Clone(promises.Notes)
@@ -122,11 +122,11 @@ func (c *Client) Capabilities() lockstep.Capabilities {
 	return out
 }
 
-// Close releases all locks in one step by ending the session, waits until the
-// service has confirmed it, and stops the goroutines of the client. When ctx is
-// done first, or already (it then waits for 5 s), Close returns
-// [lockstep.ErrUncertain]: what is left ends with its lease. Waiting calls of Acquire return
-// [lockstep.ErrClosed]. A second Close returns when the first has, with nil.
+// Close releases all locks in one step by ending the session, waits for the service to confirm it,
+// and stops the client's goroutines. If ctx is done first, Close returns [lockstep.ErrUncertain],
+// and whatever is left ends with its lease. If ctx is already done, Close waits for 5 s. Waiting
+// calls of Acquire return [lockstep.ErrClosed]. A second Close returns nil when the first has
+// returned.
 func (c *Client) Close(ctx context.Context) error {
 	ctx, done := withOwnTime(ctx)
 	defer done()
@@ -165,7 +165,7 @@ func (c *Client) closeSession(ctx context.Context) error {
 	}
 }
 
-// closeClaimLocked tells the caller or the holder of a claim that its client is closed.
+// closeClaimLocked notifies the caller or the holder of a claim that its client is closed.
 func (c *Client) closeClaimLocked(seq uint64, k *claim) {
 	if k.lock != nil {
 		k.lock.finishLocked(lockstep.ErrReleased)
@@ -175,8 +175,8 @@ func (c *Client) closeClaimLocked(seq uint64, k *claim) {
 	k.fail(lockstep.ErrClosed)
 }
 
-// do runs f with the client's state and the present time, and then does all that
-// follows from it. Everything that changes the state goes through here.
+// do runs f with the client's state and the current time, and then everything that follows from it.
+// All changes of the state go through do.
 func (c *Client) do(f func(now time.Duration)) {
 	c.mu.Lock()
 	f(c.cfg.Clock.Now())
@@ -222,7 +222,7 @@ func (c *Client) startLocked() {
 	c.tasks.Go(c.keepConnected)
 }
 
-// openLocked begins a new session if there is none.
+// openLocked opens a new session if there is none.
 func (c *Client) openLocked(now time.Duration) {
 	if c.mu.sess != nil {
 		return
@@ -243,7 +243,7 @@ func (c *Client) openLocked(now time.Duration) {
 	wake(c.wakeLink)
 }
 
-// wake leaves a token for a goroutine, unless one is there.
+// wake leaves a token for a goroutine unless there already is one.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -251,7 +251,7 @@ func wake(c chan struct{}) {
 	}
 }
 
-// withOwnTime gives a call whose context is done already some time of its own.
+// withOwnTime returns a fresh context for a call whose context is already done.
 func withOwnTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		return context.WithCancel(ctx)

@@ -8,13 +8,13 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// checkClusterLocked has the endpoints asked for their cluster while the first claims are under
-// way. When they are of two, the claims that wait fail.
+// checkClusterLocked starts asking the endpoints for their cluster while the first claims are in
+// progress. If they belong to two clusters, the waiting claims fail.
 func (c *Client) checkClusterLocked() {
 	if !c.guard.isChecked() {
 		c.askClustersLocked(func() error {
 			err := c.guard.check(c.life)
-			if errors.Is(err, lockstep.ErrUnavailable) { // not certain: the claims go on waiting
+			if errors.Is(err, lockstep.ErrUnavailable) { // not certain: the claims keep waiting
 				return nil
 			}
 			return err
@@ -22,8 +22,8 @@ func (c *Client) checkClusterLocked() {
 	}
 }
 
-// askClustersLocked calls ask, which asks the endpoints, in a goroutine of its own, since it may
-// take seconds. One is enough at a time.
+// askClustersLocked calls ask, which queries the endpoints, in its own goroutine, since it may take
+// seconds. Only one runs at a time.
 func (c *Client) askClustersLocked(ask func() error) {
 	if c.mu.checking {
 		return
@@ -38,8 +38,8 @@ func (c *Client) askClustersLocked(ask func() error) {
 	})
 }
 
-// confirmCluster hands a grant out only when no endpoint has turned out to be of another cluster;
-// else, and when ctx is done before that is known, it gives the lock back.
+// confirmCluster hands a grant out only if no endpoint turned out to belong to another cluster.
+// Otherwise, or if ctx is done before that is known, it releases the lock.
 func (c *Client) confirmCluster(ctx context.Context, k *claim) {
 	if k.err != nil || c.guard.isChecked() {
 		return
@@ -63,8 +63,8 @@ func (c *Client) confirmCluster(ctx context.Context, k *claim) {
 	})
 }
 
-// heedCluster looks at whether a connection ended because its node is of another cluster. Meanwhile
-// the search for the leader goes on.
+// heedCluster checks whether a connection ended because its node belongs to another cluster.
+// Meanwhile the search for the leader continues.
 func (c *Client) heedCluster(l *link) {
 	if e, ok := errors.AsType[*ClusterError](l.err); ok {
 		c.do(func(time.Duration) {
@@ -73,8 +73,8 @@ func (c *Client) heedCluster(l *link) {
 	}
 }
 
-// failWaitingLocked ends the claims that wait with err. Locks that are held stay so: their cluster
-// alone can renew them.
+// failWaitingLocked ends the waiting claims with err. Held locks stay held: only their own cluster
+// can renew them.
 func (c *Client) failWaitingLocked(now time.Duration, err error) {
 	if err == nil || c.mu.sess == nil {
 		return
@@ -87,8 +87,8 @@ func (c *Client) failWaitingLocked(now time.Duration, err error) {
 	}
 }
 
-// loseSession ends the session of a cluster that is gone, and its connection first: a session that
-// is begun again there would get its locks from the old cluster.
+// loseSession ends the session of a cluster that is gone, and its connection first: a new session
+// on it would get its locks from the old cluster.
 func (c *Client) loseSession(e *ClusterError) {
 	c.do(func(now time.Duration) {
 		if l := c.mu.link; l != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// defaultUnavailableAfter is the default of [Config.UnavailableAfter]: the TTL, after which
-// nothing of a session is left anyway; at least 5 s, so that no failover is mistaken
-// for an outage; at most 15 s, the patience of a person.
+// defaultUnavailableAfter is the default of [Config.UnavailableAfter]: the TTL, after which the
+// session is gone anyway; at least 5 s, so that no failover is mistaken for an outage; at most 15
+// s, since people will not wait longer.
 func defaultUnavailableAfter(ttl time.Duration) time.Duration {
 	return min(max(ttl, 5*time.Second), 15*time.Second)
 }
@@ -29,30 +29,30 @@ const maxEndpoints = 64
 
 // Config says which cluster to use and how.
 type Config struct {
-	// Endpoints are addresses "host:port" of nodes of one cluster, at least one; all of
+	// Endpoints are the "host:port" addresses of nodes of one cluster, at least one. List all of
 	// them, so that any may fail.
 	Endpoints []string
 
-	// Cluster is the id of the cluster that is wanted, 32 lower-case hexadecimal digits, as
-	// "lockstep status" shows it. A node of another one is then never asked for anything: see
-	// [ErrTwoClusters]. Default: that of the first node that answers, until a restore has replaced
-	// it; the package documentation has the rules.
+	// Cluster is the id of the intended cluster, 32 lower-case hexadecimal digits, as shown by
+	// "lockstep status". If set, the client never makes requests to a node of another cluster: see
+	// [ErrTwoClusters]. Default: the cluster of the first node that answers, until a restore
+	// replaces it; the package documentation explains the rules.
 	Cluster string
 
-	// TTL is the lease of the session, 1 s to 300 s: for so long at most a dead client
-	// blocks others. Below 6 s a change of leader may lose locks. Default: 10 s.
+	// TTL is the lease of the session, 1 s to 300 s: a dead client blocks others for at most this
+	// long. Below 6 s a change of leader may lose locks. Default: 10 s.
 	TTL time.Duration
 
-	// Metadata is shown to others beside every claim of this client. The keys "host" and
-	// "pid" are filled in unless they are given. At most 1 KiB together.
+	// Metadata is shown to others with every claim of this client. The keys "host" and "pid" are
+	// filled in unless they are given. At most 1 KiB in total.
 	Metadata map[string]string
 
-	// UnavailableAfter is how long Acquire tries to reach a cluster that does not serve before it
-	// returns an [*OutageError], which is [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to
-	// 15 s. Negative: until its context is done.
+	// UnavailableAfter is how long Acquire keeps trying a cluster that does not serve before it
+	// returns an [*OutageError], which is [lockstep.ErrUnavailable]. Default: the TTL, limited to 5
+	// s to 15 s. Negative: no limit other than its context.
 	UnavailableAfter time.Duration
 
-	// Credentials secure the connections. Default: none; the traffic is plain.
+	// Credentials secure the connections. Default: none; traffic is not encrypted.
 	Credentials credentials.TransportCredentials
 
 	// DialOptions are added to those of each connection.
@@ -61,7 +61,7 @@ type Config struct {
 	// Logger receives changes of the session and of the connection. Default: none.
 	Logger *slog.Logger
 
-	// Observer is told what happens, for metrics. Default: none.
+	// Observer is notified of events, for metrics. Default: none.
 	Observer Observer
 
 	// Clock measures the lease. Default: [lease.SystemClock].
@@ -85,7 +85,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// withIdentity adds the host and the process, so that a person can find the holder.
+// withIdentity adds the host and the process, so that people can find the holder.
 func withIdentity(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	if out == nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/lockstep-dev/lockstep/client/session"
 )
 
-// maxGuests bounds the attached locks of one client: each has a session, a connection and
-// some goroutines of its own.
+// maxGuests bounds the attached locks of one client: each has its own session, connection and
+// goroutines.
 const maxGuests = 1024
 
 var _ lockstep.Detacher = (*Client)(nil)
 
-// Detach implements [lockstep.Detacher]. What is handed over is the session, so the lock must be
-// the only claim of its client: with others, waiting ones too, and with [lockstep.WithMaxHold] it
-// is [lockstep.ErrUnsupported], and nothing has changed. A lock that came from Attach can always be
-// detached. A new session serves the client's next claim. Detach does no I/O: of the lease as much
-// is left as [lockstep.Lock.Remaining] said.
+// Detach implements [lockstep.Detacher]. It hands over the session, so the lock must be the only
+// claim of its client: if there are others, even waiting ones, or with [lockstep.WithMaxHold],
+// Detach changes nothing and returns [lockstep.ErrUnsupported]. A lock from Attach can always be
+// detached. The client's next claim uses a new session. Detach does no I/O: the lease has as much
+// time left as [lockstep.Lock.Remaining] reported.
 func (c *Client) Detach(ctx context.Context, l lockstep.Lock) (lockstep.Handle, error) {
 	switch l := l.(type) {
 	case *guestLock:
@@ -71,7 +71,7 @@ func (c *Client) detach(h *handle) (text lockstep.Handle, err error) {
 	return text, err
 }
 
-// dropSessionLocked forgets a session that goes on without this client.
+// dropSessionLocked forgets a session that continues without this client.
 func (c *Client) dropSessionLocked() {
 	c.mu.sess, c.mu.attached = nil, false
 	clear(c.mu.claims)
@@ -81,13 +81,14 @@ func (c *Client) dropSessionLocked() {
 }
 
 // Attach implements [lockstep.Detacher]. It returns when the service has confirmed a renewal, so
-// the whole lease is ahead. [lockstep.ErrUnavailable] and the end of ctx leave the lock as it is:
-// it can be attached again until its lease ends. Who attaches last has the lock; the one before it
-// loses it for itself, with [lockstep.RecordMissing], and so do its Release and Detach. Several
-// that attach at the same time take turns, also on machines whose clocks differ. A handle that is
-// none is [lockstep.ErrInvalid], and one of another cluster than that of the endpoints or of
-// [Config.Cluster] [ErrTwoClusters]. The lock has a session and a connection of its own, which end
-// with Release, with Detach, or with Close of the client; a client has at most 1,024 of them.
+// the full lease lies ahead. After [lockstep.ErrUnavailable] or the end of ctx the lock is
+// unchanged: it can be attached again until its lease ends. The last process to attach has the
+// lock; the previous one loses it, with [lockstep.RecordMissing], and its Release and Detach fail
+// with the same loss. Processes that attach at the same time take turns, even on machines whose
+// clocks differ. A malformed handle returns [lockstep.ErrInvalid]; a handle for a cluster other
+// than that of the endpoints or of [Config.Cluster] returns [ErrTwoClusters]. The lock has its own
+// session and connection, which end with Release, with Detach, or with Close of the client; a
+// client can have at most 1,024 attached locks.
 func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, error) {
 	cluster, d, cfg, err := decodeHandle(h)
 	if err != nil {
@@ -103,8 +104,8 @@ func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, 
 	if err != nil {
 		return nil, &lockstep.OpError{Op: "attach", Lock: cfg.Names[0], Err: err}
 	}
-	// The service takes only numbers above the last one, which the handle does not know. The clock
-	// is a good guess.
+	// The service accepts only numbers above the last one, which the handle does not contain. The
+	// clock is a good guess.
 	d.Attach = max(d.Attach, uint64(time.Now().UnixMilli()))
 	k := newClaim(cfg)
 	guest.restore(d, k)
@@ -116,8 +117,8 @@ func (c *Client) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, 
 	return &guestLock{k.lock.handle(), c}, nil
 }
 
-// newGuest is a client for one attached lock of a cluster; empty: the handle does not say which.
-// Close of c closes it.
+// newGuest returns a client for one attached lock of the cluster, which is empty if the handle does
+// not name one. Closing c closes it.
 func (c *Client) newGuest(cluster string, ttl time.Duration) (*Client, error) {
 	cfg := c.cfg
 	cfg.TTL, cfg.Cluster = ttl, cmp.Or(cluster, c.guard.cluster())
@@ -125,7 +126,7 @@ func (c *Client) newGuest(cluster string, ttl time.Duration) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	guest.guard.setChecked(cfg.Cluster != "") // the host has asked the endpoints, and every answer is compared
+	guest.guard.setChecked(cfg.Cluster != "") // the host has asked the endpoints, and every answer is checked anyway
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -159,7 +160,7 @@ func (c *Client) closeGuests(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// restore begins with a detached session in place of a new one.
+// restore starts with a detached session instead of a new one.
 func (c *Client) restore(d session.Detached, k *claim) {
 	c.do(func(now time.Duration) {
 		c.startLocked()
@@ -172,9 +173,9 @@ func (c *Client) restore(d session.Detached, k *claim) {
 	})
 }
 
-// awaitRestored waits until the claim of a restored session is handed out or over. When it is
-// neither in time the session is left alone, and so is one whose claim was revoked: whoever worked
-// under it may not have stopped.
+// awaitRestored waits until the claim of a restored session is handed out or over. If neither
+// happens in time, the session is left alone. So is a session whose claim was revoked: its previous
+// holder may not have stopped yet.
 func (c *Client) awaitRestored(ctx context.Context, k *claim) {
 	var bound <-chan time.Time
 	if after := c.cfg.UnavailableAfter; after >= 0 {
@@ -187,7 +188,7 @@ func (c *Client) awaitRestored(ctx context.Context, k *claim) {
 	case <-k.answered:
 	case <-bound:
 	case <-ctx.Done():
-		err := ended(ctx) // asked without the mutex, as in await
+		err := ended(ctx) // called without the mutex, as in await
 		why = func() error { return c.endedLocked(err) }
 	}
 	c.do(func(time.Duration) {
@@ -203,7 +204,7 @@ func (c *Client) awaitRestored(ctx context.Context, k *claim) {
 	})
 }
 
-// A guestLock is an attached lock, whose client serves it alone.
+// A guestLock is an attached lock, whose client serves only this lock.
 type guestLock struct {
 	*handle
 	host *Client

@@ -16,8 +16,8 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// sentinelOf is the table from the reasons of the service to the errors of the
-// contract. BUSY and the reasons that are losses have types of their own.
+// sentinelOf maps the reasons of the service to the errors of the contract. BUSY and the reasons
+// that are losses have types of their own.
 var sentinelOf = map[pb.Reason]error{
 	pb.Reason_REASON_NOT_LEADER:       lockstep.ErrUnavailable,
 	pb.Reason_REASON_UNAVAILABLE:      lockstep.ErrUnavailable,
@@ -82,14 +82,13 @@ func fromCall(err error) error {
 	return fmt.Errorf("%w: %s", lockstep.ErrUnavailable, plain(status.Convert(err).Message()))
 }
 
-// An unsent is the error of a call for which there was no connection: the service certainly never
-// got it.
+// An unsent is the error of a call that had no connection: the service certainly never received it.
 type unsent struct{ error }
 
 func (e unsent) Unwrap() error { return e.error }
 
-// markUnsent is on every connection, and tells calls that never left from those whose answer was
-// lost.
+// markUnsent is installed on every connection, and distinguishes calls that were never sent from
+// those whose response was lost.
 func markUnsent(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var reached peer.Peer // stays empty without a connection
 	err := invoke(ctx, method, req, reply, cc, append(slices.Clone(opts), grpc.Peer(&reached))...)
@@ -99,8 +98,8 @@ func markUnsent(ctx context.Context, method string, req, reply any, cc *grpc.Cli
 	return err
 }
 
-// mayTakeEffect reports whether a call that ended with err may have done, or may still do, what it
-// asked for.
+// mayTakeEffect reports whether a call that ended with err may have taken effect or may still do
+// so.
 func mayTakeEffect(err error) bool {
 	if e := wireError(err); e != nil {
 		return e.GetUncertain()
@@ -112,7 +111,7 @@ func mayTakeEffect(err error) bool {
 	return err != nil && !refused
 }
 
-// uncertainty adds to the last error of a call, whose tries may have taken effect, that they may.
+// uncertainty adds to the last error of a call that earlier attempts may have taken effect.
 func uncertainty(err error) error {
 	if errors.Is(err, lockstep.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &uncertain{err}
@@ -120,8 +119,8 @@ func uncertainty(err error) error {
 	return fmt.Errorf("%w; an earlier try, whose answer was lost, may have taken effect: look before you try again", err)
 }
 
-// An uncertain is ErrUncertain with what the last try said, which is no longer ErrUnavailable: that
-// would be safe to repeat.
+// An uncertain is ErrUncertain with the error of the last attempt, but it no longer matches
+// ErrUnavailable, which would mean that the call is safe to repeat.
 type uncertain struct{ last error }
 
 func (e *uncertain) Error() string {
@@ -132,7 +131,7 @@ func (e *uncertain) Is(target error) bool {
 	return target == lockstep.ErrUncertain || target != lockstep.ErrUnavailable && errors.Is(e.last, target)
 }
 
-// plain is a text of gRPC in the words of users.
+// plain rewrites a gRPC message for users.
 func plain(text string) string {
 	switch {
 	case isHTTP(text):
@@ -150,9 +149,9 @@ func plain(text string) string {
 	return text
 }
 
-// withoutCode is err without the words that gRPC puts round its message. What a node of another
-// cluster said is a text here: as long as it is not certain that the endpoints are of two clusters,
-// the service is unavailable.
+// withoutCode is err without the text that gRPC wraps around its message. The error of a node of
+// another cluster becomes plain text here: as long as it is not certain that the endpoints belong
+// to two clusters, the service is unavailable.
 func withoutCode(err error) error {
 	if e, ok := errors.AsType[*ClusterError](err); ok {
 		return errors.New(e.Error())

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// A finder says which node to try next. It begins anywhere in the list, so that
-// many clients spread; follows what nodes say of the leader; and goes round the list
-// otherwise.
+// A finder chooses the node to try next. It starts at a random place in the list, so that clients
+// spread out. It follows the nodes' hints about the leader, and otherwise goes around the list.
 type finder struct {
 	endpoints []string
 	at        int
 	tried     int // since the last success or round
 	hint      string
 	hops      int                      // hints followed in a row
-	failed    map[string]time.Duration // when a node could not be reached
+	failed    map[string]time.Duration // when a node was last unreachable
 }
 
-// maxHops bounds how many hints are followed in a row: two nodes may each take the
-// other for the leader.
+// maxHops bounds how many hints are followed in a row: two nodes may each believe that the other is
+// the leader.
 const maxHops = 3
 
-// hintRest is how long a node that could not be reached is not tried on another's word:
-// followers name a dead leader until they have elected another.
+// hintRest is how long hints to an unreachable node are ignored: followers name a dead leader until
+// they have elected another.
 const hintRest = time.Second
 
 func newFinder(endpoints []string) *finder {
@@ -34,8 +33,8 @@ func newFinder(endpoints []string) *finder {
 	}
 }
 
-// next is the node to try. Round says that all have been tried in vain, so that
-// the caller should wait first.
+// next returns the node to try. round means that all nodes have been tried without success, so the
+// caller should wait first.
 func (f *finder) next() (addr string, round bool) {
 	if f.hint != "" {
 		addr, f.hint = f.hint, ""
@@ -51,7 +50,7 @@ func (f *finder) next() (addr string, round bool) {
 	return f.endpoints[f.at], round
 }
 
-// unreachable notes that the node did not answer.
+// unreachable records that the node did not answer.
 func (f *finder) unreachable(now time.Duration, addr string) {
 	if len(f.failed) >= 2*maxEndpoints {
 		clear(f.failed) // hints may name any number of nodes
@@ -59,7 +58,7 @@ func (f *finder) unreachable(now time.Duration, addr string) {
 	f.failed[addr] = now
 }
 
-// leads notes that a node named another as the leader.
+// leads records that a node named another as the leader.
 func (f *finder) leads(now time.Duration, addr string) {
 	if addr == "" || f.hops >= maxHops || checkEndpoint(addr) != nil {
 		return
@@ -71,13 +70,13 @@ func (f *finder) leads(now time.Duration, addr string) {
 	f.hint = addr
 }
 
-// rested notes that the caller has waited, so that a new round begins.
+// rested records that the caller has waited, which starts a new round.
 func (f *finder) rested() { f.tried = 0 }
 
 // hinted reports whether the next node is one that another named.
 func (f *finder) hinted() bool { return f.hint != "" }
 
-// found notes that the node serves.
+// found records that the node serves.
 func (f *finder) found(addr string) {
 	f.tried, f.hops = 0, 0
 	delete(f.failed, addr)

@@ -14,45 +14,45 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// clusterKey is the key of the metadata in which an answer tells the node's cluster, and a request
-// the one that it is for.
+// clusterKey is the metadata key in which a response reports the node's cluster, and a request
+// names the one it is meant for.
 const clusterKey = "lockstep-cluster"
 
 const (
-	// surveyLimit is how long endpoints have to tell their cluster. One that cannot be reached says
-	// so at once; one that hangs, or whose machine is off, delays a first grant by this much,
-	// unless a majority has agreed, without which no cluster serves.
+	// surveyLimit is how long endpoints have to report their cluster. An unreachable one is noticed
+	// at once; one that hangs, or whose machine is off, delays a first grant by this much unless a
+	// majority has agreed. No cluster can serve without a majority.
 	surveyLimit = tryTimeout
-	// stragglers is how long a grant waits for the last endpoints when a majority has agreed
-	// already. All clients with these endpoints then get their locks from one cluster, whatever the
-	// others say.
+	// stragglers is how long a grant waits for the last endpoints once a majority has agreed. All
+	// clients with these endpoints then get their locks from one cluster, whatever the others
+	// answer.
 	stragglers = 100 * time.Millisecond
-	// surveyRest is how long the outcome of a survey stands before the endpoints are asked again.
+	// surveyRest is how long the result of a survey is valid before the endpoints are asked again.
 	surveyRest = 500 * time.Millisecond
-	// fewRest is how long the outcome stands when a minority answered: endpoints that hang would
-	// delay every grant.
+	// fewRest is how long the result is valid if only a minority answered: endpoints that hang
+	// would delay every grant.
 	fewRest = 10 * time.Second
 )
 
-// A guard keeps a Client and its Admin to one cluster. It looks at every answer of every
+// A guard keeps a Client and its Admin on one cluster. It checks every response on every
 // connection: see options. Before the first lock is handed out or the first call of an Admin is
-// made, it asks all endpoints once; see check.
+// made, it asks all endpoints once: see check.
 type guard struct {
 	cfg   Config
-	turn  chan struct{} // 1 token: a survey is under way
+	turn  chan struct{} // 1 token: a survey is in progress
 	tally *tally
 
-	// lose ends what is held of a cluster that was replaced, before another one is adopted; nil:
-	// nothing can be.
+	// lose ends everything held from a replaced cluster before another one is adopted; nil: nothing
+	// can be held.
 	lose func(why *ClusterError)
 
 	mu struct {
 		sync.Mutex
 		pin     pin
-		checked bool // the endpoints were asked, a majority answered, and all that did agreed
+		checked bool // the endpoints were asked, a majority answered, and all answers agreed
 	}
 	last struct { // survey; guarded by turn
-		until   time.Time // it stands
+		until   time.Time // end of its validity
 		verdict verdict
 		err     *ClusterError
 	}
@@ -61,11 +61,11 @@ type guard struct {
 func newGuard(cfg Config) *guard {
 	g := &guard{cfg: cfg, turn: make(chan struct{}, 1), tally: newTally(cfg.Endpoints)}
 	g.mu.pin = pin{cluster: cfg.Cluster}
-	g.mu.checked = len(cfg.Endpoints) == 1 // its answers are looked at anyway
+	g.mu.checked = len(cfg.Endpoints) == 1 // its responses are checked anyway
 	return g
 }
 
-// cluster is the id that is pinned; empty while none is known.
+// cluster is the pinned id; empty while none is known.
 func (g *guard) cluster() string { return g.pinned().cluster }
 
 func (g *guard) pinned() pin {
@@ -86,7 +86,7 @@ func (g *guard) isChecked() bool {
 	return g.mu.checked
 }
 
-// heard looks at what an answer from endpoint tells.
+// heard checks the cluster in a response from endpoint.
 func (g *guard) heard(endpoint string, header metadata.MD) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,9 +98,9 @@ func (g *guard) heard(endpoint string, header metadata.MD) error {
 	return nil
 }
 
-// check asks all endpoints for their cluster, until a majority has answered once and all that did
-// agree. Those that do not answer in time are looked at when they are used. Its error is a
-// [*ClusterError], or ErrUnavailable while it is not certain that the endpoints are of two
+// check asks all endpoints for their cluster, until a majority has answered once and all answers
+// agree. Endpoints that do not answer in time are checked when they are used. Its error is a
+// [*ClusterError], or ErrUnavailable while it is not certain that the endpoints belong to two
 // clusters.
 func (g *guard) check(ctx context.Context) error {
 	if g.isChecked() {
@@ -108,7 +108,7 @@ func (g *guard) check(ctx context.Context) error {
 	}
 	verdict, err := g.survey(ctx)
 	switch {
-	case ctx.Err() != nil: // the caller will see to that
+	case ctx.Err() != nil: // the caller handles that
 	case verdict == agreed:
 		g.setChecked(true)
 	case verdict == clashing:
@@ -119,8 +119,8 @@ func (g *guard) check(ctx context.Context) error {
 	return nil
 }
 
-// reconsider decides what follows from the answer of another cluster's node. Without an error the
-// call may be made again: the client belongs to the other cluster now, or it is not certain yet
+// reconsider decides what to do after a response from another cluster's node. If it returns nil,
+// the call may be retried: the client now belongs to the other cluster, or it is not yet certain
 // that it should not.
 func (g *guard) reconsider(ctx context.Context, e *ClusterError) error {
 	if p := g.pinned(); p.fixed() {
@@ -130,12 +130,12 @@ func (g *guard) reconsider(ctx context.Context, e *ClusterError) error {
 	if verdict != clashing {
 		return nil
 	}
-	g.setChecked(false) // until the endpoints are put right
+	g.setChecked(false) // until the endpoints are corrected
 	return err
 }
 
-// survey asks the endpoints, and adopts the cluster that has replaced the one pinned. Extra answers
-// are of nodes that another named as the leader, or of endpoints.
+// survey asks the endpoints and adopts the cluster that has replaced the pinned one, if any. Extra
+// answers come from nodes that were named as the leader, or from endpoints.
 func (g *guard) survey(ctx context.Context, extra ...answer) (verdict, *ClusterError) {
 	select {
 	case g.turn <- struct{}{}:
@@ -150,7 +150,7 @@ func (g *guard) survey(ctx context.Context, extra ...answer) (verdict, *ClusterE
 	if v == clashing && !g.pinned().fixed() { // some of the answers may be from before a restore
 		v, rest, err = g.poll(ctx, extra)
 	}
-	if ctx.Err() != nil { // cut short: it says nothing
+	if ctx.Err() != nil { // cut short: no result
 		return unsure, nil
 	}
 	if v == replaced {
@@ -161,7 +161,7 @@ func (g *guard) survey(ctx context.Context, extra ...answer) (verdict, *ClusterE
 	return v, err
 }
 
-// poll asks the endpoints once. The outcome stands for rest.
+// poll asks the endpoints once. The result is valid for rest.
 func (g *guard) poll(ctx context.Context, extra []answer) (v verdict, rest time.Duration, err *ClusterError) {
 	answers, n := g.ask(ctx), len(g.cfg.Endpoints)
 	for _, a := range extra {
@@ -177,9 +177,9 @@ func (g *guard) poll(ctx context.Context, extra []answer) (v verdict, rest time.
 	return v, rest, err
 }
 
-// adopt makes the client one of the cluster that has replaced its own. Nothing of the old one is
-// held when it returns. The pin is first: a connection that begins meanwhile is then refused by one
-// of the two.
+// adopt moves the client to the cluster that has replaced its own. When it returns, nothing from
+// the old one is held. It sets the pin first, so that one of the two refuses a connection that
+// starts in the meantime.
 func (g *guard) adopt(e *ClusterError) {
 	g.cfg.Logger.Warn("the cluster was replaced by another one: all locks of the old one are lost, and this client goes on with the new one",
 		"old", e.Want, "new", e.Cluster, "endpoint", e.Endpoint)
@@ -191,12 +191,12 @@ func (g *guard) adopt(e *ClusterError) {
 	}
 }
 
-// ask asks all endpoints at the same time, and returns what those told that answered in time;
-// empty: they do not tell.
+// ask asks all endpoints at the same time, and returns the answers that arrived in time. An answer
+// with an empty cluster is from a node that does not report it..
 func (g *guard) ask(ctx context.Context) []answer {
 	ctx, cancel := context.WithTimeout(ctx, surveyLimit)
 	defer cancel()
-	all := make(chan *answer, len(g.cfg.Endpoints)) // nil: it did not answer
+	all := make(chan *answer, len(g.cfg.Endpoints)) // nil: the endpoint did not answer
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	defer cancel()
@@ -225,8 +225,8 @@ func allAlike(answers []answer) bool {
 	return !slices.ContainsFunc(answers, func(a answer) bool { return a.cluster != answers[0].cluster })
 }
 
-// askOne uses a connection of its own, since most clients never talk to most nodes again. It is nil
-// without an answer.
+// askOne uses a connection of its own, since most clients never contact most nodes again. It
+// returns nil if there is no answer.
 func (g *guard) askOne(ctx context.Context, endpoint string) *answer {
 	conn, err := g.dial(endpoint)
 	if err != nil {
@@ -241,7 +241,7 @@ func (g *guard) askOne(ctx context.Context, endpoint string) *answer {
 	case ctx.Err() == nil:
 		g.tally.heard(answerOf(endpoint, err))
 	}
-	if ids := header.Get(clusterKey); len(ids) > 0 { // with an error too
+	if ids := header.Get(clusterKey); len(ids) > 0 { // even with an error
 		return &answer{endpoint, ids[0]}
 	}
 	if err != nil {
@@ -250,8 +250,8 @@ func (g *guard) askOne(ctx context.Context, endpoint string) *answer {
 	return &answer{endpoint: endpoint}
 }
 
-// dial makes a connection on which every request names the cluster that is pinned, and every answer
-// is looked at before anything else sees it.
+// dial makes a connection on which every request names the pinned cluster, and every response is
+// checked before anything else sees it.
 func (g *guard) dial(endpoint string) (*grpc.ClientConn, error) {
 	return g.cfg.dial(endpoint, grpc.WithChainUnaryInterceptor(g.unary(endpoint)), grpc.WithChainStreamInterceptor(g.stream(endpoint)))
 }
@@ -284,13 +284,13 @@ func (g *guard) stream(endpoint string) grpc.StreamClientInterceptor {
 	}
 }
 
-// A guardedStream looks at the header before the first message, which it comes with, or the error
-// in its place.
+// A guardedStream checks the header before it returns the first message, or the error instead of
+// it.
 type guardedStream struct {
 	grpc.ClientStream
 	guard    *guard
 	endpoint string
-	looked   bool // of use to the reader alone
+	looked   bool // used only by the reader
 }
 
 func (s *guardedStream) RecvMsg(m any) error {

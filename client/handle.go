@@ -10,20 +10,20 @@ import (
 	"github.com/lockstep-dev/lockstep/client/session"
 )
 
-// handlePrefix begins every handle; the number is the version of what follows. The
-// handles of one version are understood by all later ones.
+// handlePrefix starts every handle; the number is the version of the rest. Later versions
+// understand the handles of earlier ones.
 const handlePrefix = "lockstep1."
 
-// maxHandleBytes bounds what is decoded: 16 names of 512 bytes, in JSON and base64, fit several
-// times.
+// maxHandleBytes bounds what is decoded: several times the size of 16 names of 512 bytes, in JSON
+// and base64.
 const maxHandleBytes = 64 << 10
 
-// maxSecretBytes bounds a session's secret; the service's have 16 bytes.
+// maxSecretBytes bounds a session's secret; those of the service have 16 bytes.
 const maxSecretBytes = 64
 
-// A detachedLock is the content of a handle.
+// A detachedLock is the contents of a handle.
 type detachedLock struct {
-	Cluster  string   `json:"cluster,omitempty"` // empty: not known
+	Cluster  string   `json:"cluster,omitempty"` // empty: unknown
 	Session  string   `json:"session"`
 	Secret   []byte   `json:"secret"`
 	TTLMS    int64    `json:"ttl_ms"`
@@ -43,12 +43,12 @@ func encodeHandle(cluster string, d session.Detached, cfg lockstep.AcquireConfig
 		Names: cfg.Names, Mode: int(cfg.Mode), Weight: cfg.Weight, Capacity: cfg.Capacity,
 	})
 	if err != nil {
-		panic(err) // strings and numbers always can be written
+		panic(err) // strings and numbers can always be encoded
 	}
 	return lockstep.Handle(handlePrefix + base64.RawURLEncoding.EncodeToString(text))
 }
 
-// decodeHandle checks the form of a handle. Its errors do not repeat it, as it is a secret.
+// decodeHandle checks the form of a handle. Its errors do not quote the handle, which is secret.
 func decodeHandle(h lockstep.Handle) (cluster string, d session.Detached, cfg lockstep.AcquireConfig, err error) {
 	body, found := strings.CutPrefix(string(h), handlePrefix)
 	if !found || len(body) > maxHandleBytes {

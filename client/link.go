@@ -26,25 +26,25 @@ const (
 	maxFrameBytes    = 512 << 10
 )
 
-// maxAnswerBytes bounds an answer. A lock with its 16,384 waiters, each with names and
-// metadata, has up to some 50 MiB.
+// maxAnswerBytes bounds an answer. A lock with its 16,384 waiters, each with names and metadata,
+// takes up to about 50 MiB.
 const maxAnswerBytes = 64 << 20
 
-// The waits while the nodes know no leader, and after a connection that served was lost:
-// the latter spreads the clients of a leader that died. An election takes about a
-// second, and the longest wait comes on top of it.
+// The waits while the nodes know no leader, and after losing a connection that served; the latter
+// spreads out the clients of a leader that died. An election takes about a second, and the longest
+// wait comes on top of it.
 const (
 	firstPause  = 50 * time.Millisecond
 	longestWait = 400 * time.Millisecond
 	spread      = 50 * time.Millisecond
 )
 
-// The waits after connections that attached and then ended before they were of use: they grow, so
-// that clients whose requests end their connections do not reconnect in a storm.
+// The waits after connections that attached and then ended before they were useful. They grow, so
+// that clients whose requests end their connections do not cause a reconnect storm.
 const (
 	longestUseless = 5 * time.Second
-	// usefulAfter is how long a connection must have served to count as one that was of use, if it
-	// granted nothing.
+	// usefulAfter is how long a connection must have served to count as useful if it granted
+	// nothing.
 	usefulAfter = 2 * time.Second
 )
 
@@ -56,22 +56,22 @@ type link struct {
 	queue    []*pb.ClientRequest
 	wake     chan struct{}  // 1 token: the queue is not empty
 	attached bool           // the node served the session
-	since    time.Duration  // when it first did
+	since    time.Duration  // when it first served
 	granted  bool           // a claim was granted on it
 	reached  bool           // the node answered at all
-	leader   string         // whom it named as the leader
+	leader   string         // the node it named as the leader
 	err      error          // why it ended
 	answer   EndpointAnswer // the same, for the summary of an outage
 }
 
-// dialTimeout bounds the set-up of a connection: TTL/10, since several dead nodes may be
-// tried before the lease ends, 500 ms to 2 s.
+// dialTimeout bounds connection setup: TTL/10, since several dead nodes may be tried before the
+// lease ends, 500 ms to 2 s.
 func dialTimeout(ttl time.Duration) time.Duration {
 	return min(max(ttl/10, 500*time.Millisecond), 2*time.Second)
 }
 
-// keepConnected is the goroutine that keeps a connection to the leader while a session
-// wants one. It is the reader of that connection too.
+// keepConnected is the goroutine that keeps a connection to the leader while a session wants one.
+// It also reads from that connection.
 func (c *Client) keepConnected() {
 	f := newFinder(c.cfg.Endpoints)
 	backoff := lease.Backoff{Base: firstPause, Max: longestWait}
@@ -96,15 +96,14 @@ func (c *Client) keepConnected() {
 			c.sleep(min(useless.Next(), c.longestPause()))
 		case !l.reached:
 			f.unreachable(now, addr)
-		case !f.hinted(): // it leads not and knows no leader: ask it again later, or another
+		case !f.hinted(): // it is not the leader and knows of none: ask it again later, or another
 			c.sleep(backoff.Next())
 			f.rested()
 		}
 	}
 }
 
-// longestPause bounds the wait after a useless connection: a lease that matters must be renewed in
-// it.
+// longestPause bounds the wait after a useless connection: a lease in use must still get renewed.
 func (c *Client) longestPause() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +113,7 @@ func (c *Client) longestPause() time.Duration {
 	return longestUseless
 }
 
-// useful reports whether the connection, which has ended at now, did what it was for.
+// useful reports whether the connection, which has ended at now, served its purpose.
 func (l *link) useful(now time.Duration) bool {
 	return l.attached && (l.granted || l.err == nil || now >= l.since+usefulAfter)
 }
@@ -148,8 +147,8 @@ func (c *Client) sleep(d time.Duration) bool {
 	}
 }
 
-// serve connects to addr and works there until the connection ends. It returns the
-// link as it was at its end.
+// serve connects to addr and uses the connection until it ends. It returns the final state of the
+// link.
 func (c *Client) serve(addr string) *link {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
@@ -182,8 +181,8 @@ func (c *Client) serve(addr string) *link {
 	return l
 }
 
-// dial makes a connection, which connects when it is used. Locks do not go through
-// HTTP proxies from the environment.
+// dial creates a connection, which connects on first use. Locks do not go through HTTP proxies from
+// the environment.
 func (c Config) dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	creds := c.Credentials
 	if creds == nil {
@@ -195,10 +194,11 @@ func (c Config) dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, er
 		grpc.WithDisableServiceConfig(),
 		grpc.WithChainUnaryInterceptor(markUnsent),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
-		// A peer that has vanished without a word is found when a keepalive of the session stays
-		// without an answer; this is for connections that are idle. 10 s is gRPC's minimum.
+		// A peer that vanished silently is noticed when a session keepalive gets no answer; this
+		// setting is for idle connections. 10 s is gRPC's minimum.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-		// A node that comes back is found within a second; gRPC's own waits go up to two minutes.
+		// A node that comes back is noticed within a second; gRPC's own backoff goes up to two
+		// minutes.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           grpcbackoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: tryTimeout,
@@ -207,8 +207,8 @@ func (c Config) dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, er
 	return grpc.NewClient(targetOf(addr), slices.Concat(options, more, c.DialOptions)...)
 }
 
-// targetOf writes host:port as a URL of gRPC, which would take a host named "unix" for a scheme,
-// and the zone of an IPv6 address for an escape.
+// targetOf writes host:port as a URL of gRPC, which would otherwise treat a host named "unix" as a
+// scheme, and the zone of an IPv6 address as an escape.
 func targetOf(addr string) string { return "dns:///" + strings.ReplaceAll(addr, "%", "%25") }
 
 type sessionStream = grpc.BidiStreamingClient[pb.ClientFrame, pb.ServerFrame]
@@ -225,7 +225,7 @@ func openStream(ctx context.Context, cancel context.CancelFunc, conn *grpc.Clien
 
 var errNoConnection = errors.New("no connection")
 
-// read hands what arrives to the session until the stream ends, or the link was left.
+// read passes incoming events to the session until the stream ends or the link is abandoned.
 func (c *Client) read(l *link, stream sessionStream) error {
 	for {
 		frame, err := stream.Recv()
@@ -242,7 +242,7 @@ func (c *Client) read(l *link, stream sessionStream) error {
 	}
 }
 
-// write sends what is queued, as much in one frame as fits.
+// write sends the queued requests, as many per frame as fit.
 func (c *Client) write(ctx context.Context, l *link, stream sessionStream) {
 	for {
 		select {
@@ -250,7 +250,7 @@ func (c *Client) write(ctx context.Context, l *link, stream sessionStream) {
 			return
 		case <-l.wake:
 		}
-		runtime.Gosched() // others that can run may have requests for the same frame
+		runtime.Gosched() // other runnable goroutines may have requests for the same frame
 		for {
 			requests := c.takeFrame(l)
 			if len(requests) == 0 {
@@ -279,7 +279,7 @@ func (c *Client) takeFrame(l *link) []*pb.ClientRequest {
 	return frame
 }
 
-// sendLocked queues requests on the present connection.
+// sendLocked queues requests on the current connection.
 func (c *Client) sendLocked(requests []*pb.ClientRequest) {
 	if len(requests) == 0 || c.mu.link == nil {
 		return
@@ -288,7 +288,7 @@ func (c *Client) sendLocked(requests []*pb.ClientRequest) {
 	wake(c.mu.link.wake)
 }
 
-// reconnectLocked leaves a connection that is of no use.
+// reconnectLocked abandons a useless connection.
 func (c *Client) reconnectLocked(leader string, err error) {
 	l := c.mu.link
 	if l == nil {
@@ -298,8 +298,8 @@ func (c *Client) reconnectLocked(leader string, err error) {
 	l.cancel()
 }
 
-// endLink notes the end of a connection: the sessions on it are told, and what was not sent
-// is dropped.
+// endLink records the end of a connection: it notifies the sessions on it and drops what was not
+// sent.
 func (c *Client) endLink(l *link, err error) {
 	if c.life.Err() != nil {
 		err = nil // our own doing
@@ -319,7 +319,7 @@ func (c *Client) endLink(l *link, err error) {
 			c.mu.lastErr = fmt.Errorf("%s: %w", l.addr, withoutCode(l.err))
 			c.guard.tally.failed(l.answer)
 		}
-		if c.mu.link == l { // else it never came up, or was left
+		if c.mu.link == l { // otherwise it never came up, or was abandoned
 			c.unlinkLocked(now, l)
 		}
 	})
@@ -328,8 +328,8 @@ func (c *Client) endLink(l *link, err error) {
 	}
 }
 
-// unlinkLocked does without the link: nothing is sent on it any longer, and nothing that comes from
-// it is heeded.
+// unlinkLocked abandons the link: nothing more is sent on it, and whatever still arrives from it is
+// ignored.
 func (c *Client) unlinkLocked(now time.Duration, l *link) {
 	c.mu.link, l.queue = nil, nil
 	if c.mu.attached {

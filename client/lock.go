@@ -12,15 +12,15 @@ import (
 // A lock is one grant. Its holder has a [handle].
 type lock struct {
 	client *Client
-	sess   *session.Session // only its methods that are safe for concurrent use, but under client.mu
+	sess   *session.Session // without client.mu, only its methods that are safe for concurrent use
 	claim  *claim
 	token  lockstep.Token
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	endsAt time.Duration // by MaxHold; zero = no bound
+	endsAt time.Duration // by MaxHold; zero = no limit
 
 	over     error         // guarded by client.mu: why it is over, nil while it is held
-	settled  chan struct{} // closed when its end is certain
+	settled  chan struct{} // closed when its outcome is certain
 	finalErr error         // set before settled is closed: nil = released
 }
 
@@ -33,7 +33,7 @@ func newLock(c *Client, s *session.Session, k *claim, u session.Update) *lock {
 	return l
 }
 
-// finishLocked ends the holding with this cause, unless it is over.
+// finishLocked ends the lock with this cause, unless it is over.
 func (l *lock) finishLocked(cause error) {
 	if l.over == nil {
 		l.over = cause
@@ -41,7 +41,7 @@ func (l *lock) finishLocked(cause error) {
 	}
 }
 
-// settle makes the end certain.
+// settle records the final outcome.
 func (l *lock) settle(err error) {
 	select {
 	case <-l.settled:
@@ -53,12 +53,12 @@ func (l *lock) settle(err error) {
 
 func (l *lock) Name() string { return l.claim.cfg.Names[0] }
 
-// A handle is what the holder has. The client holds the lock behind it, so that the
-// runtime can tell when the holder has dropped its handle without a Release.
+// A handle is the holder's reference. The client keeps the lock behind it, so the runtime can
+// detect that the holder has dropped its handle without a Release.
 type handle struct{ *lock }
 
-// handle wraps the lock for its holder. A lock that is dropped while it is held stays
-// held: the runtime decides when it notices, so it cannot be a release. It is logged.
+// handle wraps the lock for its holder. A lock that is dropped while held stays held, since the
+// runtime may notice at any time; it is only logged.
 func (l *lock) handle() *handle {
 	h := &handle{l}
 	runtime.AddCleanup(h, func(l *lock) {
@@ -69,7 +69,7 @@ func (l *lock) handle() *handle {
 	return h
 }
 
-// Owner is the public id of the session, by which listings name the holder.
+// Owner is the public id of the session, that listings show for the holder.
 func (h *handle) Owner() string { return h.sess.ID() }
 
 func (h *handle) Names() []string          { return namesOf(h.claim) }
@@ -82,7 +82,7 @@ func (h *handle) Check() error {
 	if h.ctx.Err() == nil && h.sess.Valid(h.client.cfg.Clock.Now()) {
 		return nil
 	}
-	h.client.expire() // when the lease has ended this cancels the context, with the cause
+	h.client.expire() // cancels the context, with the cause, if the lease has ended
 	return context.Cause(h.ctx)
 }
 
@@ -94,8 +94,8 @@ func (h *handle) Remaining() time.Duration {
 	return max(h.sess.ValidUntil()-h.client.cfg.Clock.Now(), 0)
 }
 
-// Release implements [lockstep.Lock]. On a lock that was revoked it returns the loss
-// and tells the service that its holder has stopped, which then hands it on.
+// Release implements [lockstep.Lock]. On a revoked lock it returns the loss and tells the service
+// that its holder has stopped, so the service passes the lock on.
 func (h *handle) Release(ctx context.Context) error {
 	ctx, done := withOwnTime(ctx)
 	defer done()
@@ -110,7 +110,7 @@ func (h *handle) Release(ctx context.Context) error {
 	return nil
 }
 
-// awaitEnd waits until the end of the lock is certain.
+// awaitEnd waits until the outcome of the lock is certain.
 func (l *lock) awaitEnd(ctx context.Context) error {
 	select {
 	case <-l.settled:

@@ -13,9 +13,9 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// AddMember makes a learner, which has no vote, of a node that is started with "server --join"
-// next. The answer says with which flags. Repeated with the same name and address, it gives the
-// same answer until the node has started.
+// AddMember adds a learner, a member without a vote, for a node that is then started with "server
+// --join". The response gives its flags. Repeated with the same name and address, it returns the
+// same response until the node has started.
 func (a *Admin) AddMember(ctx context.Context, name, peerAddress string) (*pb.MemberAddResponse, error) {
 	var why busyReason
 	r, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberAddResponse, error) {
@@ -36,8 +36,9 @@ func (a *Admin) PromoteMember(ctx context.Context, name string) (*pb.Member, err
 	return r.GetMember(), memberError("promote", name, why.tell(err))
 }
 
-// RemoveMember ends a membership; the node ends by itself. A leader hands leadership over first. It
-// is refused when the healthy voters that are left would be no majority, unless force is set.
+// RemoveMember removes a member; the node then shuts down by itself. A leader hands over leadership
+// first. The removal is refused if the remaining healthy voters would not be a majority, unless
+// force is set.
 func (a *Admin) RemoveMember(ctx context.Context, name string, force bool) error {
 	var why busyReason
 	_, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.MemberRemoveResponse, error) {
@@ -47,8 +48,8 @@ func (a *Admin) RemoveMember(ctx context.Context, name string, force bool) error
 	return memberError("remove", name, why.tell(err))
 }
 
-// HandOver gives the leadership to a member, or with an empty name to the voter that is furthest,
-// and returns who leads.
+// HandOver transfers leadership to a member, or with an empty name to the most up-to-date voter,
+// and returns the new leader.
 func (a *Admin) HandOver(ctx context.Context, to string) (leader string, err error) {
 	var why busyReason
 	r, err := change(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.HandOverResponse, error) {
@@ -61,9 +62,9 @@ func (a *Admin) HandOver(ctx context.Context, to string) (leader string, err err
 	return r.GetLeader(), nil
 }
 
-// Upgrade raises the cluster's feature level to a level, or with 0 to the newest that any member
-// can. There is no way back. It is refused, naming the members, unless all of them are up and can.
-// With check it only says what would come of it.
+// Upgrade raises the cluster's feature level to the given level, or with 0 to the newest that any
+// member supports. There is no way back. It is refused, naming the members at fault, unless all
+// members are up and support the level. With check it only reports what would happen.
 func (a *Admin) Upgrade(ctx context.Context, to uint32, check bool) (*pb.UpgradeResponse, error) {
 	var why busyReason
 	old := false
@@ -81,7 +82,7 @@ func (a *Admin) Upgrade(ctx context.Context, to uint32, check bool) (*pb.Upgrade
 	return r, nil
 }
 
-// A busyReason is the text of a BUSY answer: here it is not about a lock.
+// A busyReason is the text of a BUSY response that is not about a lock.
 type busyReason string
 
 func (w *busyReason) note(err error) error {
@@ -98,7 +99,7 @@ func (w *busyReason) tell(err error) error {
 	return err
 }
 
-// A notNow is ErrBusy in the words of the service.
+// A notNow is ErrBusy with the text of the service.
 type notNow struct{ why string }
 
 func (e *notNow) Error() string        { return e.why }

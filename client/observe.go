@@ -18,7 +18,8 @@ import (
 )
 
 // Sessions reads one page of the sessions of all clients, in the order of their ids. pageToken is
-// that of the last page, empty for the first; size 0 means 100, and 1,000 is the most.
+// the token from the previous page, empty for the first; size 0 means 100, and the maximum is
+// 1,000.
 func (a *Admin) Sessions(ctx context.Context, pageToken string, size uint32) (sessions []*pb.Session, next string, err error) {
 	r, err := call(ctx, a, func(ctx context.Context, conn *grpc.ClientConn) (*pb.ListSessionsResponse, error) {
 		return pb.NewLockServiceClient(conn).ListSessions(ctx, &pb.ListSessionsRequest{PageToken: pageToken, PageSize: size})
@@ -29,21 +30,21 @@ func (a *Admin) Sessions(ctx context.Context, pageToken string, size uint32) (se
 	return r.GetSessions(), r.GetNextPageToken(), nil
 }
 
-// Watch is WatchFrom with the number of an event of the cluster as it is now.
+// Watch is WatchFrom with an event number in the cluster's current history.
 func (a *Admin) Watch(ctx context.Context, prefix string, after uint64) iter.Seq2[*pb.Event, error] {
 	return a.WatchFrom(ctx, prefix, Position{Number: after})
 }
 
-// WatchFrom yields the events of the names that begin with prefix, all with an empty one, as they
-// happen, after the position after; its number zero means only new ones. They come in order, none
-// twice and none left out, over lost connections and leaders too. The sequence ends after a non-nil
-// error: the end of ctx, [lockstep.ErrUnavailable] when no node has served for
-// [Config.UnavailableAfter], [ErrTwoClusters], or [lockstep.ErrInvalid] when the service has
-// forgotten what came after the position.
+// WatchFrom yields the events of the names that begin with prefix (all names if it is empty), as
+// they happen, starting after the position after; number zero there means only new events. They
+// come in order, none repeated and none skipped, even across lost connections and changes of
+// leader. The sequence ends after a non-nil error: the end of ctx, [lockstep.ErrUnavailable] if no
+// node has served for [Config.UnavailableAfter], [ErrTwoClusters], or [lockstep.ErrInvalid] if the
+// service no longer has the events after the position.
 //
-// A [*HistoryChangedError] alone does not end it: the position is of another history, as after a
-// restore. A caller that goes on gets the events of the present history, from the oldest that is
-// still there.
+// Only a [*HistoryChangedError] does not end it: the position belongs to another history, as after
+// a restore. A caller that continues gets the events of the current history, from the oldest
+// available.
 func (a *Admin) WatchFrom(ctx context.Context, prefix string, after Position) iter.Seq2[*pb.Event, error] {
 	return func(yield func(*pb.Event, error) bool) {
 		w := newWatch(a, prefix, after, yield)
@@ -56,14 +57,14 @@ func (a *Admin) WatchFrom(ctx context.Context, prefix string, after Position) it
 // A watch is one call of Watch, over as many streams as it takes.
 type watch struct {
 	admin    *Admin
-	request  *pb.WatchRequest // its After is what was reached, in the history of its Cluster
+	request  *pb.WatchRequest // its After is the position reached, in the history of its Cluster
 	yield    func(*pb.Event, error) bool
-	began    func()        // called when a stream has begun to tell; nil: nobody asks
-	live     bool          // a stream has told something in the present history
-	exact    bool          // After is where to go on even when it is zero
+	began    func()        // called when a stream has started to deliver; nil: not needed
+	live     bool          // a stream has delivered something from the current history
+	exact    bool          // After is where to continue even if it is zero
 	enough   bool          // the caller wants no more
-	lost     error         // why it cannot go on from there
-	servedAt time.Duration // when a node last was known to serve
+	lost     error         // why it cannot continue from there
+	servedAt time.Duration // when a node was last known to serve
 }
 
 func newWatch(a *Admin, prefix string, after Position, yield func(*pb.Event, error) bool) *watch {
@@ -126,7 +127,7 @@ func (w *watch) read(ctx context.Context, conn *grpc.ClientConn) (answered bool,
 	}
 	for {
 		r, err := stream.Recv()
-		if errors.Is(err, io.EOF) { // the node goes down in good order
+		if errors.Is(err, io.EOF) { // the node is shutting down cleanly
 			err = status.Error(codes.Unavailable, "the node ended the watch")
 		}
 		if err != nil {
@@ -152,7 +153,7 @@ func (w *watch) read(ctx context.Context, conn *grpc.ClientConn) (answered bool,
 	}
 }
 
-// start takes note of where a stream begins.
+// start records where a stream begins.
 func (w *watch) start(stream grpc.ServerStreamingClient[pb.WatchResponse], first *pb.WatchResponse) error {
 	header, err := stream.Header()
 	if err != nil {
@@ -173,8 +174,8 @@ func (w *watch) start(stream grpc.ServerStreamingClient[pb.WatchResponse], first
 	return nil
 }
 
-// historyChanged looks at whether a stream was refused because its position is of another history.
-// Then the watch goes on from the oldest event of the present one.
+// historyChanged checks whether a stream was refused because its position belongs to another
+// history. If so, the watch continues from the oldest event of the current one.
 func (w *watch) historyChanged(err error) *HistoryChangedError {
 	e, r := wireError(err), w.request
 	if e.GetReason() != pb.Reason_REASON_OUT_OF_RANGE || e.GetField() != "cluster" && !(e.GetField() == "after" && r.GetAfter() > e.GetOldest()) {

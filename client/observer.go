@@ -2,8 +2,8 @@ package client
 
 import "time"
 
-// An Observer is told what happens in a client. It is called without any lock held, from
-// several goroutines, and should return soon.
+// An Observer is notified of events in a client. It is called without any lock held, from several
+// goroutines, and should return soon.
 type Observer interface{ Observe(Event) }
 
 // An Event is something that happened.

@@ -18,7 +18,7 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// An OutageError is [lockstep.ErrUnavailable] with what each endpoint answered last.
+// An OutageError is [lockstep.ErrUnavailable] with each endpoint's last answer.
 type OutageError struct {
 	// Answers are in the order of [Config.Endpoints].
 	Answers []EndpointAnswer
@@ -30,7 +30,7 @@ type OutageError struct {
 type EndpointAnswer struct {
 	Endpoint string
 	State    EndpointState
-	Detail   string // more of it; the address of the leader with [Follows]
+	Detail   string // more detail; with [Follows], the address of the leader
 }
 
 // An EndpointState is the kind of an EndpointAnswer.
@@ -39,17 +39,17 @@ type EndpointState int
 // The states of an endpoint that does not serve.
 const (
 	NotAsked   EndpointState = iota
-	Refuses                  // nothing listens there
+	Refuses                  // nothing is listening there
 	Unresolved               // its host has no address
 	Silent                   // it does not answer in time, or cannot be reached
 	NoLeader                 // a node that knows no leader
 	Follows                  // a node that names another one as the leader
-	NotReady                 // a node that does not serve for now
-	WrongPort                // something answers that is no client port of a node
+	NotReady                 // a node that is temporarily not serving
+	WrongPort                // something answers that is not a node's client port
 	Failed                   // anything else
 )
 
-// phrases are a state in words, of one endpoint and of several.
+// phrases describe each state in words, for one endpoint and for several.
 var phrases = map[EndpointState][2]string{
 	NotAsked:   {"was not asked yet", "were not asked yet"},
 	Refuses:    {"refuses connections", "refuse connections"},
@@ -65,8 +65,8 @@ func (e *OutageError) Error() string { return lockstep.ErrUnavailable.Error() + 
 // Is reports whether target is [lockstep.ErrUnavailable].
 func (e *OutageError) Is(target error) bool { return target == lockstep.ErrUnavailable }
 
-// Summary counts the endpoints by what they answered: "no majority: 3 of 5 refuse connections, 2
-// know no leader".
+// Summary counts the endpoints by their answers: "no majority: 3 of 5 refuse connections, 2 know no
+// leader".
 func (e *OutageError) Summary() string {
 	return strings.Join(append([]string{e.summary()}, texts(e.Leaders)...), ", and ")
 }
@@ -83,7 +83,7 @@ func (e *OutageError) summary() string {
 	var parts []string
 	for i, g := range groups {
 		switch {
-		case len(g) == 1 && phrases[g[0].State][0] == "": // its detail is its own
+		case len(g) == 1 && phrases[g[0].State][0] == "": // its detail stands alone
 			parts = append(parts, g[0].String())
 		case i == 0:
 			parts = append(parts, fmt.Sprintf("%d of %d %s", len(g), total, g.phrase()))
@@ -94,7 +94,7 @@ func (e *OutageError) summary() string {
 	return e.title(groups) + ": " + strings.Join(parts, ", ")
 }
 
-// title is "no majority" only where a node says so.
+// title is "no majority" only if a node says so.
 func (e *OutageError) title(groups []answerGroup) string {
 	down, lost := 0, false
 	for _, g := range groups {
@@ -127,7 +127,7 @@ func texts(answers []EndpointAnswer) (list []string) {
 // String is the endpoint and its answer.
 func (a EndpointAnswer) String() string { return a.Endpoint + " " + answerGroup{a}.phrase() + a.hint() }
 
-// hint says what listens by default on the port that does not answer as a client port.
+// hint says what listens by default on a port that does not answer as a client port.
 func (a EndpointAnswer) hint() string {
 	_, port, _ := net.SplitHostPort(a.Endpoint)
 	use, known := map[string]string{"7401": "peers", "7402": "HTTP", "7403": "health checks"}[port]
@@ -152,7 +152,7 @@ func (g answerGroup) phrase() string {
 	return text
 }
 
-// groups puts answers with the same words together, the order being that of the states.
+// groups merges answers with the same wording, in the order of the states.
 func (e *OutageError) groups() []answerGroup {
 	byWords := map[string]answerGroup{}
 	for _, a := range e.Answers {
@@ -174,7 +174,7 @@ func isOutage(err error) bool {
 	return ok
 }
 
-// OutageOf is the outage of which the answers to [Admin.Status] tell; nil when a node answers and
+// OutageOf returns the outage that the results of [Admin.Status] show, or nil if a node answers and
 // knows a leader.
 func OutageOf(nodes []NodeStatus) *OutageError {
 	var out OutageError
@@ -194,7 +194,7 @@ func OutageOf(nodes []NodeStatus) *OutageError {
 	return &out
 }
 
-// answerOf reads an answer from the error of a call or a stream.
+// answerOf derives an answer from the error of a call or a stream.
 func answerOf(endpoint string, err error) EndpointAnswer {
 	if e := wireError(err); e != nil {
 		return answerOfWire(endpoint, e)
@@ -213,7 +213,7 @@ func answerOf(endpoint string, err error) EndpointAnswer {
 		return EndpointAnswer{endpoint, Unresolved, ""}
 	case isHTTP(text):
 		return EndpointAnswer{endpoint, WrongPort, "is " + httpPort(endpoint) + ": clients use the gRPC port of a node, 7400 by default"}
-	case strings.HasPrefix(text, "this is the ") && strings.Contains(text, " port of a node: "): // a node says so itself
+	case strings.HasPrefix(text, "this is the ") && strings.Contains(text, " port of a node: "): // the node says so itself
 		return EndpointAnswer{endpoint, WrongPort, strings.TrimPrefix(text, "this ")}
 	case strings.Contains(text, "error reading server preface"):
 		return EndpointAnswer{endpoint, WrongPort, "is no client port of a node, perhaps its peer port (7401 by default): clients use 7400 by default"}
@@ -223,7 +223,7 @@ func answerOf(endpoint string, err error) EndpointAnswer {
 	return EndpointAnswer{endpoint, Failed, "fails: " + plain(text)}
 }
 
-// isHTTP reports whether gRPC complains of an HTTP server.
+// isHTTP reports whether gRPC complains about an HTTP server.
 func isHTTP(text string) bool {
 	for _, words := range []string{"looked like an HTTP/1.1 header", "http2: frame too large", "unexpected HTTP status code received", "malformed header: missing HTTP content-type"} {
 		if strings.Contains(text, words) {
@@ -263,7 +263,7 @@ func answerOfWire(endpoint string, e *pb.Error) EndpointAnswer {
 	return EndpointAnswer{endpoint, Failed, "fails: " + text}
 }
 
-// answerOfStatus is that of a node that tells how it is; the zero answer when it serves.
+// answerOfStatus derives an answer from a node's status; it is the zero answer if the node serves.
 func answerOfStatus(endpoint string, s *pb.StatusResponse) EndpointAnswer {
 	switch leader := cmp.Or(s.GetLeaderAddress(), s.GetLeader()); {
 	case leader == "":
@@ -275,7 +275,7 @@ func answerOfStatus(endpoint string, s *pb.StatusResponse) EndpointAnswer {
 	}
 }
 
-// A tally has what the endpoints of a client answered last. It is safe for concurrent use.
+// A tally holds the last answers of a client's endpoints. It is safe for concurrent use.
 type tally struct {
 	endpoints []string
 
@@ -292,7 +292,7 @@ func newTally(endpoints []string) *tally {
 	return t
 }
 
-// failed notes why a node that was needed did not serve.
+// failed records why a needed node did not serve.
 func (t *tally) failed(a EndpointAnswer) {
 	t.heard(a)
 	t.mu.Lock()
@@ -300,7 +300,7 @@ func (t *tally) failed(a EndpointAnswer) {
 	t.mu.out = true
 }
 
-// heard notes what a node answered that was only asked how it is.
+// heard records what a node answered to a mere status request.
 func (t *tally) heard(a EndpointAnswer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -328,7 +328,7 @@ func (t *tally) served() {
 	clear(t.mu.answers)
 }
 
-// outage is what the endpoints answered; nil while a node serves, or none was tried.
+// outage returns the answers of the endpoints, or nil while a node serves or none was tried.
 func (t *tally) outage() *OutageError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -349,7 +349,7 @@ func (t *tally) outage() *OutageError {
 	return &e
 }
 
-// summary is err, or in its place what all endpoints answered when the service is unavailable.
+// summary returns err or, if the service is unavailable, what all endpoints answered instead.
 func (t *tally) summary(err error) error {
 	if !errors.Is(err, lockstep.ErrUnavailable) {
 		return err
@@ -360,8 +360,8 @@ func (t *tally) summary(err error) error {
 	return err
 }
 
-// Outage is what each endpoint answered last while no node serves this client; nil while one does,
-// and before one was tried.
+// Outage returns what each endpoint answered last while no node serves this client. It is nil while
+// one does, and before one was tried.
 func (c *Client) Outage() *OutageError {
 	c.mu.Lock()
 	attached, guests := c.mu.attached, slices.Clone(c.mu.guests)
@@ -377,6 +377,6 @@ func (c *Client) Outage() *OutageError {
 	return c.guard.tally.outage()
 }
 
-// Outage is what each endpoint answered last while none serves; nil while one does, and before one
-// was tried.
+// Outage returns what each endpoint answered last while none serves. It is nil while one does, and
+// before one was tried.
 func (a *Admin) Outage() *OutageError { return a.guard.tally.outage() }

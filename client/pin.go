@@ -9,18 +9,17 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// ErrTwoClusters means that an endpoint, or a node that another named as the leader, is of another
-// cluster than the one that this client belongs to. Nothing was asked of that node, and no lock
-// came from it. Repeating the call does not help while the endpoints stay as they are. The error is
-// a [*ClusterError].
+// ErrTwoClusters means that an endpoint, or a node that another named as the leader, belongs to a
+// different cluster than this client. That node did nothing, and no lock came from it. Repeating
+// the call does not help until the endpoints are corrected. The error is a [*ClusterError].
 var ErrTwoClusters = errors.New("lockstep: endpoints of two clusters")
 
 // A ClusterError names two clusters and the endpoints that answered for them. errors.Is finds
-// [ErrTwoClusters] in it, and [lockstep.ErrInvalid], because the configuration is at fault.
+// [ErrTwoClusters] in it, and [lockstep.ErrInvalid], because the configuration is wrong.
 type ClusterError struct {
-	Endpoint, Cluster string // that is not of the cluster wanted; "the handle" in place of an endpoint: its cluster is not [Config.Cluster]
-	Want              string // the cluster wanted
-	WantFrom          string // the endpoint that answered for it; empty: [Config.Cluster] or a handle says so
+	Endpoint, Cluster string // the one that is not of the wanted cluster; the endpoint is "the handle" if a handle's cluster is not [Config.Cluster]
+	Want              string // the wanted cluster
+	WantFrom          string // the endpoint that answered for it; empty: it came from [Config.Cluster] or a handle
 }
 
 func (e *ClusterError) Error() string {
@@ -39,18 +38,18 @@ func (e *ClusterError) Is(target error) bool {
 // clusterID is the form of a cluster's id.
 var clusterID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// An answer is what an endpoint told of its cluster.
+// An answer is what an endpoint reported about its cluster.
 type answer struct{ endpoint, cluster string }
 
 // A pin is the cluster that a client belongs to. The first answer sets it, unless the caller did.
 type pin struct {
-	cluster string // empty: not known yet
-	from    string // the endpoint that told it; empty: the caller did, and it never changes
+	cluster string // empty: not yet known
+	from    string // the endpoint that reported it; empty: the caller set it, and it never changes
 }
 
 func (p pin) fixed() bool { return p.cluster != "" && p.from == "" }
 
-// hear takes note of an answer, and returns what is wrong with it.
+// hear records an answer and returns what is wrong with it.
 func (p *pin) hear(a answer) *ClusterError {
 	switch {
 	case a.cluster == "" || a.cluster == p.cluster:
@@ -66,20 +65,20 @@ func (p pin) clash(a answer) *ClusterError {
 	return &ClusterError{Endpoint: a.endpoint, Cluster: a.cluster, Want: p.cluster, WantFrom: p.from}
 }
 
-// A verdict is what the answers of several endpoints mean together.
+// A verdict is the combined result of several endpoints' answers.
 type verdict int
 
 const (
-	agreed   verdict = iota // nobody spoke for another cluster, and a majority answered
-	few                     // nobody spoke for another cluster, but too few have answered to be sure
-	clashing                // they are endpoints of two clusters
-	replaced                // another cluster has taken the place of this one
-	unsure                  // another cluster may have: too few have answered
+	agreed   verdict = iota // none answered for another cluster, and a majority answered
+	few                     // none answered for another cluster, but too few have answered to be sure
+	clashing                // the endpoints belong to two clusters
+	replaced                // another cluster has replaced this one
+	unsure                  // another cluster may have replaced it: too few have answered
 )
 
-// judge says what the answers of n endpoints mean; one without a cluster is of a node that does not
-// tell. Another cluster has taken the place of this one when a majority of the endpoints speak for
-// it and none for this one or a third. With anything but agreed and few the error names two that
+// judge interprets the answers of n endpoints; one without a cluster is from a node that does not
+// report it. Another cluster has replaced this one if a majority of the endpoints answer for it and
+// none for this one or a third. For any verdict other than agreed and few, the error names two that
 // differ.
 func (p pin) judge(all []answer, n int) (verdict, *ClusterError) {
 	answers := slices.DeleteFunc(slices.Clone(all), func(a answer) bool { return a.cluster == "" })

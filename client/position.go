@@ -10,11 +10,11 @@ import (
 
 // A Position is a place in the history of a cluster, from which a watch can be resumed.
 type Position struct {
-	Cluster string // 32 hexadecimal digits; empty: the cluster that is asked
+	Cluster string // 32 hexadecimal digits; empty: the cluster being asked
 	Number  uint64 // of an event; 0: the present
 }
 
-// ParsePosition reads what String writes: "CLUSTER:NUMBER", or a number alone. Anything else is
+// ParsePosition reads what String writes: "CLUSTER:NUMBER", or just a number. Anything else is
 // [lockstep.ErrInvalid].
 func ParsePosition(text string) (Position, error) {
 	cluster, number, found := strings.Cut(text, ":")
@@ -35,14 +35,14 @@ func (p Position) String() string {
 	return p.Cluster + ":" + strconv.FormatUint(p.Number, 10)
 }
 
-// A HistoryChangedError says that a position is of another history than that of the cluster as it
-// is now. errors.Is finds [lockstep.ErrInvalid] in it.
+// A HistoryChangedError means that a position belongs to a history other than the cluster's current
+// one. errors.Is finds [lockstep.ErrInvalid] in it.
 type HistoryChangedError struct {
-	Was     Position // that the watch had reached or was to begin after
-	Live    bool     // the watch had begun in the old history
-	Cluster string   // as it is now; empty: not told
-	// Oldest and Newest are the bounds of the present history at the node that was asked: events
-	// after Oldest are there.
+	Was     Position // the position that the watch had reached or was to start after
+	Live    bool     // the watch had started in the old history
+	Cluster string   // the current one; empty: not reported
+	// Oldest and Newest are the bounds of the current history at the node that was asked: events
+	// after Oldest are available.
 	Oldest, Newest uint64
 }
 

@@ -10,10 +10,10 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// SaveSnapshot writes a backup of the lock table to w, from the first of Config.Endpoints that has
-// one to give, leader or not. It has what that node had applied when it was asked. A failure after
-// the first byte is not mended by asking another node: w then holds part of a backup, whose own
-// checksum is missing.
+// SaveSnapshot writes a backup of the lock table to w, from the first of Config.Endpoints that can
+// provide one, leader or not. It contains what that node had applied at the time of the request.
+// After the first byte, a failure is not retried on another node: w then holds part of a backup,
+// without its checksum.
 func (a *Admin) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	if err := a.guard.check(ctx); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (a *Admin) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// saveFrom reports how many bytes it wrote.
+// saveFrom returns how many bytes it wrote.
 func (a *Admin) saveFrom(ctx context.Context, endpoint string, w io.Writer) (n int, err error) {
 	conn, err := a.conn(endpoint)
 	if err != nil {

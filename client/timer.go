@@ -28,8 +28,8 @@ func (c *Client) watchLease() {
 	}
 }
 
-// tick does what is due and returns the time to the next tick. Go's timers stand still
-// while the machine is suspended, so it is never long while there is a session.
+// tick does what is due and returns the time to the next tick. Go's timers stop while the machine
+// is suspended, so the wait is never long while there is a session.
 func (c *Client) tick() (wait time.Duration) {
 	c.do(func(now time.Duration) {
 		if c.mu.sess != nil {
@@ -81,8 +81,8 @@ func (c *Client) endLimitedLocked(now time.Duration) {
 	})
 }
 
-// giveUpLocked ends the claims that no node was there for in too long a time. One that
-// was sent is in a session with a lease, which ends before it is given up.
+// giveUpLocked ends the claims for which no node was available for too long. A claim that was sent
+// belongs to a session whose lease ends before it is given up.
 func (c *Client) giveUpLocked(now time.Duration) {
 	if c.mu.attached || c.mu.sess == nil || c.cfg.UnavailableAfter < 0 || now < c.mu.downSince+c.cfg.UnavailableAfter {
 		return

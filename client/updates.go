@@ -34,7 +34,7 @@ func (c *Client) actLocked(s *session.Session, u session.Update) {
 func (c *Client) actOnClaimLocked(s *session.Session, u session.Update) {
 	k := c.mu.claims[u.Seq]
 	if k == nil {
-		return // its caller has gone; the session has ended it
+		return // its caller is gone; the session has ended it
 	}
 	switch u.Kind {
 	case session.Queued:
@@ -82,7 +82,7 @@ func (c *Client) grantLocked(s *session.Session, k *claim, u session.Update) {
 
 // loseLocked ends a lock that was taken away or whose lease has run out.
 func (c *Client) loseLocked(l *lock, loss *lockstep.LossError) {
-	released := l.over != nil // the holder gave it back, and it ended some other way
+	released := l.over != nil // the holder released it, but it ended some other way
 	l.finishLocked(loss)
 	l.settle(loss)
 	if released {
@@ -92,7 +92,7 @@ func (c *Client) loseLocked(l *lock, loss *lockstep.LossError) {
 	c.cfg.Logger.Warn("lock lost", "lock", l.Name(), "token", uint64(l.token), "reason", loss.Reason.String(), "by", loss.By, "detail", loss.Detail)
 }
 
-// confirmLocked notes that the service has confirmed the end of a lock.
+// confirmLocked records that the service has confirmed the end of a lock.
 func (c *Client) confirmLocked(l *lock) {
 	l.finishLocked(lockstep.ErrReleased)
 	l.settle(nil)
@@ -112,7 +112,7 @@ func (c *Client) attachedLocked(s *session.Session, kind session.Kind) {
 	}
 }
 
-// deferLocked notes why a claim, or the attachment of the session, is tried again.
+// deferLocked records why a claim, or the attachment of the session, is retried.
 func (c *Client) deferLocked(u session.Update) {
 	if k := c.mu.claims[u.Seq]; k != nil {
 		k.deferred = u.Err
@@ -120,7 +120,7 @@ func (c *Client) deferLocked(u session.Update) {
 	c.mu.superseded = c.mu.superseded || u.Seq == 0
 }
 
-// leaveLocked leaves the present connection for another.
+// leaveLocked leaves the current connection for another.
 func (c *Client) leaveLocked(u session.Update) {
 	err := errors.New(u.Detail)
 	if u.Err != nil {
@@ -160,8 +160,8 @@ func (c *Client) sessionOverLocked(s *session.Session, u session.Update) {
 	c.claimAgainLocked(c.cfg.Clock.Now())
 }
 
-// claimAgainLocked moves the claims that still waited when their session ended to a
-// new one, in their old order.
+// claimAgainLocked moves the claims that were still waiting when their session ended to a new
+// session, in their old order.
 func (c *Client) claimAgainLocked(now time.Duration) {
 	orphans := c.mu.orphans
 	c.mu.orphans = nil

@@ -13,19 +13,19 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// watchLook is the longest time between two reads of a lock that is watched. Any node tells what
-// happens, also one that is cut off from the others and hears nothing any more; a read is answered
-// by the majority alone.
+// watchLook is the longest time between two reads of a watched lock. Any node serves the event
+// stream, even one that is cut off from the others and receives nothing; only the majority can
+// answer a read.
 const watchLook = 5 * time.Second
 
 // Watch implements [lockstep.Watcher]. It listens to the events of the name and reads the state
-// whenever one came. It subscribes before it reads, so there is no gap between the two, and each
-// state is what the majority has agreed on by then, none older than the one before, unless a
-// restore has replaced the cluster. Changes that come faster than they are read are yielded as one.
-// At most 1,000 holders and 100 waiters are shown.
+// after each one. It subscribes before it reads, so there is no gap between the two. Each state is
+// what the majority had agreed on by then and is never older than the one before, unless a restore
+// has replaced the cluster. Changes that come faster than they are read are yielded as one. At most
+// 1,000 holders and 100 waiters are shown.
 //
-// It needs no session. Lost connections and changes of leader do not end it. When no node has
-// served for [Config.UnavailableAfter] it ends with [lockstep.ErrUnavailable], and after Close with
+// It needs no session. Lost connections and changes of leader do not end it. If no node has served
+// for [Config.UnavailableAfter] it ends with [lockstep.ErrUnavailable], and after Close with
 // [lockstep.ErrClosed].
 func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
@@ -37,21 +37,21 @@ func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[lockstep.Stat
 			return
 		}
 		if reading, ok := errors.AsType[*lockstep.OpError](err); ok {
-			err = reading.Err // one operation is enough
+			err = reading.Err // one operation name is enough
 		}
 		yield(lockstep.State{}, &lockstep.OpError{Op: "watch", Lock: name, Err: err})
 	}
 }
 
-// watchLock shows each state until show wants no more or ctx is done: then it returns nil. Its one
-// goroutine, which listens, has ended when it returns.
+// watchLock shows each state until show returns false or ctx is done; then it returns nil. Its one
+// goroutine, the listener, has ended when it returns.
 func (c *Client) watchLock(ctx context.Context, name string, show func(*pb.Lock) bool) error {
 	own, cancel := context.WithCancelCause(ctx)
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	defer cancel(context.Canceled) // deferred, as show may panic
 	defer context.AfterFunc(c.life, func() { cancel(lockstep.ErrClosed) })()
-	changed := make(chan struct{}, 1) // 1 token: a state that was not read yet
+	changed := make(chan struct{}, 1) // 1 token: a state not read yet
 	listening.Go(func() { cancel(c.listen(own, name, func() { wake(changed) })) })
 	err := c.showChanges(own, name, changed, show)
 	if ctx.Err() != nil {
@@ -60,7 +60,7 @@ func (c *Client) watchLock(ctx context.Context, name string, show func(*pb.Lock)
 	return err
 }
 
-// listen calls changed when events of the name may have come, and at the beginning of each stream,
+// listen calls changed when events of the name may have arrived, and at the start of each stream,
 // until ctx is done or no node serves.
 func (c *Client) listen(ctx context.Context, name string, changed func()) error {
 	for {
@@ -76,8 +76,7 @@ func (c *Client) listen(ctx context.Context, name string, changed func()) error 
 		if !forgotten {
 			return err
 		}
-		// The events between are gone, but not what they have led to: a new stream begins with a
-		// read.
+		// The events in between are gone, but not their effects: a new stream begins with a read.
 	}
 }
 
@@ -108,7 +107,7 @@ func (c *Client) showChanges(ctx context.Context, name string, changed <-chan st
 	}
 }
 
-// sameButNext leaves out the next token: that one rises with the grants of all other names.
+// sameButNext ignores the next token, which rises with the grants of all other names.
 func sameButNext(a, b *pb.Lock) bool {
 	a = proto.CloneOf(a)
 	a.NextToken = b.GetNextToken()

@@ -8,10 +8,10 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// The waits between tries of a request that the service would not take now: the first is 50 to 100
-// ms, and they double up to 1 to 2 s. When the service says how long it will not, the next try
-// comes 50 to 500 ms after that, so that many clients do not come at once, and within 5 s in any
-// case: the service may be wrong about it.
+// The waits between attempts of a request that the service temporarily refuses: the first is 50 to
+// 100 ms, and they double up to 1 to 2 s. If the service says how long it will refuse, the next
+// attempt comes 50 to 500 ms after that, so that many clients do not arrive at once, and within 5 s
+// in any case, since the service may be wrong.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 2 * time.Second
@@ -24,12 +24,12 @@ type claimState int
 
 const (
 	asked   claimState = iota // no answer yet
-	queued                    // the service has it in its queues
+	queued                    // it is in the queues of the service
 	granted                   // handed out
-	revoked                   // was handed out, was taken back, and the holder knows
+	revoked                   // was handed out and taken back, and the holder knows
 )
 
-// An ending is the end that the caller wants for a claim.
+// An ending is how the caller wants a claim to end.
 type ending int
 
 const (
@@ -38,7 +38,7 @@ const (
 	endRelease
 )
 
-// A claim is one Acquire until its end is certain.
+// A claim is one Acquire until its outcome is certain.
 type claim struct {
 	seq   uint64
 	spec  *pb.ClaimSpec
@@ -47,21 +47,21 @@ type claim struct {
 	asked time.Duration // when Acquire was called
 	sends int           // how often Acquire was sent
 	end   ending
-	quiet bool    // the caller knows the end already: nothing more is told
-	loss  *Update // the claim was taken back while its release was under way
+	quiet bool    // the caller already knows the outcome: no more updates
+	loss  *Update // the claim was taken back while its release was in progress
 
 	tag     uint64        // of the request in flight on this connection; 0 = none
-	tries   int           // how often the service would not take it
+	tries   int           // how often the service refused it
 	retryAt time.Duration // with Session.later
 }
 
-// unanswered reports whether the answer for the claim's number is still needed: the
-// floor must not pass it. Queued is an answer, but an end that is not confirmed
-// needs one more: were the number forgotten before the Cancel arrives, an
-// Acquire that arrives after it would make a claim that nobody knows.
+// unanswered reports whether an answer for the claim's number is still needed, so that the floor
+// must not pass it. Queued is an answer, but an unconfirmed end needs one more: if the number were
+// forgotten before the Cancel arrives, an Acquire arriving after it would create a claim that no
+// one knows about.
 func (c *claim) unanswered() bool { return c.state == asked || c.end != endNone }
 
-// raiseFloor moves the floor over the numbers that need no answer any more.
+// raiseFloor moves the floor past the numbers that no longer need an answer.
 func (s *Session) raiseFloor() {
 	for s.floor <= s.lastSeq {
 		if c := s.claims[s.floor]; c != nil && c.unanswered() {
@@ -71,7 +71,7 @@ func (s *Session) raiseFloor() {
 	}
 }
 
-// flush sends the claims that wait for the connection or the window, in order.
+// flush sends the claims waiting for the connection or the window, in order.
 func (s *Session) flush(now time.Duration) {
 	s.raiseFloor()
 	if s.link != up || s.closing {
@@ -92,7 +92,7 @@ func (s *Session) sendAcquire(now time.Duration, c *claim) {
 	}}})
 }
 
-// finish starts the end of a claim.
+// finish starts to end a claim.
 func (s *Session) finish(now time.Duration, seq uint64, end ending) {
 	if s.ended(now) {
 		s.confirmRevoked(now, seq)
@@ -103,10 +103,10 @@ func (s *Session) finish(now time.Duration, seq uint64, end ending) {
 		return
 	}
 	if end == endRelease && c.token == 0 {
-		end = endCancel // not granted: it is given up
+		end = endCancel // not granted: cancel it
 	}
 	s.unqueue(seq)
-	if c.sends == 0 { // the service never heard of it
+	if c.sends == 0 { // the service never saw it
 		s.remove(c, Update{Kind: Released})
 		s.flush(now)
 		return
@@ -117,15 +117,15 @@ func (s *Session) finish(now time.Duration, seq uint64, end ending) {
 	}
 }
 
-// unqueue takes the claim out of the lists of what is to be sent.
+// unqueue removes the claim from the lists of claims to send.
 func (s *Session) unqueue(seq uint64) {
 	is := func(other uint64) bool { return other == seq }
 	s.unsent = slices.DeleteFunc(s.unsent, is)
 	s.later = slices.DeleteFunc(s.later, is)
 }
 
-// sendEnd sends the Cancel or Release of the claim. Permits have the token zero, so a
-// claim without one is cancelled, which ends a grant as well.
+// sendEnd sends the Cancel or Release of the claim. Permits have token zero, so a claim without a
+// token is cancelled, which also ends a grant.
 func (s *Session) sendEnd(now time.Duration, c *claim) {
 	if c.end == endRelease {
 		c.tag = s.push(now, kindRelease, c.seq, &pb.ClientRequest{Body: &pb.ClientRequest_Release{Release: &pb.StreamRelease{
@@ -138,7 +138,7 @@ func (s *Session) sendEnd(now time.Duration, c *claim) {
 	}}})
 }
 
-// remove forgets a claim that is over, telling u unless the caller knows.
+// remove forgets a claim that is over, and reports u unless the caller already knows.
 func (s *Session) remove(c *claim, u Update) {
 	delete(s.claims, c.seq)
 	s.unqueue(c.seq)
@@ -153,14 +153,14 @@ func (s *Session) remove(c *claim, u Update) {
 }
 
 // retryLater tries the claim's request again after a jittered wait. e, which may be nil, is why it
-// was not taken.
+// was refused.
 func (s *Session) retryLater(now time.Duration, c *claim, e *pb.Error) {
 	c.tag = 0
 	c.retryAt = now + s.retryWait(c, span(e.GetRetryAfterMs()))
 	s.later = append(s.later, c.seq)
 }
 
-// retryWait is how long to wait before the next try. told is the service's word on it; zero: it has
+// retryWait is how long to wait before the next try. told is the time that the service gave; zero:
 // none.
 func (s *Session) retryWait(c *claim, told time.Duration) time.Duration {
 	least, most := told+firstRetry/2, told+firstRetry/2+toldSpread
@@ -175,7 +175,7 @@ func (s *Session) retryWait(c *claim, told time.Duration) time.Duration {
 	return least + time.Duration(s.cfg.Rand()*float64(most-least))
 }
 
-// retryDue moves the claims whose wait is over back to what is sent.
+// retryDue moves the claims whose wait is over back to those to be sent.
 func (s *Session) retryDue(now time.Duration) {
 	if s.link != up || s.closing {
 		return
@@ -195,8 +195,8 @@ func (s *Session) retryDue(now time.Duration) {
 	})
 }
 
-// resend repeats what has had no answer for half a TTL although the connection
-// lives, under the same numbers. It should not be needed, and costs little.
+// resend repeats requests, under the same numbers, that have had no answer for half a TTL although
+// the connection is up. It should not be needed, and costs little.
 func (s *Session) resend(now time.Duration) {
 	for _, seq := range s.seqs() {
 		c := s.claims[seq]
@@ -236,7 +236,7 @@ func (s *Session) endClaim(c *claim, u Update) {
 			last = Update{Kind: Abandoned}
 		}
 	case c.end == endCancel:
-		last = Update{Kind: Released} // it ends with the session
+		last = Update{Kind: Released} // it ended with the session
 	case c.state < granted && u.Reason == 0:
 		last = Update{Kind: Refused, Err: u.Err}
 	case c.state < granted && u.Reason != lockstep.Revoked:
@@ -250,8 +250,8 @@ func (s *Session) endClaim(c *claim, u Update) {
 	s.remove(c, last)
 }
 
-// confirmRevoked notes that the holder of a claim of a revoked session has stopped.
-// When all have, Close tells the service, which then need not wait for the TTL.
+// confirmRevoked records that the holder of a claim of a revoked session has stopped. Once all
+// have, Close tells the service, which then need not wait for the TTL.
 func (s *Session) confirmRevoked(now time.Duration, seq uint64) {
 	if !s.revoked[seq] {
 		return

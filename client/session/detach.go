@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Detached is a session with one granted claim that nobody attends to: what another
-// process needs to go on with it. It contains the secret.
+// Detached is an unattended session with one granted claim: everything that another process needs
+// to continue it. It contains the secret.
 type Detached struct {
 	ID     string
 	Secret []byte
@@ -21,9 +21,9 @@ type Detached struct {
 	Token  uint64 // zero for permits
 }
 
-// Detach ends this side's part in the session and leaves its lease running. It refuses, and changes
-// nothing, unless the session is open, its lease runs at now, and the granted claim seq is the only
-// one that it has. Afterwards the session is over, which no update tells.
+// Detach ends this side's use of the session and leaves its lease running. It refuses, and changes
+// nothing, unless the session is open, its lease is valid at now, and the granted claim seq is its
+// only claim. Afterwards the session is over, without an update.
 func (s *Session) Detach(now time.Duration, seq uint64) (Detached, bool) {
 	token, held := s.Holds(now, seq)
 	if !held || len(s.claims) != 1 {
@@ -34,8 +34,8 @@ func (s *Session) Detach(now time.Duration, seq uint64) (Detached, bool) {
 	return d, true
 }
 
-// Abandon ends this side's part in the session in silence: nothing is sent, and no update
-// follows. What the service has of it ends with its lease, unless another attends to it.
+// Abandon silently ends this side's use of the session: nothing is sent, and no update follows. At
+// the service the session ends with its lease, unless another process continues it.
 func (s *Session) Abandon() {
 	s.over = true
 	s.lease.End()
@@ -44,10 +44,10 @@ func (s *Session) Abandon() {
 	s.unsent, s.later, s.pending = nil, nil, nil
 }
 
-// Restore returns a session that goes on with a detached one. It attaches when it is connected. Its
-// claim is told as Granted at the first renewal that the service confirms, and before that nothing
-// of it may be believed in; when it is over it is told as Lost. TTL and Metadata of cfg have no
-// effect. It panics when d.TTL leaves no time for a second renewal, see [lease.Check].
+// Restore returns a session that continues a detached one. It attaches when connected. Its claim is
+// reported as Granted at the first renewal that the service confirms, and must not be trusted
+// before that; if it is over, it is reported as Lost. TTL and Metadata of cfg have no effect. It
+// panics if d.TTL leaves no time for a second renewal, see [lease.Check].
 func Restore(cfg Config, d Detached) *Session {
 	cfg.TTL = lockstep.DefaultTTL
 	s := New(cfg)
@@ -58,7 +58,7 @@ func Restore(cfg Config, d Detached) *Session {
 	return s
 }
 
-// tellRestored hands the claim of a detached session out, once its lease is certain.
+// tellRestored hands out the claim of a detached session once its lease is certain.
 func (s *Session) tellRestored() {
 	c := s.claims[s.restored]
 	s.restored = 0

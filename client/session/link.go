@@ -10,18 +10,18 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// The waits before a session that was superseded attaches again: up to 20 ms, and they double up to
-// 500 ms.
+// The waits before a session that was superseded attaches again: up to 20 ms, doubling up to 500
+// ms.
 const (
 	firstTurn = 20 * time.Millisecond
 	lastTurn  = 500 * time.Millisecond
 )
 
-// maxPending bounds the confirmations that wait for a change. One is due every
-// TTL/3, and the lease ends after three; a dropped one renews nothing, which is safe.
+// maxPending bounds the confirmations that wait for a change. One is due every TTL/3, and the lease
+// ends after three; dropping one loses a renewal, which is safe.
 const maxPending = 8
 
-// A kind of request, for the answer.
+// A requestKind is the kind of a request, needed to handle its answer.
 type requestKind int
 
 const (
@@ -34,27 +34,26 @@ const (
 	kindClose
 )
 
-// sent is a request that has no answer on this connection yet.
+// sent is a request not yet answered on this connection.
 type sent struct {
 	kind requestKind
 	seq  uint64 // of the claim
 	at   time.Duration
 }
 
-// A pendingConfirm is a confirmed keepalive whose answer counts changes that did
-// not arrive yet.
+// A pendingConfirm is a confirmed keepalive whose answer counts changes that have not arrived yet.
 type pendingConfirm struct {
 	attempt uint64
 	change  uint64
 	since   time.Duration
 }
 
-// A watch finds a connection that is open but of no use: the node hangs, was cut off from the
-// others, or the network drops packets without a word.
+// A watch detects a connection that is open but useless: the node hangs or is cut off from the
+// others, or the network silently drops packets.
 type watch struct {
-	link time.Duration // when the answer to Open or Attach is overdue; zero = none is awaited
+	link time.Duration // when the answer to Open or Attach is overdue; zero = none is expected
 	kept []awaited     // keepalives without an answer, oldest first
-	told bool          // Reconnect was told: once per connection is enough
+	told bool          // Reconnect was reported: once per connection is enough
 }
 
 type awaited struct {
@@ -64,7 +63,7 @@ type awaited struct {
 
 func (w *watch) deadline() time.Duration {
 	switch {
-	case w.link != 0: // a keepalive that went with the Attach is answered after it
+	case w.link != 0: // a keepalive sent with the Attach is answered after it
 		return w.link
 	case len(w.kept) > 0:
 		return w.kept[0].deadline
@@ -72,29 +71,28 @@ func (w *watch) deadline() time.Duration {
 	return Never
 }
 
-// answerTimeout is how long a keepalive may go without an answer before another
-// connection is tried: TTL/5, so that after a keepalive that fell due at TTL/3
-// nearly half the lease is left for finding the new leader; not below 500 ms, two
-// of the service's idle rounds, and not above 5 s.
+// answerTimeout is how long a keepalive may go without an answer before another connection is
+// tried: TTL/5, so that after a keepalive due at TTL/3 nearly half the lease is left to find the
+// new leader; at least 500 ms, two of the service's idle rounds, and at most 5 s.
 func answerTimeout(ttl time.Duration) time.Duration {
 	return min(max(ttl/5, 500*time.Millisecond), 5*time.Second)
 }
 
-// linkTimeout is the same for Open and Attach, which a new leader answers only when it
-// is ready and has worked through the others that come back: TTL/4, at least 500 ms.
+// linkTimeout is the same for Open and Attach, which a new leader answers only when it is ready and
+// has handled the other returning sessions: TTL/4, at least 500 ms.
 func linkTimeout(ttl time.Duration) time.Duration {
 	return max(ttl/4, 500*time.Millisecond)
 }
 
-// dropLink forgets what belonged to the connection. Requests that had no answer are
-// sent again on the next one.
+// dropLink forgets what belonged to the connection. Unanswered requests are sent again on the next
+// one.
 func (s *Session) dropLink() {
 	s.link, s.attachAt = down, 0
 	clear(s.inFlight)
 	s.watch = watch{}
 	s.out = nil
-	s.revoked = nil              // their service side ends by itself, after a TTL and the grace
-	for _, c := range s.claims { // in any order: each is looked at on its own
+	s.revoked = nil              // at the service they end by themselves, after the TTL plus the grace
+	for _, c := range s.claims { // in any order: each is handled independently
 		c.tag = 0
 	}
 }
@@ -108,8 +106,8 @@ func (s *Session) push(now time.Duration, kind requestKind, seq uint64, r *pb.Cl
 	return s.lastTag
 }
 
-// sendOpen asks for a session. Each attempt would make a session of its own, so the lease counts
-// from the sending of the attempt that is answered; the others expire unused.
+// sendOpen asks for a session. Each attempt would create a separate session, so the lease counts
+// from when the answered attempt was sent; the others expire unused.
 func (s *Session) sendOpen(now time.Duration) {
 	s.link = opening
 	s.lease = lease.New(s.cfg.TTL)
@@ -122,7 +120,7 @@ func (s *Session) sendOpen(now time.Duration) {
 }
 
 // sendAttach binds the session to this connection. The keepalive goes with it, so that nothing
-// comes between the two: the next client to attach finds a lease that was renewed.
+// comes between the two: the next client to attach finds a renewed lease.
 func (s *Session) sendAttach(now time.Duration) {
 	s.link, s.attachAt = attaching, 0
 	s.attach++
@@ -132,16 +130,17 @@ func (s *Session) sendAttach(now time.Duration) {
 		Number: s.attach,
 		Seen:   s.seenAtAttach(),
 	}}})
-	if !s.closing { // Open counts as a sending; Attach renews nothing
+	if !s.closing { // Open counts as a send; Attach renews nothing
 		s.sendKeepAlive(now)
 	}
 }
 
 // superseded handles the news that another connection has the session, or the refusal of an Attach
-// whose number does not exceed that one's. A process that works under a claim has lost it: another
-// process does so now. Else, while this side only begins with a detached session or ends what it
-// had, the two take turns: it attaches with a higher number, after a jittered wait. e says which
-// number to exceed, if the service knows how; else the numbers grow until one does.
+// because its number does not exceed the other's. A process that works under a claim has lost it:
+// another process now has it. Otherwise, while this side is only restoring a detached session or
+// ending its claims, the two take turns: it attaches with a higher number after a jittered wait. e
+// says which number to exceed, if the service reports it; otherwise the numbers grow until one is
+// accepted.
 func (s *Session) superseded(now time.Duration, e *pb.Error, by string) {
 	switch {
 	case s.restored != 0:
@@ -166,7 +165,7 @@ func (s *Session) superseded(now time.Duration, e *pb.Error, by string) {
 	s.tell(Update{Kind: Deferred, Err: e})
 }
 
-// handedOut reports whether somebody may work under a claim of this session.
+// handedOut reports whether someone may be working under a claim of this session.
 func (s *Session) handedOut() bool {
 	for _, c := range s.claims { // in any order: one is enough
 		if c.state == granted && c.end == endNone {
@@ -176,8 +175,8 @@ func (s *Session) handedOut() bool {
 	return false
 }
 
-// seenAtAttach is what the service is told of the changes that arrived: it sends those
-// after it before it answers anything else.
+// seenAtAttach is the number of the last change received, as reported to the service, which sends
+// the later ones before it answers anything else.
 func (s *Session) seenAtAttach() uint64 {
 	if leaseMovesUnseen {
 		return math.MaxUint64
@@ -185,8 +184,8 @@ func (s *Session) seenAtAttach() uint64 {
 	return s.seen
 }
 
-// sendClose asks for the end of the session. Without keepalives nothing else would notice that
-// this connection does not answer, and the locks would stay taken until the lease has run out.
+// sendClose asks for the end of the session. Without keepalives nothing else would notice that this
+// connection does not answer, and the locks would stay held until the lease runs out.
 func (s *Session) sendClose(now time.Duration) {
 	s.watch.link = now + answerTimeout(s.lease.TTL())
 	s.push(now, kindClose, 0, &pb.ClientRequest{Body: &pb.ClientRequest_Close{Close: &pb.StreamClose{}}})
@@ -204,7 +203,7 @@ func (s *Session) openedBy(now time.Duration, tag uint64, o *pb.StreamOpened) {
 		return
 	}
 	s.lease.Adopt(ttl)
-	if !s.lease.Confirm(now, s.opened) { // answered too late: nothing was asked of it yet
+	if !s.lease.Confirm(now, s.opened) { // answered too late: nothing has been requested on it yet
 		s.sendOpen(now)
 		return
 	}
@@ -212,7 +211,7 @@ func (s *Session) openedBy(now time.Duration, tag uint64, o *pb.StreamOpened) {
 	s.linked(now, Opened)
 }
 
-// attachedBy handles the answer to Attach: all changes that were missed came before it.
+// attachedBy handles the answer to Attach: all missed changes came before it.
 func (s *Session) attachedBy(now time.Duration, tag uint64, a *pb.StreamAttached) {
 	if q, ok := s.inFlight[tag]; !ok || q.kind != kindAttach {
 		return
@@ -223,23 +222,23 @@ func (s *Session) attachedBy(now time.Duration, tag uint64, a *pb.StreamAttached
 	}
 	s.grace = span(a.GetGraceMs())
 	s.reached(now, a.GetChange())
-	if s.ended(now) { // the lease may have become shorter
+	if s.ended(now) { // the lease may now be shorter
 		return
 	}
 	s.linked(now, Resumed)
 }
 
-// linked starts the traffic on a new connection: what the service has to know is sent again under
-// the same numbers. Claims that were answered are not asked for again: their changes came with
+// linked starts the traffic on a new connection: everything the service must know is sent again
+// under the same numbers. Answered claims are not requested again: their changes came with
 // Attached.
 func (s *Session) linked(now time.Duration, kind Kind) {
 	s.link = up
 	s.outrun = 0
 	s.watch.link = 0
-	for i := range s.watch.kept { // sent with the Attach, which may take longer
+	for i := range s.watch.kept { // sent with the Attach, which may take longer to answer
 		s.watch.kept[i].deadline = now + answerTimeout(s.lease.TTL())
 	}
-	s.pending = nil // what the attachment did not bring will not come
+	s.pending = nil // what did not come with the attachment will not come
 	s.tell(Update{Kind: kind})
 	if s.closing {
 		s.sendClose(now)
@@ -274,8 +273,8 @@ func (s *Session) sendKeepAlive(now time.Duration) {
 	s.push(now, kindKeepAlive, 0, &pb.ClientRequest{Body: &pb.ClientRequest_KeepAlive{KeepAlive: &pb.StreamKeepAlive{Number: attempt}}})
 }
 
-// keptBy handles the answer to a keepalive. It counts only when all the changes that it
-// names have arrived: otherwise a lock that was taken away would be believed in for ever.
+// keptBy handles the answer to a keepalive. It counts only when all the changes that it names have
+// arrived: otherwise a lock that was taken away would be trusted forever.
 func (s *Session) keptBy(now time.Duration, tag uint64, k *pb.StreamKept) {
 	if q, ok := s.inFlight[tag]; !ok || q.kind != kindKeepAlive {
 		return
@@ -303,7 +302,7 @@ func (s *Session) confirm(now time.Duration, attempt uint64) {
 	}
 }
 
-// reached notes that all changes up to number have arrived.
+// reached records that all changes up to number have arrived.
 func (s *Session) reached(now time.Duration, number uint64) {
 	s.seen = max(s.seen, number)
 	s.pending = slices.DeleteFunc(s.pending, func(p pendingConfirm) bool {
@@ -315,21 +314,21 @@ func (s *Session) reached(now time.Duration, number uint64) {
 	})
 }
 
-// checkAnswers asks for another connection when this one does not answer, or when the
-// changes that a keepalive's answer counted do not come.
+// checkAnswers asks for another connection if this one does not answer, or if the changes counted
+// in a keepalive's answer do not arrive.
 func (s *Session) checkAnswers(now time.Duration) {
 	if s.link != down && now >= s.overdue() {
 		s.reconnect(Update{Detail: "no answer in time"})
 	}
 }
 
-// overdue is when the connection has failed to answer.
+// overdue is the time at which the connection counts as not answering.
 func (s *Session) overdue() time.Duration {
 	if s.link == down || s.watch.told {
 		return Never
 	}
 	next := s.watch.deadline()
-	if s.link == up && len(s.pending) > 0 { // an attachment that is under way brings the changes
+	if s.link == up && len(s.pending) > 0 { // an attachment in progress brings the changes
 		next = min(next, s.pending[0].since+answerTimeout(s.lease.TTL()))
 	}
 	return next
@@ -344,7 +343,7 @@ func (s *Session) reconnect(u Update) {
 	s.tell(u)
 }
 
-// ended reports whether the session is over, and ends it when its lease is.
+// ended reports whether the session is over, and ends it if its lease is.
 func (s *Session) ended(now time.Duration) bool {
 	if !s.over && s.id != "" && s.lease.Over(now) {
 		s.end(now, Update{Reason: lockstep.LeaseEnded})
@@ -352,7 +351,7 @@ func (s *Session) ended(now time.Duration) bool {
 	return s.over
 }
 
-// millis rounds up, so that a lease is never shorter than what was asked for.
+// millis rounds up, so that a lease is never shorter than requested.
 func millis(d time.Duration) uint64 { return uint64((d + time.Millisecond - 1) / time.Millisecond) }
 
 // span is ms as a duration, at most about 292 years.

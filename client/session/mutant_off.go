@@ -2,6 +2,6 @@
 
 package session
 
-// leaseMovesUnseen is false: the lease moves only when the changes that an answer
-// counts were received. The mutant shows that the tests notice it otherwise.
+// leaseMovesUnseen is false: the lease moves only if the changes that an answer counts have been
+// received. The mutant shows that the tests detect a violation.
 const leaseMovesUnseen = false

@@ -2,6 +2,6 @@
 
 package session
 
-// leaseMovesUnseen plants a bug: after a reconnect the lease moves although the changes
-// meanwhile were not seen.
+// leaseMovesUnseen plants a bug: after a reconnect the lease moves although the changes in the
+// meantime were not seen.
 const leaseMovesUnseen = true

@@ -7,8 +7,8 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// Receive handles one event of the present connection. Events of other sessions and
-// answers to requests that are not in flight are ignored.
+// Receive handles one event of the current connection. Events of other sessions and answers to
+// requests that are not in flight are ignored.
 func (s *Session) Receive(now time.Duration, e *pb.ServerEvent) {
 	if s.ended(now) || !s.concerns(e) {
 		return
@@ -37,8 +37,8 @@ func (s *Session) Receive(now time.Duration, e *pb.ServerEvent) {
 	}
 }
 
-// concerns reports whether an event is for this session: the answer to Open is known by its
-// tag alone.
+// concerns reports whether an event is for this session: the answer to Open is identified only by
+// its tag.
 func (s *Session) concerns(e *pb.ServerEvent) bool {
 	if e.GetTag() != 0 {
 		_, mine := s.inFlight[e.GetTag()]
@@ -55,7 +55,7 @@ func (s *Session) answered(now time.Duration, tag uint64, st *pb.ClaimStatus) {
 	if c == nil || c.seq != st.GetSeq() {
 		return
 	}
-	if c.tag != tag { // an older request of a claim that has gone on: its state counts all the same
+	if c.tag != tag { // an older request of a claim that has moved on: its state still counts
 		s.became(now, st)
 		return
 	}
@@ -89,8 +89,8 @@ func lostBy(st *pb.ClaimStatus) Update {
 	return Update{Kind: Lost, Reason: lockstep.Revoked, By: st.GetBy(), Detail: st.GetReason()}
 }
 
-// became notes a state of a claim that the service told, asked or not. Claims only
-// move forward: an answer that was overtaken by a change tells nothing.
+// became records a state of a claim reported by the service, solicited or not. Claims only move
+// forward: an answer overtaken by a change is ignored.
 func (s *Session) became(now time.Duration, st *pb.ClaimStatus) {
 	c := s.claims[st.GetSeq()]
 	if c == nil {
@@ -117,28 +117,28 @@ func (s *Session) became(now time.Duration, st *pb.ClaimStatus) {
 
 func (s *Session) becameGranted(c *claim, st *pb.ClaimStatus) {
 	if c.state >= granted || c.end != endNone || s.closing {
-		return // handed out already, or the Cancel on its way ends it
+		return // already handed out, or the Cancel in flight ends it
 	}
 	c.state, c.token = granted, st.GetToken()
 	s.unqueue(c.seq)
 	s.tell(Update{Kind: Granted, Seq: c.seq, Token: c.token})
 }
 
-// becameRevoked tells the holder. The service keeps the names closed until the
-// holder confirms by Release, or until a TTL has passed.
+// becameRevoked notifies the holder. The service keeps the names closed until the holder confirms
+// with Release, or until a TTL has passed.
 func (s *Session) becameRevoked(now time.Duration, c *claim, st *pb.ClaimStatus) {
 	loss := lostBy(st)
 	loss.Seq = c.seq
 	switch {
 	case c.end == endRelease:
 		if !c.quiet {
-			c.loss = &loss // told when the release is confirmed
+			c.loss = &loss // reported when the release is confirmed
 		}
 	case c.end == endCancel || c.state == revoked:
 	case c.state == granted:
 		c.state, c.quiet = revoked, true
 		s.tell(loss)
-	default: // it was never handed out: nobody has to stop
+	default: // it was never handed out: there is no one to stop
 		s.tell(loss)
 		c.quiet = true
 		s.finish(now, c.seq, endCancel)
@@ -184,8 +184,8 @@ func stateText(st pb.ClaimState) string {
 	}
 }
 
-// killGhost cancels a claim that lives at the service and is not known here: a request
-// that was given up arrived after all.
+// killGhost cancels a claim that is live at the service but unknown here: a request that was given
+// up arrived after all.
 func (s *Session) killGhost(now time.Duration, st *pb.ClaimStatus) {
 	live := st.GetState() == pb.ClaimState_CLAIM_STATE_QUEUED || st.GetState() == pb.ClaimState_CLAIM_STATE_GRANTED
 	if !live || s.closing || st.GetSeq() == 0 || st.GetSeq() > s.lastSeq {
@@ -203,8 +203,8 @@ func (s *Session) closedBy(now time.Duration, tag uint64) {
 	s.end(now, Update{})
 }
 
-// endedFor handles the end that the service tells of: of the session, or of our part in it, which
-// another call with its secret has now.
+// endedFor handles an end reported by the service: of the session, or only of our attachment to it
+// because another caller with its secret took it over.
 func (s *Session) endedFor(now time.Duration, e *pb.SessionEnded) {
 	if e.GetReason() == pb.Reason_REASON_SESSION_UNKNOWN {
 		s.superseded(now, &pb.Error{Reason: pb.Reason_REASON_STALE_REQUEST, Message: e.GetDetail()}, e.GetBy())
@@ -224,7 +224,7 @@ func (s *Session) endedBy(now time.Duration, reason pb.Reason, by, detail string
 	default:
 		u.Reason = lockstep.SessionExpired
 	}
-	if s.closing { // it is gone, as Close wanted
+	if s.closing { // it is gone, as Close intended
 		u = Update{}
 	}
 	s.end(now, u)
@@ -261,7 +261,7 @@ func (s *Session) refused(now time.Duration, q sent, tag uint64, e *pb.Error) {
 		s.end(now, Update{Err: e, Detail: e.GetMessage()})
 	case kindKeepAlive:
 		if e.GetReason() == pb.Reason_REASON_OVERLOADED {
-			return // the next one is due soon, and another connection would be more load
+			return // the next one is due soon, and a new connection would add load
 		}
 		s.left(now, e)
 	case kindAttach:
@@ -280,10 +280,10 @@ func (s *Session) refused(now time.Duration, q sent, tag uint64, e *pb.Error) {
 	}
 }
 
-// left handles a refusal that may say that another connection has the session now. While nobody
-// works under its claims it attaches again, on this connection.
+// left handles a refusal that may mean that another connection now has the session. While no one
+// works under its claims, it attaches again on this connection.
 func (s *Session) left(now time.Duration, e *pb.Error) {
-	if notAttached(e) && (s.restored != 0 || !s.handedOut()) { // else the next attachment shows whether it was another process
+	if notAttached(e) && (s.restored != 0 || !s.handedOut()) { // otherwise the next attachment shows whether it was another process
 		s.superseded(now, e, "")
 		return
 	}
@@ -308,8 +308,8 @@ func (s *Session) claimRefused(now time.Duration, c *claim, e *pb.Error) {
 	}
 }
 
-// forget drops a claim that was refused. When it was sent more than once, an earlier
-// copy may be in the log already, so it is cancelled first.
+// forget drops a refused claim. If it was sent more than once, an earlier copy may already be in
+// the log, so it is cancelled first.
 func (s *Session) forget(now time.Duration, c *claim) {
 	if c.sends > 1 {
 		s.finish(now, c.seq, endCancel)
@@ -318,9 +318,9 @@ func (s *Session) forget(now time.Duration, c *claim) {
 	s.remove(c, Update{})
 }
 
-// endOf is what the refusal of a Cancel or Release says. A number below the floor is
-// one whose end the service has forgotten, and it forgets an end of its own making
-// only after we have seen it: so the end was ours.
+// endOf interprets the refusal of a Cancel or Release. A number below the floor is one whose end
+// the service has forgotten. It forgets an end that it caused only after we have seen it, so the
+// end was ours.
 func endOf(c *claim, e *pb.Error) Update {
 	if c.end == endRelease && e.GetReason() == pb.Reason_REASON_LOST {
 		return Update{Kind: Lost, Reason: lockstep.Revoked, Detail: e.GetMessage()}
@@ -337,8 +337,8 @@ func over(e *pb.Error) bool {
 	return false
 }
 
-// transient reports whether the same request may be taken later, by the same node: a claim is
-// UNAVAILABLE while the cluster grants nothing, and no other node would grant it.
+// transient reports whether the same node may accept the same request later: a claim is UNAVAILABLE
+// while the cluster grants nothing, and no other node would grant it.
 func transient(e *pb.Error) bool {
 	switch e.GetReason() {
 	case pb.Reason_REASON_OVERLOADED, pb.Reason_REASON_UNAVAILABLE, pb.Reason_REASON_UNSPECIFIED:
@@ -347,8 +347,8 @@ func transient(e *pb.Error) bool {
 	return false
 }
 
-// notAttached is how the service refuses a request of a session that another
-// connection has taken over, or that this one lost.
+// notAttached reports whether e is how the service refuses a request of a session that another
+// connection has taken over, or that this connection has lost.
 func notAttached(e *pb.Error) bool {
 	return e.GetReason() == pb.Reason_REASON_INVALID_ARGUMENT && e.GetField() == "session"
 }

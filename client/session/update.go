@@ -18,31 +18,30 @@ const (
 	Resumed
 	// Renewed: the lease has moved. No Seq.
 	Renewed
-	// Queued: the claim waits at Position behind Holders.
+	// Queued: the claim is queued at Position, behind Holders.
 	Queued
 	// Granted: the claim holds its names with Token.
 	Granted
-	// Refused: the service said no: Err says why. Nothing is held.
+	// Refused: the service refused the claim: Err says why. Nothing is held.
 	Refused
 	// Abandoned: the session ended before the claim was granted. Nothing is held; the
 	// caller may ask again in a new session.
 	Abandoned
-	// Lost: a claim that was handed out is over: Reason, By and Detail say why. Also
-	// the end of a claim that was revoked before it could be handed out. Release the claim
-	// when its work has stopped: the service keeps the names of a revoked claim
-	// closed until then, for a TTL at most.
+	// Lost: a claim that was handed out is over: Reason, By and Detail say why. Also used for a
+	// claim that was revoked before it could be handed out. Release the claim when its work has
+	// stopped: the service keeps the names of a revoked claim closed until then, for at most a TTL.
 	Lost
 	// Released: the end that Release, Cancel or Close asked for is confirmed.
 	Released
-	// Reconnect: this connection is of no use: the node does not lead, or does not
-	// answer. Leader is the address of the leader if it was told, and Err the error.
-	// Call Disconnected and connect elsewhere. No Seq.
+	// Reconnect: this connection is useless: the node is not the leader, or does not answer. Leader
+	// is the address of the leader if the node reported it, and Err is the error. Call Disconnected
+	// and connect elsewhere. No Seq.
 	Reconnect
-	// Deferred: the service would not take the claim now: Err says why. It is asked for again, on
-	// this connection, until it is taken, given up or over. Without Seq it is about the session:
+	// Deferred: the service temporarily refused the claim: Err says why. It is requested again, on
+	// this connection, until it is accepted, given up or over. Without Seq it concerns the session:
 	// another process has attached it, and this one attaches again.
 	Deferred
-	// Over: the session has ended, behind the updates of its claims. Reason is zero after
+	// Over: the session has ended; this comes after the updates of its claims. Reason is zero after
 	// Close, and when the service refused to open the session, which Err then explains.
 	Over
 )
@@ -55,16 +54,16 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// An Update tells the shell what has become of a claim or of the session.
+// An Update tells the shell what happened to a claim or of the session.
 type Update struct {
 	Kind     Kind
 	Seq      uint64 // of the claim; zero with updates of the session
 	Token    uint64
 	Position uint32       // with Queued: 1 is the next
-	Holders  []*pb.Holder // with Queued: who is in the way, as far as told
+	Holders  []*pb.Holder // with Queued: who is in the way, as far as known
 	Err      *pb.Error    // with Refused, Deferred, Reconnect and Over; may be nil with the latter two
 	Reason   lockstep.LossReason
-	By       string // with a revocation: who
-	Detail   string // with Lost and Over: for people; may be empty
-	Leader   string // with Reconnect: address of the leader; empty = not told
+	By       string // with a revocation: who did it
+	Detail   string // with Lost and Over: for display; may be empty
+	Leader   string // with Reconnect: address of the leader; empty = not reported
 }

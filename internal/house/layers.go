@@ -10,8 +10,7 @@ import (
 
 const modulePath = "github.com/lockstep-dev/lockstep"
 
-// layers lists the packages from the bottom up. A package imports packages of
-// lower rows only, and those of its own row that are written behind it in mayImport.
+// layers lists the packages from the bottom up. A package imports only packages of lower rows.
 var layers = [][]string{
 	{".", "api", "api/lockstep/v1", "internal/house"},
 	{"lease", "fence", "locktest/testbed"},

@@ -131,7 +131,7 @@ func (s *Service) unqueue(c *claim) {
 	}
 }
 
-// free takes the claim away from its names and grants to those who come next.
+// free removes the claim from its names and grants them to the next claims.
 func (s *Service) free(c *claim) {
 	s.unqueue(c)
 	for _, n := range c.spec.GetNames() {
@@ -148,8 +148,8 @@ func (s *Service) free(c *claim) {
 	}
 }
 
-// Revoke takes the named lock away from its holder, whose name stays closed until the
-// holder confirms or EndDelay is called.
+// Revoke takes the named lock away from its holder, and keeps the name closed until the holder
+// confirms or EndDelay is called.
 func (s *Service) Revoke(name, by string) bool {
 	c := s.lock(name).holder
 	if c == nil || c.closing {
@@ -184,7 +184,7 @@ func (s *Service) EndWait(name string) {
 // Expire ends a session because its lease ran out.
 func (s *Service) Expire(id string) { s.endTold(id, pb.Reason_REASON_SESSION_EXPIRED) }
 
-// RevokeSession ends a session because an operator wants it.
+// RevokeSession ends a session as an operator does.
 func (s *Service) RevokeSession(id string) { s.endTold(id, pb.Reason_REASON_REVOKED) }
 
 func (s *Service) endTold(id string, reason pb.Reason) {
@@ -196,7 +196,7 @@ func (s *Service) endTold(id string, reason pb.Reason) {
 	s.end(e, reason)
 }
 
-// end ends a session whole: its waiters first, so that none of them is granted.
+// end ends a whole session, its waiters first so that none of them is granted.
 func (s *Service) end(e *session, reason pb.Reason) {
 	e.ended = reason
 	var holding []*claim
@@ -228,7 +228,7 @@ func (e *session) seqs() []uint64 {
 	return seqs
 }
 
-// Holder is who holds the name; zero values when nobody does.
+// Holder returns the holder of the name, or zero values if there is none.
 func (s *Service) Holder(name string) (session string, seq, token uint64) {
 	c := s.lock(name).holder
 	if c == nil {
@@ -240,8 +240,8 @@ func (s *Service) Holder(name string) (session string, seq, token uint64) {
 // Waiters is the length of the queue of the name.
 func (s *Service) Waiters(name string) int { return len(s.lock(name).waiters) }
 
-// Live is the number of sessions that have not ended, and of their claims that are
-// queued or granted or closing.
+// Live is the number of sessions that have not ended, and the number of their queued, granted or
+// closing claims.
 func (s *Service) Live() (sessions, claims int) {
 	for _, e := range s.sessions {
 		if e.ended != 0 {

@@ -20,8 +20,8 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// A Cluster is one Service that several nodes serve; one of them leads. It times
-// leases, waits and closings on the real clock.
+// A Cluster is one Service served by several nodes, one of which leads. It times leases, waits and
+// closings on the real clock.
 type Cluster struct {
 	mu       sync.Mutex
 	service  *Service
@@ -36,7 +36,7 @@ type Cluster struct {
 	told     []string // ids that requests named
 }
 
-// born counts the clusters, so that each has an id of its own.
+// born counts the clusters, so that each gets its own id.
 var born atomic.Uint64
 
 // A Node is one server of a cluster.
@@ -45,7 +45,7 @@ type Node struct {
 	pb.UnimplementedAdminServiceServer
 	cluster *Cluster
 	address string
-	silent  bool // guarded by cluster.mu: takes requests and answers nothing
+	silent  bool // guarded by cluster.mu: accepts requests but answers none
 }
 
 type stream struct {
@@ -54,7 +54,7 @@ type stream struct {
 	end  chan error
 }
 
-// A TB is what Start needs of a test.
+// A TB is what Start needs from a test.
 type TB interface {
 	Helper()
 	Fatal(...any)
@@ -95,7 +95,7 @@ func Serve(n int) (c *Cluster, nodes []*Node, stop func(), err error) {
 		s := grpc.NewServer(grpc.UnaryInterceptor(c.pinUnary), grpc.StreamInterceptor(c.pinStream))
 		pb.RegisterLockServiceServer(s, node)
 		pb.RegisterAdminServiceServer(s, node)
-		parts.Go(func() { _ = s.Serve(l) }) // it ends with Stop
+		parts.Go(func() { _ = s.Serve(l) }) // returns after Stop
 		servers, nodes = append(servers, s), append(nodes, node)
 	}
 	c.leader = nodes[0].address
@@ -103,10 +103,10 @@ func Serve(n int) (c *Cluster, nodes []*Node, stop func(), err error) {
 	return c, nodes, stop, nil
 }
 
-// Address is where clients connect to.
+// Address is where clients connect.
 func (n *Node) Address() string { return n.address }
 
-// Do runs f on the state of the cluster and delivers what it says.
+// Do runs f on the state of the cluster and delivers the resulting events.
 func (c *Cluster) Do(f func(*Service)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,15 +121,14 @@ func (c *Cluster) ID() string {
 	return c.id
 }
 
-// SetID gives the cluster another id, or with an empty one makes it one that does not tell.
+// SetID gives the cluster another id, or, if empty, makes it a cluster that does not report its id.
 func (c *Cluster) SetID(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.id = id
 }
 
-// Replace puts a new cluster without sessions in the place of the old one, as a restore does: all
-// streams end.
+// Replace replaces the cluster with a new one without sessions, as a restore does. All streams end.
 func (c *Cluster) Replace() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,14 +140,14 @@ func (c *Cluster) Replace() {
 	clear(c.streams)
 }
 
-// Named are the ids that requests named.
+// Named returns the ids that requests named.
 func (c *Cluster) Named() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.told)
 }
 
-// pin tells the id, and refuses calls for another cluster.
+// pin reports the id, and refuses calls for another cluster.
 func (c *Cluster) pin(ctx context.Context, tell func(metadata.MD) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,28 +194,28 @@ func (c *Cluster) Lead(n *Node) {
 	clear(c.streams)
 }
 
-// Silence makes the node take requests without answering them.
+// Silence makes the node accept requests without answering them.
 func (n *Node) Silence(silent bool) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
 	n.silent = silent
 }
 
-// Break makes every Acquire end its stream with err; nil ends that.
+// Break makes every Acquire end its stream with err; nil stops this.
 func (c *Cluster) Break(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.breaking = err
 }
 
-// Streams is how many streams were begun on the leader.
+// Streams is how many streams were opened on the leader.
 func (c *Cluster) Streams() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lastID
 }
 
-// Received is how many frames and requests have come.
+// Received is how many frames and requests have arrived.
 func (c *Cluster) Received() (frames, requests int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +250,7 @@ func (c *Cluster) deliverLocked() {
 	}
 }
 
-// Fail is the gRPC error with the content of e, as the service makes it.
+// Fail is the gRPC error with the contents of e, as the service builds it.
 func Fail(code codes.Code, e *pb.Error) error {
 	info := &errdetails.ErrorInfo{Reason: strings.TrimPrefix(e.GetReason().String(), "REASON_"), Domain: "lockstep.dev"}
 	s, err := status.New(code, e.GetMessage()).WithDetails(protoadapt.MessageV1Of(info), protoadapt.MessageV1Of(e))
@@ -346,7 +345,7 @@ func (n *Node) GetLock(_ context.Context, r *pb.GetLockRequest) (*pb.GetLockResp
 	return &pb.GetLockResponse{Lock: l}, nil
 }
 
-// Status implements the question to one node.
+// Status implements the status request to one node.
 func (n *Node) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
@@ -372,8 +371,8 @@ func (n *Node) Revoke(_ context.Context, r *pb.RevokeRequest) (*pb.RevokeRespons
 	return resp, nil
 }
 
-// Elect makes the node the leader without ending the streams of the old one, as when
-// that one hangs.
+// Elect makes the node the leader without ending the streams of the old one, as if the old leader
+// were hanging.
 func (c *Cluster) Elect(n *Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package wirefake is a lock service in memory that speaks the wire protocol: one
-// node, exclusive locks, no disk. It is for the client's own tests, which cannot
-// import the server; the client is tested against real clusters beside it.
+// Package wirefake is a lock service in memory that speaks the wire protocol: one node, exclusive
+// locks, no disk. It is for the client's own tests, which cannot import the server; other tests run
+// the client against real clusters.
 //
 // A [Service] is a plain struct without a clock: a test says when a lease or a wait has
 // run out. [Node] serves one over gRPC.
@@ -23,10 +23,10 @@ type Delivery struct {
 
 // A Service is the state of the fake. It is not safe for concurrent use.
 type Service struct {
-	TTLms, Gracems uint64    // what sessions get; a TTL of 0 means what they ask for
+	TTLms, Gracems uint64    // what sessions get; a TTL of 0 means the requested one
 	Window         uint64    // claims above the floor
-	Held           *pb.Error // why nothing is granted; nil = grants go on
-	Mute           bool      // does not tell the number of the present attachment, as older nodes
+	Held           *pb.Error // why nothing is granted; nil = grants continue
+	Mute           bool      // does not report the number of the current attachment, like older nodes
 
 	sessions map[string]*session
 	locks    map[string]*lock
@@ -71,7 +71,7 @@ func New() *Service {
 	}
 }
 
-// Drain returns what was said since the last Drain.
+// Drain returns the deliveries since the last Drain.
 func (s *Service) Drain() []Delivery {
 	out := s.out
 	s.out = nil
@@ -84,7 +84,7 @@ func (s *Service) say(stream int, e *pb.ServerEvent) {
 	}
 }
 
-// Gone tells that a stream has ended.
+// Gone reports that a stream has ended.
 func (s *Service) Gone(stream int) {
 	for _, e := range s.sessions {
 		if e.stream == stream {
@@ -93,7 +93,7 @@ func (s *Service) Gone(stream int) {
 	}
 }
 
-// Handle takes one request. It reports whether the request renewed a lease.
+// Handle handles one request. It reports whether the request renewed a lease.
 func (s *Service) Handle(stream int, r *pb.ClientRequest) (renewed string) {
 	if b, ok := r.GetBody().(*pb.ClientRequest_Open); ok {
 		return s.open(stream, r.GetTag(), b.Open)
@@ -200,14 +200,14 @@ func (s *Service) pushChange(c *claim) {
 	s.say(c.session.stream, &pb.ServerEvent{Session: c.session.id, Body: &pb.ServerEvent_Change{Change: proto.CloneOf(c.status)}})
 }
 
-// changed gives the claim a new change number and tells its session.
+// changed gives the claim a new change number and notifies its session.
 func (s *Service) changed(c *claim) {
 	c.session.change++
 	c.status.Change = c.session.change
 	s.pushChange(c)
 }
 
-// hear notes what the client needs no more, and forgets it.
+// hear forgets what the client no longer needs.
 func (e *session) hear(floor, seen uint64) {
 	e.floor, e.seen = max(e.floor, floor), max(e.seen, seen)
 	for seq, c := range e.claims {
@@ -225,5 +225,5 @@ func (s *Service) tells(number uint64) uint64 {
 	return number
 }
 
-// Outrun makes the holder's session attached with this number.
+// Outrun makes the holder's session look attached with this number.
 func (s *Service) Outrun(name string, number uint64) { s.lock(name).holder.session.attached = number }
