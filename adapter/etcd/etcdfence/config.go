@@ -9,20 +9,19 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// DefaultPrefix begins all keys unless [Config] says otherwise. It is not that of package etcdlock,
-// whose keys must be its own.
+// DefaultPrefix is the default prefix of all keys. It differs from that of package etcdlock, which
+// must not share its keys.
 const DefaultPrefix = "lockstep-fence"
 
-// maxPrefixBytes leaves keys that a person can still read in a listing.
+// maxPrefixBytes keeps keys readable in a listing.
 const maxPrefixBytes = 256
 
 // Config adjusts a [Guard]. The zero value is ready for use.
 type Config struct {
-	// Prefix is what all keys begin with; a "/" follows. All programs that write the same resources
-	// have the same one. Nothing else may be kept below it. 1 to 256 bytes. Default:
-	// [DefaultPrefix].
+	// Prefix starts all keys, followed by "/". All programs that write the same resources must use
+	// the same one. Nothing else may be stored below it. 1 to 256 bytes. Default: [DefaultPrefix].
 	Prefix string
-	// Observer is told of each decision. Default: nobody.
+	// Observer is notified of each decision. Default: none.
 	Observer fence.Observer
 }
 

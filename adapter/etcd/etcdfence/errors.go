@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// refusals are the answers by which etcd says that a request had no effect. None is ErrInvalid,
+// refusals lists the etcd errors that mean that a request had no effect. None maps to ErrInvalid,
 // which would be a verdict about the writer.
 var refusals = []struct{ etcd, means error }{
 	{rpctypes.ErrNoSpace, lockstep.ErrQuota},
@@ -20,7 +20,7 @@ var refusals = []struct{ etcd, means error }{
 	{rpctypes.ErrPermissionDenied, lockstep.ErrUnavailable},
 	{rpctypes.ErrAuthFailed, lockstep.ErrUnavailable},
 	{rpctypes.ErrUserEmpty, lockstep.ErrUnavailable},
-	{rpctypes.ErrLeaseNotFound, lockstep.ErrUnavailable}, // one that an operation of the user names
+	{rpctypes.ErrLeaseNotFound, lockstep.ErrUnavailable}, // a lease named in one of the user's operations
 }
 
 // outcome is the error of a transaction that may have written.

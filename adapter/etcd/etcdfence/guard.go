@@ -14,16 +14,16 @@ import (
 )
 
 // MaxValueBytes bounds a value: it leaves room for the keys in a request, which etcd limits to 1.5
-// MiB as it comes.
+// MiB by default.
 const MaxValueBytes = 1 << 20
 
-// A Guard keeps guarded resources in etcd. It is safe for concurrent use, beside others in this and
-// in other processes. It needs no Close.
+// A Guard keeps guarded resources in etcd. It is safe for concurrent use, also together with other
+// Guards in this process and in others. It needs no Close.
 //
-// Its errors: a refusal makes [fence.Refused] true. [lockstep.ErrUnavailable] and
-// [lockstep.ErrQuota] mean that nothing was written. [lockstep.ErrUncertain] means that a step was
-// sent and no answer came: repeat it with the same token, and its verdict tells. etcd's clients do
-// not give up by themselves: bound each call with its context.
+// For a refusal, [fence.Refused] is true. [lockstep.ErrUnavailable] and [lockstep.ErrQuota] mean
+// that nothing was written. [lockstep.ErrUncertain] means that a step was sent and no answer came:
+// repeat it with the same token to learn the outcome. etcd clients do not give up on their own:
+// bound each call with its context.
 type Guard struct {
 	cli *clientv3.Client
 	cfg Config
@@ -34,7 +34,7 @@ var (
 	_ fence.Resetter = (*Guard)(nil)
 )
 
-// New makes a Guard on a client of the caller. New sends nothing. Its errors are
+// New creates a Guard on the caller's client. New sends nothing. Its errors are
 // [lockstep.ErrInvalid] and name the field.
 func New(cli *clientv3.Client, cfg Config) (*Guard, error) {
 	if cli == nil {
@@ -53,7 +53,7 @@ func (g *Guard) Enter(ctx context.Context, resource string, grant fence.Grant) e
 	return g.Admit(ctx, resource, grant, fence.Enter)
 }
 
-// Admit implements [fence.Guard]: it raises the mark alone.
+// Admit implements [fence.Guard]: it only raises the mark.
 func (g *Guard) Admit(ctx context.Context, resource string, grant fence.Grant, s fence.Step) error {
 	return g.step(ctx, resource, grant, s, nil)
 }
@@ -63,7 +63,7 @@ func (g *Guard) Write(ctx context.Context, resource string, grant fence.Grant, v
 	return g.put(ctx, resource, grant, fence.Write, value)
 }
 
-// WriteOnce replaces the value unless the grant has written here before, which is
+// WriteOnce replaces the value unless the grant has already written here, in which case it returns
 // [fence.ErrAlready].
 func (g *Guard) WriteOnce(ctx context.Context, resource string, grant fence.Grant, value []byte) error {
 	return g.put(ctx, resource, grant, fence.WriteOnce, value)
@@ -78,12 +78,12 @@ func (g *Guard) put(ctx context.Context, resource string, grant fence.Grant, s f
 }
 
 // Delete removes the value and keeps the mark, so that an older holder cannot bring it back. It
-// counts as a write. Deleting what is not there is no error.
+// counts as a write. Deleting a missing value is not an error.
 func (g *Guard) Delete(ctx context.Context, resource string, grant fence.Grant) error {
 	return g.step(ctx, resource, grant, fence.Write, []clientv3.Op{clientv3.OpDelete(g.DataKey(resource))})
 }
 
-// step takes one step and tells of it.
+// step takes one step and notifies the Observer.
 func (g *Guard) step(ctx context.Context, resource string, grant fence.Grant, s fence.Step, ops []clientv3.Op) error {
 	err := g.decide(ctx, resource, grant, s, ops)
 	fence.Tell(g.cfg.Observer, resource, grant, s, err)
@@ -95,11 +95,11 @@ func (g *Guard) decide(ctx context.Context, resource string, grant fence.Grant, 
 		return err
 	}
 	first, err := fence.Mark{}.Admit(grant, s)
-	if err != nil { // what no mark would admit
+	if err != nil { // no mark would admit this
 		return err
 	}
 	k := keysOf(g.cfg.Prefix, resource)
-	// A mark that is there stays, so the third transaction decides at the latest.
+	// A mark never disappears, so the third transaction decides at the latest.
 	for range 3 {
 		seen, done, err := g.commit(ctx, k, conditions(k, grant, s), slices.Concat(raising(k, grant, s), ops))
 		if err != nil || done {
@@ -115,7 +115,7 @@ func (g *Guard) decide(ctx context.Context, resource string, grant fence.Grant, 
 	return fmt.Errorf("%w: its mark comes and goes", fence.ErrBusy)
 }
 
-// refusal is the rule's word about a step that etcd refused.
+// refusal returns the rule's verdict on a step that etcd refused.
 func refusal(seen fence.Mark, grant fence.Grant, s fence.Step) error {
 	if _, err := seen.Admit(grant, s); err != nil {
 		return err
@@ -123,7 +123,7 @@ func refusal(seen fence.Mark, grant fence.Grant, s fence.Step) error {
 	return fmt.Errorf("%w: etcd refuses what the rule admits: mark %+v, grant %+v, %v", errNoMark, seen, grant, s)
 }
 
-// commit makes one transaction. When its conditions do not hold it returns the mark.
+// commit runs one transaction. If its conditions do not hold, it returns the mark.
 func (g *Guard) commit(ctx context.Context, k keys, when []clientv3.Cmp, ops []clientv3.Op) (seen fence.Mark, done bool, err error) {
 	if ctx.Err() != nil {
 		return fence.Mark{}, false, ctx.Err() // while it is certain that nothing was sent
@@ -144,8 +144,8 @@ func looking(k keys) []clientv3.Op {
 	return []clientv3.Op{clientv3.OpGet(k.mark), clientv3.OpGet(k.written)}
 }
 
-// look reads the answers to looking: the mark, and the revisions at which its keys were last
-// written; zero: never.
+// look parses the responses to looking: the mark, and the revisions at which its keys were last
+// written, zero if never.
 func look(answers []*pb.ResponseOp) (m fence.Mark, at [2]int64, err error) {
 	var values [2]string
 	found := 0
@@ -159,7 +159,7 @@ func look(answers []*pb.ResponseOp) (m fence.Mark, at [2]int64, err error) {
 	return m, at, err
 }
 
-// Read returns the latest value. It is an error that wraps [fs.ErrNotExist] when there is none.
+// Read returns the latest value, or an error that wraps [fs.ErrNotExist] if there is none.
 func (g *Guard) Read(ctx context.Context, resource string) ([]byte, error) {
 	if err := fence.CheckResource(resource); err != nil {
 		return nil, named("read", resource, err)

@@ -12,38 +12,39 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// keys are those of one resource.
+// keys are the keys of one resource.
 type keys struct{ mark, written, data string }
 
 func keysOf(prefix, resource string) keys {
 	return keys{mark: prefix + "/mark/" + resource, written: prefix + "/written/" + resource, data: prefix + "/data/" + resource}
 }
 
-// digits is the length of a stored token: the comparison of bytes is then that of numbers.
-// [lockstep.MaxToken] + 1 has as many.
+// digits is the length of a stored token, so that comparing bytes is comparing numbers.
+// [lockstep.MaxToken] + 1 has the same length.
 const digits = 16
 
 func pad(t lockstep.Token) string { return fmt.Sprintf("%0*d", digits, uint64(t)) }
 
-// binding is the beginning of the marks of one lock.
+// binding is the common prefix of the marks of one lock.
 func binding(backend, lock string) string { return backend + " " + lock + "\n" }
 
-// conditions hold iff there is a mark and it admits the step.
+// conditions hold if and only if there is a mark and it admits the step.
 func conditions(k keys, g fence.Grant, s fence.Step) []clientv3.Cmp {
 	b := binding(g.Backend, g.Lock)
 	all := []clientv3.Cmp{
-		clientv3.Compare(clientv3.Value(k.mark), ">", b), // with the next line: it begins with b, and the rest is a token that is not later
+		clientv3.Compare(clientv3.Value(k.mark), ">", b), // together with the next line: the mark begins with b, and the rest is a token that is not later
 		clientv3.Compare(clientv3.Value(k.mark), "<", b+pad(g.Token+1)),
 		clientv3.Compare(clientv3.CreateRevision(k.written), ">", 0),
 	}
 	if s == fence.WriteOnce {
-		// The last write is not after the highest token, so it is an earlier one or this one.
+		// The token of the last write is at most the highest token, so it is an earlier one or this
+		// one.
 		all = append(all, clientv3.Compare(clientv3.Value(k.written), "!=", pad(g.Token)))
 	}
 	return all
 }
 
-// absent holds iff there is no mark.
+// absent holds if and only if there is no mark.
 func absent(k keys) []clientv3.Cmp {
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(k.mark), "=", 0),
@@ -51,7 +52,7 @@ func absent(k keys) []clientv3.Cmp {
 	}
 }
 
-// storing are the writes of a mark.
+// storing returns the writes that store a mark.
 func storing(k keys, m fence.Mark) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpPut(k.mark, binding(m.Backend, m.Lock)+pad(m.Token)),
@@ -59,7 +60,8 @@ func storing(k keys, m fence.Mark) []clientv3.Op {
 	}
 }
 
-// raising are the writes of a mark that is there. Entering leaves alone who has written.
+// raising returns the writes that raise an existing mark. Entering does not touch the token of the
+// last write.
 func raising(k keys, g fence.Grant, s fence.Step) []clientv3.Op {
 	ops := storing(k, fence.Mark{Backend: g.Backend, Lock: g.Lock, Token: g.Token, Written: g.Token})
 	if s == fence.Enter {
@@ -68,10 +70,10 @@ func raising(k keys, g fence.Grant, s fence.Step) []clientv3.Op {
 	return ops
 }
 
-// errNoMark is not ErrInvalid: it is no verdict about a writer.
+// errNoMark is not ErrInvalid: it is not a verdict about a writer.
 var errNoMark = errors.New("the keys of the mark hold something that is no mark")
 
-// parse reads a mark from its keys. Both are there or none.
+// parse reads a mark from its keys. Either both exist or neither does.
 func parse(mark, written string, found int) (fence.Mark, error) {
 	if found == 0 {
 		return fence.Mark{}, nil

@@ -10,15 +10,14 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// maxOps leaves room for the mark in a transaction, which etcd limits to 128 operations as it
-// comes.
+// maxOps leaves room for the mark in a transaction, which etcd limits to 128 operations by default.
 const maxOps = 120
 
-// Commit takes a step of a grant, [fence.Write] or [fence.WriteOnce], whose writes are yours: puts
-// and deletions of any keys, all in the transaction that looks at the mark. There are 1 to 120 of
-// them, of [MaxValueBytes] of keys and values together, and none is below the Prefix of the
-// [Config], but for the [Guard.DataKey] of this resource. Commit returns nothing of what they read,
-// and does not take transactions within the transaction.
+// Commit takes a step of a grant, [fence.Write] or [fence.WriteOnce], with your own writes: puts
+// and deletions of any keys, all in the transaction that checks the mark. There may be 1 to 120 of
+// them, with at most [MaxValueBytes] of keys and values in total, and none may be below the Prefix
+// of the [Config], except the [Guard.DataKey] of this resource. Commit does not return what they
+// read, and does not accept nested transactions.
 func (g *Guard) Commit(ctx context.Context, resource string, grant fence.Grant, s fence.Step, ops ...clientv3.Op) error {
 	if err := g.checkOps(resource, s, ops); err != nil {
 		return named("commit", resource, err)
@@ -51,14 +50,14 @@ func (g *Guard) checkOps(resource string, s fence.Step, ops []clientv3.Op) error
 	return nil
 }
 
-// reaches reports whether an operation is about keys below the prefix.
+// reaches reports whether an operation touches keys below the prefix.
 func (g *Guard) reaches(op clientv3.Op) bool {
-	first, end := g.cfg.Prefix+"/", g.cfg.Prefix+"0" // "0" is the character behind "/"
+	first, end := g.cfg.Prefix+"/", g.cfg.Prefix+"0" // "0" is the character after "/"
 	key, rangeEnd := string(op.KeyBytes()), string(op.RangeBytes())
 	switch rangeEnd {
 	case "":
 		return key >= first && key < end
-	case "\x00": // all keys from the first on
+	case "\x00": // all keys from first on
 		return key < end
 	default:
 		return key < end && rangeEnd > first

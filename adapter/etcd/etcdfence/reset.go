@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// Mark returns the present mark, which is zero when no grant has been here.
+// Mark returns the current mark, which is zero if no grant has reached the resource.
 func (g *Guard) Mark(ctx context.Context, resource string) (fence.Mark, error) {
 	m, _, err := g.present(ctx, resource)
 	return m, named("read mark of", resource, err)
@@ -26,9 +26,9 @@ func (g *Guard) present(ctx context.Context, resource string) (m fence.Mark, at 
 	return look(answer.Responses)
 }
 
-// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. The data stay.
-// It takes two round trips; a step in between makes it [fence.ErrMoved], and so does the first
-// attempt when Reset is repeated after a lost reply.
+// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] defines. The data
+// stays. It takes two round trips and returns [fence.ErrMoved] if a step comes in between, or if
+// Reset is repeated after a lost reply and the first attempt took effect.
 func (g *Guard) Reset(ctx context.Context, resource string, from, to fence.Mark) error {
 	return named("reset", resource, g.reset(ctx, resource, from, to))
 }

@@ -20,18 +20,18 @@ type backend struct {
 	cli *clientv3.Client
 	cfg Config
 
-	ttl    atomic.Int64   // time.Duration: as etcd granted it last; zero before the first session
+	ttl    atomic.Int64   // time.Duration last granted by etcd; zero before the first session
 	stream atomic.Int64   // the number of the stream for new watches
-	turn   chan struct{}  // held by who opens a session
-	group  sync.WaitGroup // goroutines: one per session, one per lock that is held
+	turn   chan struct{}  // held while opening a session
+	group  sync.WaitGroup // goroutines: one per session, one per held lock
 
-	// entering and leaving are held by those who create and who delete a key. A thousand goroutines
-	// that ask at once, or whose session has ended, must not keep etcd from renewing the lease in
-	// time.
+	// entering and leaving limit how many keys are created and deleted at once. A thousand
+	// goroutines that claim at once, or whose session has ended, must not keep etcd from renewing
+	// the lease in time.
 	entering, leaving gate
-	waiting           atomic.Int64 // claims that watch another's key
+	waiting           atomic.Int64 // claims that watch another claim's key
 
-	work    context.Context // of the group; done when Close gives up
+	work    context.Context // for the group; done when Close gives up
 	endWork context.CancelFunc
 
 	mu struct {
@@ -70,7 +70,7 @@ func (b *backend) begin(c *locker.Claim, s *session) *claim {
 	return k
 }
 
-// claim is the claim of an id, or nil when it is certainly not in etcd.
+// claim returns the claim with this id, or nil if it is certainly not in etcd.
 func (b *backend) claim(id string) *claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,8 +99,8 @@ func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
 	return err
 }
 
-// Close implements [locker.Backend]: it ends the sessions. What cannot be done until ctx is done is
-// left to the lease.
+// Close implements [locker.Backend]: it ends the sessions. What cannot be done before ctx is done
+// is left to the lease.
 func (b *backend) Close(ctx context.Context) error {
 	for _, s := range b.sessions() {
 		s.lease.End(lockstep.ErrReleased)
@@ -112,7 +112,7 @@ func (b *backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// sessions are those that may be alive: that of the Locker and those of attached locks.
+// sessions returns the sessions that may be alive: the Locker's own and those of attached locks.
 func (b *backend) sessions() (all []*session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,12 +128,13 @@ func (b *backend) sessions() (all []*session) {
 }
 
 // requestTimeout is how long one request may take before it counts as lost: the client sends the
-// next one to another member. An etcd that is busy answers in that time, as asking again would make
-// it busier; one whose connection is dead costs no more.
+// next one to another member. It is long enough for a busy etcd, which retries would only make
+// busier, and bounds the cost of a dead connection.
 const requestTimeout = 2 * time.Second
 
-// persist calls f, each time with [requestTimeout], until it works, what it says is final, or ctx
-// is done. The error is that of the last call in the words of the contract, or the cause of ctx.
+// persist calls f, each time with [requestTimeout], until it succeeds, its error is final, or ctx
+// is done. The error is that of the last call, translated to the contract's errors, or the cause of
+// ctx.
 func (b *backend) persist(ctx context.Context, f func(context.Context) error) error {
 	backoff := lease.Backoff{Base: 25 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
@@ -157,19 +158,18 @@ func (b *backend) once(ctx context.Context, f func(context.Context) error) error
 	return f(ctx)
 }
 
-// isOurs reports whether an error is an answer of this package, which asking again would not
-// change.
+// isOurs reports whether an error comes from this package, so that retrying would not change it.
 func isOurs(err error) bool {
 	return errors.Is(err, lockstep.ErrBusy) || errors.Is(err, lockstep.ErrLost)
 }
 
-// A gate lets so many through at a time as it has room for.
+// A gate bounds how many calls run at a time by its capacity.
 type gate chan struct{}
 
-// gateWidth is how many creations, and how many deletions, one Locker has under way.
+// gateWidth is how many creations, and how many deletions, one Locker has in progress at a time.
 const gateWidth = 16
 
-// do calls f when there is room, or returns the cause of ctx.
+// do calls f once there is room, or returns the cause of ctx.
 func (g gate) do(ctx context.Context, f func() error) error {
 	select {
 	case g <- struct{}{}:

@@ -14,7 +14,7 @@ import (
 )
 
 // A claim is one claim under one session, from the creation of its key to its deletion. One
-// goroutine takes it; drop is called later, when there is nothing to take any more.
+// goroutine takes it; drop is called later, when take has ended.
 type claim struct {
 	*locker.Claim
 	backend *backend
@@ -23,10 +23,10 @@ type claim struct {
 	text    record // the value of the key
 	created int64  // the create revision of the key; zero until it is known to exist
 
-	// doubtful is set when no answer came to a creation: it may take effect at any time until the
+	// doubtful is set when a creation was not answered: it may take effect at any time until the
 	// generation of the session is raised.
 	doubtful bool
-	// unwatch ends the watch over the key of a lock that is held. Nil: there is none.
+	// unwatch ends the watch on the key of a held lock. Nil: there is none.
 	unwatch context.CancelFunc
 }
 
@@ -38,7 +38,7 @@ func newClaim(b *backend, s *session, c *locker.Claim) *claim {
 	}
 }
 
-// take creates the key, waits until the claim's turn has come and returns the grant.
+// take creates the key, waits until it is the claim's turn, and returns the grant.
 func (k *claim) take(ctx context.Context) (locker.Grant, error) {
 	ctx, cancel := k.session.bind(ctx)
 	defer cancel()
@@ -61,13 +61,13 @@ func (k *claim) take(ctx context.Context) (locker.Grant, error) {
 	}, nil
 }
 
-// failed gives the error of Take. That of a claim that may have left a key says that it must be
-// dropped.
+// failed returns the error for Take. If the claim may have left a key, the error says that it must
+// be dropped.
 func (k *claim) failed(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, lockstep.ErrLost), k.absent() && isCertain(err):
 		return err
-	case k.absent(): // it has not got so far
+	case k.absent(): // it did not get that far
 		return unavailable(err)
 	case k.Try() && ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", lockstep.ErrUncertain, err)
@@ -78,15 +78,15 @@ func (k *claim) failed(ctx context.Context, err error) error {
 	}
 }
 
-// waitRanOut reports whether ctx has ended because the wait of the claim was over. The Locker has a
-// cause of its own for that.
+// waitRanOut reports whether ctx has ended because the wait of the claim was over. The Locker has
+// its own cause for that.
 func waitRanOut(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) &&
 		!errors.Is(cause, lockstep.ErrClosed)
 }
 
-// busy says who is ahead of a claim that has waited in vain, if etcd answers soon.
+// busy says who is ahead of a claim whose wait ran out, if etcd answers soon.
 func (k *claim) busy(err error) error {
 	ctx, cancel := context.WithTimeout(k.backend.work, 500*time.Millisecond)
 	defer cancel()
@@ -98,7 +98,7 @@ func (k *claim) busy(err error) error {
 	return q[:own].busy(own)
 }
 
-// absent reports whether certainly no key of this claim is in etcd, or will be.
+// absent reports whether it is certain that no key of this claim is or will be in etcd.
 func (k *claim) absent() bool { return k.created == 0 && !k.doubtful }
 
 // wait returns the token when the lock is granted, and the revision at which that was so.
@@ -115,8 +115,8 @@ func (k *claim) wait(ctx context.Context) (token lockstep.Token, revision int64,
 	return v.token, v.revision, err
 }
 
-// drop deletes the key, and no other. After a creation in doubt it also raises the generation of
-// the session, so that the key cannot appear later.
+// drop deletes the claim's key and no other. After a creation in doubt it also raises the
+// generation of the session, so that the key cannot appear later.
 func (k *claim) drop(ctx context.Context) error {
 	if k.unwatch != nil {
 		k.unwatch()

@@ -11,22 +11,22 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Config says how a [Locker] uses etcd.
+// Config configures how a [Locker] uses etcd.
 type Config struct {
 	// TTL is how long the locks of a dead process stay closed to others. etcd counts whole seconds,
-	// so it is rounded up, and it has a lowest value of its own, 3/2 of its election timeout, which
-	// is 2 s as etcd comes. What etcd grants counts: see [Locker.Capabilities]. Default:
+	// so the TTL is rounded up, and etcd has its own minimum, 3/2 of its election timeout, which is
+	// 2 s by default. The TTL that etcd grants counts: see [Locker.Capabilities]. Default:
 	// [lockstep.DefaultTTL]. Bounds: [lockstep.MinTTL] to [lockstep.MaxTTL].
 	TTL time.Duration
 
-	// Prefix is what all keys begin with; a "/" follows. Lockers with the same Prefix on the same
-	// etcd contend for the same names. The client's user needs the permission to read and write all
-	// keys that begin with Prefix and "/". Default: "lockstep". Bounds: 1 to 256 bytes.
+	// Prefix starts all keys, followed by "/". Lockers with the same Prefix on the same etcd
+	// contend for the same names. The client's user needs permission to read and write all keys
+	// that begin with Prefix and "/". Default: "lockstep". Bounds: 1 to 256 bytes.
 	Prefix string
 
-	// UnavailableAfter is how long Acquire and Inspect try to reach an etcd that does not answer
-	// before they return [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s. It is not
-	// negative.
+	// UnavailableAfter is how long Acquire and Inspect keep trying an etcd that does not answer
+	// before they return [lockstep.ErrUnavailable]. Default: the TTL, limited to 5 s to 15 s. It
+	// must not be negative.
 	UnavailableAfter time.Duration
 
 	// Clock measures the lease. Default: [lease.SystemClock].
@@ -36,7 +36,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// maxPrefixBytes leaves keys that a person can still read in a listing.
+// maxPrefixBytes keeps keys readable in a listing.
 const maxPrefixBytes = 256
 
 func (c Config) withDefaults() Config {

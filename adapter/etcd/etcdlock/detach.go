@@ -17,7 +17,7 @@ import (
 
 var _ lockstep.Detacher = (*Locker)(nil)
 
-// A ticket is what a handle says: a key and the lease that it is attached to alone.
+// A ticket is the contents of a handle: a key, and the lease that only this key is attached to.
 type ticket struct {
 	Backend string
 	Name    string
@@ -28,13 +28,13 @@ type ticket struct {
 	Lease   clientv3.LeaseID
 }
 
-// Detach implements [lockstep.Detacher]. It gives the lock a lease of its own with the full TTL,
-// and leaves the place of its key in the queue as it is; other locks of this Locker are not
-// touched. A lock that came from Attach has that lease already: nothing is sent, the handle stays
-// the same, and of the lease as much is left as [lockstep.Lock.Remaining] said.
+// Detach implements [lockstep.Detacher]. It gives the lock its own lease with the full TTL, and
+// keeps its key's place in the queue; other locks of this Locker are not affected. A lock from
+// Attach already has its own lease: nothing is sent, the handle stays the same, and the lease has
+// as much time left as [lockstep.Lock.Remaining] reported.
 //
-// A lock with a longest hold is [lockstep.ErrUnsupported], and stays held. After an error of etcd
-// it is over here, and is freed in the background.
+// A lock with a maximum hold returns [lockstep.ErrUnsupported] and stays held. After an etcd error
+// the lock is over for this process, and is freed in the background.
 func (l *Locker) Detach(ctx context.Context, held lockstep.Lock) (lockstep.Handle, error) {
 	c, grant, err := l.Surrender(held)
 	if err == nil {
@@ -54,7 +54,7 @@ func (l *Locker) Detach(ctx context.Context, held lockstep.Lock) (lockstep.Handl
 	}.encode(), nil
 }
 
-// detach gives the key of a claim a lease that nobody renews.
+// detach moves the key of a claim to a lease that no one renews.
 func (b *backend) detach(ctx context.Context, c *locker.Claim) error {
 	k := b.claim(c.ID)
 	k.unwatch()
@@ -83,8 +83,8 @@ func ofAttaching(ctx context.Context, err error) error {
 	return ofReading(ctx, err)
 }
 
-// move attaches the key to another lease. It asks until it is answered: moving it twice is moving
-// it once.
+// move attaches the key to another lease. It retries until it gets an answer; moving the key twice
+// is harmless.
 func (k *claim) move(ctx context.Context, to clientv3.LeaseID) error {
 	return k.backend.persist(ctx, func(ctx context.Context) error {
 		answer, err := k.backend.cli.Txn(ctx).
@@ -98,9 +98,9 @@ func (k *claim) move(ctx context.Context, to clientv3.LeaseID) error {
 	})
 }
 
-// Attach implements [lockstep.Detacher]. The lock has a session of its own, which ends with its
-// release, or goes on without this Locker after Detach. Two that have attached the same handle hold
-// the same lock: release it once.
+// Attach implements [lockstep.Detacher]. The lock has its own session, which ends with its release,
+// or continues without this Locker after Detach. Two processes that attach the same handle hold the
+// same lock: release it once.
 func (l *Locker) Attach(ctx context.Context, h lockstep.Handle) (lockstep.Lock, error) {
 	t, err := l.decode(h)
 	if err != nil {
@@ -134,7 +134,7 @@ func (b *backend) attach(ctx context.Context, t ticket) (*locker.Claim, locker.G
 	return k.Claim, locker.Grant{Token: t.Token, Owner: s.owner(), Lease: s.lease, Gone: k.watchOver(v.revision)}, nil
 }
 
-// revive renews the lease of a detached lock, and makes a session of it.
+// revive renews the lease of a detached lock, and makes a session from it.
 func (b *backend) revive(ctx context.Context, id clientv3.LeaseID) (*session, error) {
 	var state *lease.State
 	var ttl time.Duration

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// refusals are the answers by which etcd says that a request had no effect and, as it stands, will
-// have none. Any other error leaves that open.
+// refusals lists the etcd errors that mean that a request had no effect and will have none. Any
+// other error leaves that open.
 var refusals = []struct{ etcd, means error }{
 	{rpctypes.ErrNoSpace, lockstep.ErrQuota},
 	{rpctypes.ErrRequestTooLarge, lockstep.ErrQuota},
@@ -22,8 +22,8 @@ var refusals = []struct{ etcd, means error }{
 	{rpctypes.ErrLeaseNotFound, &lockstep.LossError{Reason: lockstep.SessionExpired, Detail: "etcd has no such lease"}},
 }
 
-// translate gives the contract's error for what etcd refused. Final is false for an error that may
-// pass.
+// translate maps an etcd refusal to the contract's error. final is false for an error that may be
+// temporary.
 func translate(err error) (translated error, final bool) {
 	for _, r := range refusals {
 		if errors.Is(err, r.etcd) {
@@ -36,13 +36,12 @@ func translate(err error) (translated error, final bool) {
 	return err, false
 }
 
-// isCertain reports whether an error already says, in the words of the contract, that nothing was
-// done.
+// isCertain reports whether an error already says, in terms of the contract, that nothing was done.
 func isCertain(err error) bool {
 	return errors.Is(err, lockstep.ErrBusy) || errors.Is(err, lockstep.ErrQuota) || errors.Is(err, lockstep.ErrInvalid)
 }
 
-// unavailable is the error of a request that has no effect and got no answer that helps.
+// unavailable is the error of a request that had no effect and got no useful answer.
 func unavailable(err error) error {
 	if translated, final := translate(err); final {
 		return translated
@@ -50,8 +49,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", lockstep.ErrUnavailable, err)
 }
 
-// ofReading is the error of a call that only reads: the end of the caller's context is the caller's
-// affair.
+// ofReading is the error of a call that only reads: the end of the caller's context is not an
+// outage.
 func ofReading(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -18,9 +18,9 @@ import (
 //	lockstep/orders%2F42/x/<id of the claim>    exclusive
 //	lockstep/orders%2F42/s/<id of the claim>    shared
 //
-// and that of a session is lockstep/_session/<id of the lease>. The escape leaves no "/" in a name,
-// so that the prefix of one name is never that of another; and no name begins with "_", so that
-// none is a session.
+// and the key of a session is lockstep/_session/<id of the lease>. Escaping leaves no "/" in a
+// name, so no name's prefix covers another name; and no name begins with "_", so none looks like a
+// session.
 const (
 	exclusiveDir = "x/"
 	sharedDir    = "s/"
@@ -30,12 +30,12 @@ const (
 // root is the prefix of all keys of a name.
 func (c Config) root(name string) string { return c.Prefix + "/" + url.PathEscape(name) + "/" }
 
-// exclusives is the prefix of the keys of exclusive claims on a name; shareds is that of the shared
-// ones.
+// exclusives is the prefix of the keys of exclusive claims on a name; shareds is the prefix for
+// shared ones.
 func (c Config) exclusives(name string) string { return c.root(name) + exclusiveDir }
 func (c Config) shareds(name string) string    { return c.root(name) + sharedDir }
 
-// key is that of a claim.
+// key is the key of a claim.
 func (c Config) key(name string, mode lockstep.Mode, id string) string {
 	if mode == lockstep.Shared {
 		return c.shareds(name) + id
@@ -43,19 +43,20 @@ func (c Config) key(name string, mode lockstep.Mode, id string) string {
 	return c.exclusives(name) + id
 }
 
-// sessionKey is that of a session.
+// sessionKey is the key of a session.
 func (c Config) sessionKey(id clientv3.LeaseID) string {
 	return c.Prefix + "/" + sessionDir + leaseText(id)
 }
 
-// leaseText writes the id of a lease as etcdctl does.
+// leaseText formats the id of a lease as etcdctl does.
 func leaseText(id clientv3.LeaseID) string { return fmt.Sprintf("%016x", int64(id)) }
 
 // A record is the value of a claim's key, in JSON.
 type record struct {
 	// Since is when the claim was made, on the clock of its process: etcd keeps no times.
 	Since time.Time `json:"since"`
-	// Token is that of a shared claim that joined others. Zero: the create revision is the token.
+	// Token is the token of a shared claim that joined others. Zero: the create revision is the
+	// token.
 	Token    lockstep.Token    `json:"token,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
@@ -68,7 +69,7 @@ func (r record) encode() string {
 	return string(text)
 }
 
-// An entry is a claim as etcd has it.
+// An entry is a claim as stored in etcd.
 type entry struct {
 	key      string
 	shared   bool
@@ -78,9 +79,8 @@ type entry struct {
 	record   record
 }
 
-// readEntry reads the key of a claim, of the name whose root is given. Ok is false for a key that
-// is none. A value that somebody else has written counts as empty: the place in the queue is what
-// matters.
+// readEntry reads the key of a claim on the name with this root. ok is false if the key is not a
+// claim. A value that something else wrote counts as empty: only the place in the queue matters.
 func readEntry(root string, kv *mvccpb.KeyValue) (e entry, ok bool) {
 	rest, ok := strings.CutPrefix(string(kv.Key), root)
 	shared := strings.HasPrefix(rest, sharedDir)
@@ -97,7 +97,7 @@ func readEntry(root string, kv *mvccpb.KeyValue) (e entry, ok bool) {
 	return e, true
 }
 
-// token is that of the claim once it is granted, as far as its own key says.
+// token is the token of the claim once it is granted, as far as its own key shows.
 func (e entry) token() lockstep.Token {
 	if e.record.Token != 0 {
 		return e.record.Token

@@ -9,9 +9,9 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A Locker hands out locks that etcd keeps. It implements [lockstep.Locker], [lockstep.Inspector],
+// A Locker hands out locks kept in etcd. It implements [lockstep.Locker], [lockstep.Inspector],
 // [lockstep.Watcher] and [lockstep.Detacher], and is safe for concurrent use. It has one session,
-// which begins with the first Acquire; one that is lost is followed by another.
+// which begins with the first Acquire; a lost session is replaced by a new one.
 type Locker struct {
 	*locker.Locker
 	backend *backend
@@ -23,8 +23,8 @@ var (
 	_ lockstep.Watcher   = (*Locker)(nil)
 )
 
-// New makes a Locker that uses the client, which stays the caller's: Close does not close it, and
-// it must live longer than the Locker. New sends nothing. Its errors are [lockstep.ErrInvalid] and
+// New makes a Locker that uses the client. The caller still owns the client: Close does not close
+// it, and it must outlive the Locker. New sends nothing. Its errors are [lockstep.ErrInvalid] and
 // name the field of cfg.
 func New(cli *clientv3.Client, cfg Config) (*Locker, error) {
 	cfg = cfg.withDefaults()
@@ -44,9 +44,9 @@ func New(cli *clientv3.Client, cfg Config) (*Locker, error) {
 	return &Locker{Locker: kit, backend: b}, nil
 }
 
-// Capabilities implements [lockstep.Locker]. The TTL is what was asked for, in whole seconds, until
-// the first session has begun, and then what etcd has granted, which is more when the Config asks
-// for less than the cluster allows.
+// Capabilities implements [lockstep.Locker]. The TTL is the requested one, in whole seconds, until
+// the first session has begun, and then the one that etcd granted, which is longer if the Config
+// asks for less than the cluster allows.
 func (l *Locker) Capabilities() lockstep.Capabilities {
 	caps := l.Locker.Capabilities()
 	if granted := time.Duration(l.backend.ttl.Load()); granted != 0 {
@@ -55,7 +55,7 @@ func (l *Locker) Capabilities() lockstep.Capabilities {
 	return caps
 }
 
-// grace is how long etcd may take to notice that a lease has run out: it looks every 500 ms.
+// grace is how long etcd may take to notice that a lease has run out: it checks every 500 ms.
 const grace = time.Second
 
 func capabilities(ttl time.Duration) lockstep.Capabilities {

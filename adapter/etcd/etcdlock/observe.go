@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// maxShown bounds the claims of one lock that are read for people: the first ones.
+// maxShown bounds the claims of one lock that are read for display: the first ones.
 const maxShown = 10_000
 
 // listing reads the first claims below a prefix.
@@ -23,7 +23,7 @@ func listing(prefix string, limit int64) clientv3.Op {
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 }
 
-// readQueue makes a queue of the keys below the root of a name.
+// readQueue makes a queue from the keys below the root of a name.
 func readQueue(root string, kvs []*mvccpb.KeyValue) queue {
 	var q queue
 	for _, kv := range kvs {
@@ -34,9 +34,9 @@ func readQueue(root string, kvs []*mvccpb.KeyValue) queue {
 	return order(q)
 }
 
-// Inspect implements [lockstep.Inspector]. It shows the first 10,000 claims. The times are those of
-// the claims, on the clocks of their processes; the owner is the id of the lease, as "etcdctl lease
-// list" shows it. It is one linearizable read.
+// Inspect implements [lockstep.Inspector]. It shows the first 10,000 claims. The times are those
+// recorded by the claiming processes on their own clocks; the owner is the id of the lease, as
+// shown by "etcdctl lease list". It is one linearizable read.
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
 	state, err := l.inspect(ctx, name)
 	if err != nil {
@@ -71,8 +71,8 @@ func (b *backend) list(ctx context.Context, name string) (q queue, revision int6
 	return readQueue(root, found.Kvs), found.Header.Revision, nil
 }
 
-// Watch implements [lockstep.Watcher]. No state is left out that etcd still knows: after an outage
-// or a compaction it goes on with the present one. While etcd cannot be reached nothing is yielded.
+// Watch implements [lockstep.Watcher]. It skips no state that etcd still has; after an outage or a
+// compaction it continues with the current one. While etcd cannot be reached nothing is yielded.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
 		if err := l.watch(ctx, name, func(s lockstep.State) bool { return yield(s, nil) }); err != nil {
@@ -81,7 +81,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.Stat
 	}
 }
 
-// watch returns nil when ctx is done or show wants no more.
+// watch returns nil when ctx is done or show returns false.
 func (l *Locker) watch(ctx context.Context, name string, show func(lockstep.State) bool) error {
 	if err := lockstep.CheckName(name); err != nil {
 		return err
@@ -105,12 +105,12 @@ func (l *Locker) watch(ctx context.Context, name string, show func(lockstep.Stat
 	}
 }
 
-// errEnough ends a watch whose caller wants no more.
+// errEnough ends a watch whose caller has stopped.
 var errEnough = errors.New("etcdlock: nobody watches any more")
 
-// follow shows the present state and each one that follows, until the watch fails.
+// follow shows the current state and each one that follows, until the watch fails.
 func (b *backend) follow(ctx context.Context, name string, show func(lockstep.State) bool) error {
-	ctx, cancel := context.WithCancel(ctx) // the watch ends with it
+	ctx, cancel := context.WithCancel(ctx) // ends the watch
 	defer cancel()
 	q, revision, err := b.list(ctx, name)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A queue is what etcd has of one lock at one revision: all claims in the order of their create
+// A queue is what etcd stores for one lock at one revision: all claims in the order of their create
 // revisions.
 type queue []entry
 
@@ -18,8 +18,8 @@ func order(entries []entry) queue {
 	return entries
 }
 
-// holders is how many of the first claims hold the lock: the first one, and if it is shared all
-// shared ones up to the first exclusive one.
+// holders returns how many of the first claims hold the lock: the first one and, if it is shared,
+// all shared ones up to the first exclusive one.
 func (q queue) holders() int {
 	if len(q) == 0 || !q[0].shared {
 		return min(len(q), 1)
@@ -30,7 +30,7 @@ func (q queue) holders() int {
 	return len(q)
 }
 
-// state is what others may know of the lock.
+// state is the public state of the lock.
 func (q queue) state(name string, revision int64) lockstep.State {
 	s := lockstep.State{Name: name, NextToken: lockstep.Token(revision + 1)}
 	n := q.holders()
@@ -44,7 +44,7 @@ func (q queue) state(name string, revision int64) lockstep.State {
 	return s
 }
 
-// unite gives those shared holders the common token that are about to write it.
+// unite gives the common token to shared holders that are about to write it.
 func (q queue) unite(holders []lockstep.Claim) {
 	for i := range holders {
 		if q[i].record.Token == 0 {
@@ -53,8 +53,8 @@ func (q queue) unite(holders []lockstep.Claim) {
 	}
 }
 
-// busy is the error for a claim that these claims are in the way of. There are count of them, of
-// which q may be the first.
+// busy is the error for a claim blocked by these claims. There are count of them, of which q may
+// hold only the first.
 func (q queue) busy(count int) *lockstep.BusyError {
 	s := q.state("", 0)
 	return &lockstep.BusyError{Holders: s.Holders, Position: count - len(s.Holders) + 1}

@@ -22,20 +22,19 @@ type session struct {
 	key   string // exists as long as the lease
 	lease *locker.Lease
 
-	// isGuest is set for the lease of an attached lock: it has no key of its own, no claim is made
+	// isGuest is set for the lease of an attached lock: it has no session key, no claim is made
 	// under it, and it ends with the lock.
 	isGuest bool
 
-	// generation is the mod revision of key. A claim's key is created only while that stands, so
-	// whoever writes to key makes sure that no creation sent before, of which no answer came, takes
-	// effect any more.
+	// generation is the mod revision of key. A claim's key is created only while it is unchanged,
+	// so writing to key ensures that an unanswered creation sent earlier can no longer take effect.
 	generation atomic.Int64
 }
 
 // owner is the public name of the session.
 func (s *session) owner() string { return leaseText(s.id) }
 
-// raise notes a newer generation.
+// raise records a newer generation.
 func (s *session) raise(generation int64) {
 	for {
 		old := s.generation.Load()
@@ -45,7 +44,7 @@ func (s *session) raise(generation int64) {
 	}
 }
 
-// bind gives a context that also ends with the session.
+// bind returns a context that also ends with the session.
 func (s *session) bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.lease.Context(), func() { cancel(context.Cause(s.lease.Context())) })
@@ -55,7 +54,7 @@ func (s *session) bind(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// current gives the living session, and opens one when there is none. Its error means that nothing
+// current returns the live session, and opens one if there is none. Its error means that nothing
 // was done for the caller.
 func (b *backend) current(ctx context.Context) (*session, error) {
 	if s := b.living(); s != nil {
@@ -69,7 +68,7 @@ func (b *backend) current(ctx context.Context) (*session, error) {
 	case <-ctx.Done():
 		return nil, unavailable(ctx.Err())
 	}
-	if s := b.living(); s != nil { // opened by the caller before
+	if s := b.living(); s != nil { // opened by the previous holder of the turn
 		return s, nil
 	}
 	s, err := b.open(ctx)
@@ -91,8 +90,8 @@ func (b *backend) living() *session {
 	return nil
 }
 
-// open gets a lease and gives it a key. A lease whose grant was not heard of ends by itself, and
-// nothing is attached to it.
+// open gets a lease and gives it a key. If the grant of a lease is lost on the way, the lease
+// expires by itself with nothing attached to it.
 func (b *backend) open(ctx context.Context) (*session, error) {
 	state := lease.New(time.Duration(b.cfg.seconds()) * time.Second)
 	attempt := state.Sending(b.cfg.Clock.Now())
@@ -116,15 +115,15 @@ func (b *backend) open(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// keep renews the lease of a session from now on, and revokes it at the end.
+// keep renews the lease of a session until the session ends, and then revokes it.
 func (b *backend) keep(s *session, state *lease.State, ttl time.Duration) {
 	s.lease = locker.KeepLease(b.cfg.Clock, state, func(ctx context.Context) error { return b.renew(ctx, s.id, ttl) })
 	b.group.Go(func() { b.retire(s, ttl) })
 }
 
-// renew makes the lease last its full TTL. It asks twice when the first try takes long: the client
-// sends each to another member, so that one dead connection does not cost a whole renewal. Both
-// count from the sending of the first.
+// renew extends the lease to its full TTL. It sends a second request if the first takes long: the
+// client sends each to a different member, so that one dead connection does not cost a whole
+// renewal. Both count from when the first was sent.
 func (b *backend) renew(ctx context.Context, id clientv3.LeaseID, ttl time.Duration) error {
 	first, cancel := context.WithTimeout(ctx, lease.Interval(ttl)/3)
 	defer cancel()
@@ -151,15 +150,15 @@ func (b *backend) renewOnce(ctx context.Context, id clientv3.LeaseID) (time.Dura
 	if err != nil {
 		return 0, err
 	}
-	if answer.TTL <= 0 { // this is how etcd says that it does not know the lease
+	if answer.TTL <= 0 { // etcd's way of saying that it does not know the lease
 		return 0, &lockstep.LossError{Reason: lockstep.SessionExpired, Detail: "etcd has no such lease"}
 	}
 	return time.Duration(answer.TTL) * time.Second, nil
 }
 
-// retire revokes the lease of a session that is over here, so that what is attached to it is free
-// before the lease runs out in etcd too. It gives up when that has certainly happened. A lease that
-// goes on without this Locker is left alone.
+// retire revokes the lease of a session that is over locally, so that its keys are freed before the
+// lease runs out in etcd. It gives up when the lease has certainly run out. A lease that continues
+// without this Locker is left alone.
 func (b *backend) retire(s *session, ttl time.Duration) {
 	<-s.lease.Context().Done()
 	if errors.Is(context.Cause(s.lease.Context()), lockstep.ErrDetached) {

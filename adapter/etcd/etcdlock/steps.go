@@ -10,21 +10,21 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// The steps of a claim: each is one transaction, and may be made again when its answer was lost.
+// The steps of a claim: each is one transaction, and may be repeated if its answer was lost.
 
-// A view is what a claim sees of its lock at one revision. Exactly one of ahead and token is set,
-// or neither.
+// A view is a claim's view of its lock at one revision. Exactly one of ahead and token is set, or
+// neither.
 type view struct {
 	revision int64
 	ahead    string         // the key to wait for; empty: the lock is granted
-	token    lockstep.Token // of the grant; zero when a shared claim has to join others first
-	first    entry          // the first shared claim, whose token is that of all; unused for an exclusive claim
+	token    lockstep.Token // of the grant; zero if a shared claim must first join others
+	first    entry          // the first shared claim, whose token all share; unused for an exclusive claim
 }
 
-// create makes the key and returns what is ahead of it. It asks until it is answered.
+// create creates the key and returns what is ahead of it. It retries until it gets an answer.
 //
-// A try makes the key only if nothing is ahead. So nobody ever waits for a claim that does not wait
-// itself.
+// A try creates the key only if nothing is ahead. So no one ever waits for a claim that is not
+// itself waiting.
 func (k *claim) create(ctx context.Context) (v view, err error) {
 	err = k.backend.entering.do(ctx, func() error {
 		return k.backend.persist(ctx, func(ctx context.Context) error {
@@ -60,9 +60,9 @@ func (k *claim) createOnce(ctx context.Context) (view, error) {
 	}
 }
 
-// creating makes the key and counts: how many others there are tells whether the claim is alone.
-// Counting is cheap. To read who is ahead takes a time that grows with the queue, and here all
-// members would do it, one transaction after the other.
+// creating creates the key and counts the keys, which shows whether the claim is alone. Counting is
+// cheap. Reading who is ahead takes time that grows with the queue, and in a transaction all
+// members would do it, one after the other.
 func (k *claim) creating() []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpPut(k.key, k.text.encode(), clientv3.WithLease(k.session.id)),
@@ -70,7 +70,7 @@ func (k *claim) creating() []clientv3.Op {
 	}
 }
 
-// readCreated grants the lock to a claim that is alone; another one has to look.
+// readCreated grants the lock to a claim that is alone; otherwise the claim has to look.
 func (k *claim) readCreated(ctx context.Context, answer *clientv3.TxnResponse) (view, error) {
 	k.created = answer.Header.Revision
 	if answer.Responses[1].GetResponseRange().Count == 1 {
@@ -79,16 +79,16 @@ func (k *claim) readCreated(ctx context.Context, answer *clientv3.TxnResponse) (
 	return k.lookOnce(ctx)
 }
 
-// errAgain makes persist ask again.
+// errAgain makes persist retry.
 var errAgain = errors.New("etcdlock: another claim of the session was undone meanwhile")
 
-// notCreated finds out which condition of the creation failed.
+// notCreated finds out which condition of the creation did not hold.
 func (k *claim) notCreated(ctx context.Context, generation int64, answer *clientv3.TxnResponse) (view, error) {
 	session, own := answer.Responses[0].GetResponseRange().Kvs, answer.Responses[1].GetResponseRange().Kvs
 	switch {
 	case len(session) == 0:
 		return view{}, &lockstep.LossError{Reason: lockstep.SessionExpired, Detail: "the key of the session is gone"}
-	case len(own) != 0: // a creation worked whose answer was lost
+	case len(own) != 0: // an earlier creation worked but its answer was lost
 		k.created = own[0].CreateRevision
 		return k.lookOnce(ctx)
 	case session[0].ModRevision != generation:
@@ -100,7 +100,7 @@ func (k *claim) notCreated(ctx context.Context, generation int64, answer *client
 	}
 }
 
-// look returns what is ahead of the key now. It asks until it is answered.
+// look returns what is currently ahead of the key. It retries until it gets an answer.
 func (k *claim) look(ctx context.Context) (v view, err error) {
 	err = k.backend.persist(ctx, func(ctx context.Context) error {
 		v, err = k.lookOnce(ctx)
@@ -109,9 +109,8 @@ func (k *claim) look(ctx context.Context) (v view, err error) {
 	return v, err
 }
 
-// lookOnce looks on condition that the key is still there and attached to the lease. A lease that
-// ends takes its keys with it in the same revision, so a claim whose session has ended is not
-// granted, however it came to look.
+// lookOnce reads on condition that the key still exists and is attached to the lease. A lease that
+// ends removes its keys in the same revision, so a claim whose session has ended is never granted.
 func (k *claim) lookOnce(ctx context.Context) (view, error) {
 	answer, err := k.backend.cli.Txn(ctx).If(k.lives()...).Then(k.looking()...).Commit()
 	switch {
@@ -131,9 +130,9 @@ func (k *claim) lives() []clientv3.Cmp {
 	}
 }
 
-// join gives a shared claim that is granted beside others the token that they have: it writes the
-// token of the first into its own key, on condition that the first is still as it was. When that is
-// not so, or the answer is lost, it looks again.
+// join gives a shared claim that joins others their token: it writes the token of the first into
+// its own key, on condition that the first has not changed. If it has, or the answer is lost, it
+// looks again.
 //
 // Two that join at the same time agree, because the first of all claims at a revision either has a
 // token in its key, or will always be the first and its token is its create revision.
@@ -154,11 +153,11 @@ func (k *claim) join(ctx context.Context, v view) (view, error) {
 	return k.look(ctx)
 }
 
-// looking reads what decides about the claim: the last claim before it that is in its way, and for
-// a shared one the first shared claim and its own key.
+// looking reads what decides about the claim: the last earlier claim that blocks it and, for a
+// shared one, the first shared claim and its own key.
 func (k *claim) looking() []clientv3.Op {
 	ahead := []clientv3.OpOption{
-		clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(2), // one may be its own
+		clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(2), // one may be the claim itself
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),
 		clientv3.WithMaxCreateRev(k.created),
 	}
@@ -172,7 +171,7 @@ func (k *claim) looking() []clientv3.Op {
 	}
 }
 
-// read makes a view of the answers to looking.
+// read makes a view from the responses to looking.
 func (k *claim) read(revision int64, answers []*etcdserverpb.ResponseOp) view {
 	v := view{revision: revision}
 	for _, kv := range answers[0].GetResponseRange().Kvs {
@@ -193,8 +192,8 @@ func (k *claim) read(revision int64, answers []*etcdserverpb.ResponseOp) view {
 	return v
 }
 
-// contested is the prefix of the keys that are in the way of the claim: those of all claims, or for
-// a shared one those of the exclusive ones.
+// contested is the prefix of the keys that can block the claim: those of all claims or, for a
+// shared one, those of the exclusive ones.
 func (k *claim) contested() string {
 	if k.Mode == lockstep.Shared {
 		return k.backend.cfg.exclusives(k.Names[0])

@@ -15,11 +15,11 @@ import (
 )
 
 // awaitDeletion returns when the key may have been deleted after the revision, or when ctx is done.
-// A watch that fails costs a pause, so that looking again is not done in a hurry.
+// After a watch fails it pauses, so that the caller does not retry in a tight loop.
 //
-// Nothing comes over a connection that has died without a word, and a client without keepalives
-// does not notice. So the key is also read now and then. If it is gone, the watches of this Locker
-// that begin later use another stream, which the client opens to another member.
+// Nothing arrives over a connection that died silently, and a client without keepalives does not
+// notice. So the key is also read occasionally. If it is gone, later watches of this Locker use a
+// new stream, which the client opens to another member.
 func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
 	ctx, cancel := context.WithCancel(ctx) // ends the watch
 	defer cancel()
@@ -47,13 +47,13 @@ func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
 	}
 }
 
-// rereadEvery is how often a waiter reads the key that it waits for, when so many wait: at least 2
-// s, and at most 10 small reads a second of all waiters of a Locker.
+// rereadEvery is how often a waiter reads the key it waits for, given the number of waiters: every
+// 2 s at most, and so that all waiters of a Locker make at most 10 small reads per second.
 func (b *backend) rereadEvery(waiting int64) time.Duration {
 	return max(b.cfg.TTL/2, 2*time.Second, time.Duration(waiting)*100*time.Millisecond)
 }
 
-// isGone reads whether the key is gone.
+// isGone reports whether the key is gone.
 func (b *backend) isGone(ctx context.Context, key string) (gone bool, err error) {
 	err = b.once(ctx, func(ctx context.Context) error {
 		answer, err := b.cli.Get(ctx, key, clientv3.WithCountOnly())
@@ -66,7 +66,7 @@ func (b *backend) isGone(ctx context.Context, key string) (gone bool, err error)
 // deletion waits for the deletion of the key after the revision. The watch ends with an error when
 // the member that serves it has lost its leader, and when the revision is compacted away.
 func (b *backend) deletion(ctx context.Context, key string, after int64) error {
-	ctx, cancel := context.WithCancel(b.onStream(ctx)) // the watch ends with it
+	ctx, cancel := context.WithCancel(b.onStream(ctx)) // ends the watch
 	defer cancel()
 	for answer := range b.cli.Watch(ctx, key, clientv3.WithRev(after+1), clientv3.WithFilterPut()) {
 		if err := answer.Err(); err != nil {
@@ -88,8 +88,8 @@ func (b *backend) onStream(ctx context.Context) context.Context {
 	return clientv3.WithRequireLeader(ctx)
 }
 
-// watchOver tells when the key of a lock is deleted that was there at the revision, until the claim
-// is dropped or its session ends.
+// watchOver reports when the key of a lock, which existed at the revision, is deleted. It ends when
+// the claim is dropped or its session ends.
 func (k *claim) watchOver(revision int64) <-chan error {
 	gone := make(chan error, 1)
 	ctx, cancel := context.WithCancel(k.session.lease.Context())
@@ -103,8 +103,8 @@ func (k *claim) watchOver(revision int64) <-chan error {
 	return gone
 }
 
-// awaitOwnEnd reports whether the key was deleted; false: ctx is done. When a watch fails it reads
-// the key, as the deletion may be among what was missed.
+// awaitOwnEnd reports whether the key was deleted; false means that ctx is done. If a watch fails
+// it reads the key, since the deletion may have been missed.
 func (k *claim) awaitOwnEnd(ctx context.Context, revision int64) bool {
 	backoff := lease.Backoff{}
 	for ctx.Err() == nil {

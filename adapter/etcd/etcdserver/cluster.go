@@ -15,17 +15,17 @@ import (
 )
 
 // etcd raises the TTL of a lease to 3/2 of the election timeout, counted in whole heartbeats and
-// rounded up to a second: 9 heartbeats of 100 ms are below one second.
+// rounded up to a second: 9 heartbeats of 100 ms are less than one second.
 const (
 	heartbeatMS = "100"
 	electionMS  = "600"
 )
 
-// patience bounds the start of a cluster, on a machine that is busy with other tests too.
+// patience bounds the start of a cluster, on a machine that is also busy with other tests.
 const patience = 60 * time.Second
 
-// A Cluster is some etcd members on this machine. It is safe for concurrent use, but for Close,
-// which is the last call.
+// A Cluster is a set of etcd members on this machine. It is safe for concurrent use, except for
+// Close, which must be the last call.
 type Cluster struct{ members []*member }
 
 type member struct {
@@ -33,8 +33,8 @@ type member struct {
 	process *testbed.Process
 }
 
-// Start starts a cluster of 1 or 3 members that keep their data below dir, which exists. It returns
-// when all members serve.
+// Start starts a cluster of 1 or 3 members that keep their data below dir, which must exist. It
+// returns when all members are serving.
 func Start(dir string, members int) (*Cluster, error) {
 	if members != 1 && members != 3 {
 		return nil, fmt.Errorf("etcdserver: members is %d: must be 1 or 3", members)
@@ -87,7 +87,8 @@ func arguments(data string, i int, client string, peers []string) []string {
 	}
 }
 
-// each calls f for all members at once: a member of three is ready only when another one is there.
+// each calls f for all members concurrently: one of three members is ready only when another one is
+// up.
 func (c *Cluster) each(f func(int, *member) error) error {
 	errs := make([]error, len(c.members))
 	var group sync.WaitGroup
@@ -107,19 +108,19 @@ func (c *Cluster) Endpoints() []string {
 	return found
 }
 
-// Kill ends member i at once, as a crash does.
+// Kill ends member i at once, as in a crash.
 func (c *Cluster) Kill(i int) { c.members[i].process.Kill() }
 
-// Start starts member i again after Kill, and waits until it serves, which needs a majority.
+// Start starts member i again after Kill, and waits until it is serving, which needs a majority.
 func (c *Cluster) Start(i int) error { return c.members[i].process.Start() }
 
-// Freeze stops member i without ending it; Thaw lets it go on.
+// Freeze suspends member i; Thaw resumes it.
 func (c *Cluster) Freeze(i int) error { return c.members[i].process.Freeze() }
 
-// Thaw lets a frozen member go on.
+// Thaw resumes a frozen member.
 func (c *Cluster) Thaw(i int) error { return c.members[i].process.Thaw() }
 
-// Restart kills all members and starts them again with what they have stored.
+// Restart kills all members and restarts them with their stored data.
 func (c *Cluster) Restart() error {
 	for _, m := range c.members {
 		m.process.Kill()
@@ -136,7 +137,8 @@ func (c *Cluster) Close() {
 	}
 }
 
-// Leader is the number of the member that leads, asked of all until one says so or ctx is done.
+// Leader returns the index of the leader. It asks all members until one says that it leads or ctx
+// is done.
 func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	for {
 		for i, m := range c.members {
@@ -152,7 +154,8 @@ func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	}
 }
 
-// leads reports whether a member says that it is the leader. One that does not answer leads nobody.
+// leads reports whether a member says that it is the leader. A member that does not answer does not
+// lead.
 func leads(ctx context.Context, client string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -175,7 +178,7 @@ func leads(ctx context.Context, client string) bool {
 	return err == nil && status.Leader != "" && status.Leader == status.Header.Member
 }
 
-// serves says whether a member answers, which takes a leader.
+// serves returns nil if a member answers, which requires a leader.
 func serves(client string) error {
 	response, err := newHTTPClient().Get("http://" + client + "/health")
 	if err != nil {
@@ -188,7 +191,7 @@ func serves(client string) error {
 	return nil
 }
 
-// newHTTPClient keeps no connection, so that none is left when a cluster has ended.
+// newHTTPClient keeps no connections open, so that none is left when a cluster has ended.
 func newHTTPClient() *http.Client {
 	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// ErrTable means that the table of the marks is missing, is not the one of [Schema], or that the
-// user has no right to use it. It comes together with [lockstep.ErrUnsupported].
+// ErrTable means that the marks table is missing, does not match [Schema], or that the user has no
+// right to use it. Such an error also matches [lockstep.ErrUnsupported].
 var ErrTable = errors.New("pgfence: the table of the marks cannot be used: run pgfence.Migrate or the statements of pgfence.Schema, and grant SELECT, INSERT and UPDATE")
 
-// wrongTable are the conditions that ErrTable stands for: undefined_table, undefined_column,
+// wrongTable lists the conditions that ErrTable stands for: undefined_table, undefined_column,
 // invalid_column_reference, datatype_mismatch, invalid_schema_name, insufficient_privilege.
 var wrongTable = []string{"42P01", "42703", "42P10", "42804", "3F000", "42501"}
 
@@ -37,10 +37,10 @@ const (
 
 var verdicts = map[string]error{CodeStale: fence.ErrStale, CodeForeign: fence.ErrForeign, CodeNoToken: fence.ErrNoToken}
 
-// Verdict turns an error of a write that the trigger refused into the verdict that a Guard would
-// have given about the grant: a [*fence.RefusedError] or [*lockstep.InvalidError]. Other errors,
-// and nil, are returned as they are. It knows the errors of any driver that have a method SQLState,
-// as those of pgx and lib/pq do; the mark is filled in with pgx alone.
+// Verdict turns the error of a write that the trigger refused into the verdict that a Guard would
+// have returned for the grant: a [*fence.RefusedError] or [*lockstep.InvalidError]. Other errors,
+// and nil, are returned as they are. It recognises the errors of any driver that have a method
+// SQLState, as those of pgx and lib/pq do; only with pgx is the mark filled in.
 func Verdict(err error, grant fence.Grant) error {
 	code := state(err)
 	if code == CodeInvalid {
@@ -52,13 +52,13 @@ func Verdict(err error, grant fence.Grant) error {
 	}
 	verdict := &fence.RefusedError{Reason: why, Grant: grant}
 	if raised, ok := errors.AsType[*pgconn.PgError](err); ok && raised.Detail != "" {
-		// The reason stands by itself when the detail cannot be read.
+		// The reason suffices if the detail cannot be read.
 		_ = json.Unmarshal([]byte(raised.Detail), &verdict.Mark)
 	}
 	return verdict
 }
 
-// state returns the SQLSTATE of an error, or nothing.
+// state returns the SQLSTATE of an error, or "".
 func state(err error) string {
 	raised, ok := errors.AsType[interface {
 		error
@@ -70,7 +70,7 @@ func state(err error) string {
 	return raised.SQLState()
 }
 
-// reason adds what the caller may decide on to an error of the database.
+// reason wraps a database error with the sentinel that the caller can act on.
 func reason(err error) error {
 	switch code := state(err); {
 	case code == lockNotAvailable:

@@ -10,28 +10,28 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// KeepIdle as [Config].MaxIdle leaves idle_in_transaction_session_timeout as it is.
+// KeepIdle, as [Config].MaxIdle, leaves idle_in_transaction_session_timeout as it is.
 const KeepIdle time.Duration = -1
 
 // Config adjusts a [Guard]. The zero value is ready for use.
 type Config struct {
-	// Table is where the marks are: table or schema.table, 1 to 57 letters, digits and _ each. The
-	// schema is public unless it is said. Default: [DefaultTable].
+	// Table is the marks table: table or schema.table, each 1 to 57 letters, digits and _. The
+	// default schema is public. Default: [DefaultTable].
 	Table string
 
-	// MaxIdle bounds how long the transaction may then wait for its client between two statements:
-	// the guard sets idle_in_transaction_session_timeout for the transaction, unless it is lower
-	// already. A holder that freezes in the middle of a transaction keeps the mark locked, and so
-	// the next holder out, until the server ends its session. It should be at most the TTL of the
-	// lock. It is 1 ms to [lockstep.MaxTTL]; default: [lockstep.DefaultTTL]. [KeepIdle] leaves the
-	// setting of the server.
+	// MaxIdle bounds how long the transaction may wait for its client between two statements after
+	// the step: the guard sets idle_in_transaction_session_timeout for the transaction, unless it
+	// is already lower. A holder that freezes in the middle of a transaction keeps the mark locked,
+	// and so keeps the next holder out, until the server ends its session. It should be at most the
+	// TTL of the lock. It is 1 ms to [lockstep.MaxTTL]; default: [lockstep.DefaultTTL]. [KeepIdle]
+	// keeps the server's setting.
 	MaxIdle time.Duration
 
-	// Observer is told of each decision, which is before the transaction commits. Default: nobody.
+	// Observer is notified of each decision, before the transaction commits. Default: none.
 	Observer fence.Observer
 }
 
-// A Guard takes the steps of grants in transactions of the caller. It is safe for concurrent use; a
+// A Guard takes the steps of grants in the caller's transactions. It is safe for concurrent use; a
 // transaction is not.
 type Guard struct {
 	admit, look, lookLocked, reset, bind string
@@ -69,25 +69,25 @@ func idleMS(d time.Duration) (int64, error) {
 }
 
 // Enter raises the mark of the resource and writes no data. Call it before the first read of a
-// grant, and commit before the result of that read leaves the transaction: what rolls back has
-// raised nothing.
+// grant, and commit before the result of that read leaves the transaction: a rollback undoes the
+// raised mark.
 func (g *Guard) Enter(ctx context.Context, tx Tx, resource string, grant fence.Grant) error {
 	return g.step(ctx, tx, resource, grant, fence.Enter)
 }
 
 // Write admits the writes that follow in the same transaction. It comes before them, and before the
-// reads that they rest on: no other step happens at the resource until the transaction ends.
+// reads that they depend on: no other step happens on the resource until the transaction ends.
 //
-// A verdict makes [fence.Refused] true; roll back then. Waiting for a step of another is bounded by
-// ctx and by the lock_timeout of the transaction; the latter is [fence.ErrBusy]. Any other error
-// may have ended the transaction, and has changed nothing.
+// For a verdict, [fence.Refused] is true; roll back then. The wait for another step is bounded by
+// ctx and by the lock_timeout of the transaction; the latter returns [fence.ErrBusy]. Any other
+// error may have ended the transaction, and nothing was changed.
 func (g *Guard) Write(ctx context.Context, tx Tx, resource string, grant fence.Grant) error {
 	return g.step(ctx, tx, resource, grant, fence.Write)
 }
 
-// Once is Write for work that is done once in a grant: when the grant has written here in a
-// transaction that committed, it is [fence.ErrAlready]. That tells the retry after a COMMIT whose
-// reply was lost.
+// Once is Write for work that is done once per grant: if the grant has already written here in a
+// committed transaction, it returns [fence.ErrAlready]. A retry after a COMMIT whose reply was lost
+// thus learns that it took effect.
 func (g *Guard) Once(ctx context.Context, tx Tx, resource string, grant fence.Grant) error {
 	return g.step(ctx, tx, resource, grant, fence.WriteOnce)
 }
@@ -102,7 +102,7 @@ func (g *Guard) decide(ctx context.Context, tx Tx, resource string, grant fence.
 	if err := checkResource(resource); err != nil {
 		return err
 	}
-	if _, err := (fence.Mark{}).Admit(grant, s); err != nil { // what is refused whatever the mark is
+	if _, err := (fence.Mark{}).Admit(grant, s); err != nil { // refused whatever the mark is
 		return err
 	}
 	var settings string
@@ -126,8 +126,8 @@ func (g *Guard) refusal(ctx context.Context, tx Tx, resource string, grant fence
 	return fmt.Errorf("%w: its mark was reset meanwhile", fence.ErrBusy)
 }
 
-// Mark is the present mark of the resource, zero when it has none. It stays so until the
-// transaction ends if it has one.
+// Mark returns the current mark of the resource, or zero if it has none. An existing mark cannot
+// change until the transaction ends.
 func (g *Guard) Mark(ctx context.Context, tx Tx, resource string) (fence.Mark, error) {
 	if err := checkResource(resource); err != nil {
 		return fence.Mark{}, named("read mark of", resource, err)
@@ -136,7 +136,7 @@ func (g *Guard) Mark(ctx context.Context, tx Tx, resource string) (fence.Mark, e
 	return m, named("read mark of", resource, err)
 }
 
-// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. It is for
+// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] defines. It is for
 // operators, never for writers.
 func (g *Guard) Reset(ctx context.Context, tx Tx, resource string, from, to fence.Mark) error {
 	return named("reset", resource, g.replace(ctx, tx, resource, from, to))
@@ -167,7 +167,7 @@ func (g *Guard) replace(ctx context.Context, tx Tx, resource string, from, to fe
 	return reason(err)
 }
 
-// read returns the mark in the row, zero when there is none.
+// read returns the mark in the row, zero if there is none.
 func read(r row) (fence.Mark, error) {
 	var m fence.Mark
 	var token, written int64
@@ -181,7 +181,7 @@ func read(r row) (fence.Mark, error) {
 
 func named(what, resource string, err error) error {
 	if err == nil || errors.Is(err, lockstep.ErrInvalid) {
-		return err // that names the field itself
+		return err // it already names the field
 	}
 	return fmt.Errorf("%s %s: %w", what, resource, err)
 }

@@ -15,8 +15,8 @@ import (
 const DefaultWait = 10 * time.Second
 
 // Marks keeps the marks of resources that are not in this database, for guards such as
-// fence/httpfence. Each step is a statement and a transaction of its own, one round trip, so that
-// nothing keeps others out after it. It is safe for concurrent use.
+// fence/httpfence. Each step is one statement in its own transaction, one round trip, so it does
+// not block others afterwards. It is safe for concurrent use.
 type Marks struct {
 	guard *Guard
 	pool  *pgxpool.Pool
@@ -27,11 +27,11 @@ var (
 	_ fence.Resetter = (*Marks)(nil)
 )
 
-// Marks returns the guard with a pool, which stays the caller's.
+// Marks returns the guard on a pool that the caller still owns.
 func (g *Guard) Marks(pool *pgxpool.Pool) *Marks { return &Marks{guard: g, pool: pool} }
 
-// Admit implements [fence.Guard]. It takes [DefaultWait] at most; then it is [fence.ErrBusy], and
-// may still raise the mark later.
+// Admit implements [fence.Guard]. It takes at most [DefaultWait]; then it returns [fence.ErrBusy],
+// and may still raise the mark later.
 func (m *Marks) Admit(ctx context.Context, resource string, g fence.Grant, s fence.Step) error {
 	return bounded(ctx, func(ctx context.Context) error {
 		return m.guard.step(ctx, pgxRunner{m.pool}, resource, g, s)

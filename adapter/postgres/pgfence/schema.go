@@ -21,11 +21,11 @@ var schema string
 //go:embed protect.sql
 var protect string
 
-// DefaultTable is the table of the marks unless told otherwise.
+// DefaultTable is the default marks table.
 const DefaultTable = "public.lockstep_guards"
 
-// defaultSchema is where tables are whose schema is not said. The search path does not matter:
-// programs that differ in it must not have different marks.
+// defaultSchema is the schema of tables named without one. The search path does not matter:
+// programs with different search paths must share the same marks.
 const defaultSchema = "public"
 
 // An Executor runs statements: a *pgxpool.Pool, a *pgx.Conn or a [pgx.Tx].
@@ -33,9 +33,9 @@ type Executor interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Schema returns the statements that create the table of the marks and the function of the trigger,
-// for programs that have migrations of their own. The table is that of [Config]; empty means
-// [DefaultTable]. A name that breaks the rules is a [*lockstep.InvalidError].
+// Schema returns the statements that create the marks table and the trigger function, for programs
+// that have their own migrations. The table is that of [Config]; empty means [DefaultTable]. A name
+// that breaks the rules is a [*lockstep.InvalidError].
 func Schema(table string) (string, error) {
 	n, err := namesOf(table)
 	if err != nil {
@@ -54,10 +54,10 @@ func Migrate(ctx context.Context, db Executor, table string) error {
 	return run(ctx, db, "create the table of the marks", statements)
 }
 
-// ProtectSchema returns the statement that makes a trigger on the table protected, so that a writer
-// in any language is refused unless it has said the token of the resource's lock in its
-// transaction. table is that of the marks; both names are table or schema.table, where the schema
-// is public unless it is said. The whole table is one resource.
+// ProtectSchema returns the statement that creates a trigger on the table protected, so that a
+// writer in any language is refused unless it has declared the token of the resource's lock in its
+// transaction. table is the marks table; both names are table or schema.table, where the default
+// schema is public. The whole table is one resource.
 func ProtectSchema(table, protected, resource string) (string, error) {
 	n, err := namesOf(table)
 	if err != nil {
@@ -73,7 +73,7 @@ func ProtectSchema(table, protected, resource string) (string, error) {
 	return strings.NewReplacer("{protected}", quoted, "{resource}", literal(resource)).Replace(n.fill(protect)), nil
 }
 
-// Protect runs [ProtectSchema]. The user must own the protected table. It waits for the open
+// Protect runs [ProtectSchema]. The user must own the protected table. It waits for open
 // transactions that write to that table.
 func Protect(ctx context.Context, db Executor, table, protected, resource string) error {
 	statement, err := ProtectSchema(table, protected, resource)
@@ -91,10 +91,10 @@ func run(ctx context.Context, db Executor, what, statements string) error {
 	return nil
 }
 
-// names are the quoted names of the table of the marks and of the function of the trigger.
+// names holds the quoted names of the marks table and of the trigger function.
 type names struct{ table, function string }
 
-// PostgreSQL keeps 63 bytes of an identifier. The name of the function is that of the table and a
+// PostgreSQL truncates identifiers to 63 bytes. The function's name is the table's name and a
 // suffix.
 const (
 	maxIdentifier  = 63
@@ -116,7 +116,7 @@ func (n names) fill(statements string) string {
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// quote returns the name of a table as it is written in statements.
+// quote returns the name of a table, quoted for statements.
 func quote(field, table string, longest int) (string, error) {
 	parts := strings.Split(table, ".")
 	if len(parts) == 1 {
@@ -133,12 +133,12 @@ func quote(field, table string, longest int) (string, error) {
 	return pgx.Identifier(parts).Sanitize(), nil
 }
 
-// literal writes text as a string of SQL, whatever standard_conforming_strings is.
+// literal formats text as an SQL string, whatever standard_conforming_strings is.
 func literal(text string) string {
 	return " E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(text) + "'"
 }
 
-// checkResource adds to the rules of guards what PostgreSQL cannot store.
+// checkResource refuses, in addition to the rules of guards, what PostgreSQL cannot store.
 func checkResource(resource string) error {
 	if err := fence.CheckResource(resource); err != nil {
 		return err

@@ -1,13 +1,14 @@
 package pgfence
 
-// admit takes one step of lock $3 of backend $2 with token $4 at resource $1. It writes data if $5,
-// once if $6. It returns a row when the step is admitted, and none when it is refused; both leave
-// the row of the mark locked. The conditions are those of [fence.Mark.Admit], which a test compares
-// with it.
+// admit takes one step of lock $3 of backend $2 with token $4 on resource $1. It writes data if $5,
+// once if $6. It returns a row if the step is admitted, and none if it is refused; either way the
+// row of the mark stays locked. The conditions are those of [fence.Mark.Admit]; a test compares the
+// two.
 //
-// The settings hold until the transaction ends, and so go through poolers. The grant is for the
-// trigger. The mark must survive a crash of the server, or an older holder would be let in after
-// it. $7 is how many milliseconds the transaction may idle, unless it has less; 0 changes nothing.
+// The settings last until the transaction ends, so they work through poolers. The grant is for the
+// trigger. The mark must survive a server crash, or an older holder would be admitted after it. $7
+// is how many milliseconds the transaction may idle, unless the limit is already lower; 0 changes
+// nothing.
 const admit = `
 WITH admitted AS (
   INSERT INTO {table} AS mark (resource, backend, lock, token, written)
@@ -33,11 +34,11 @@ SELECT concat(
 // look reads the mark of resource $1.
 const look = `SELECT backend, lock, token, written FROM {table} WHERE resource = $1::text`
 
-// lookLocked reads it and keeps it from changing until the transaction ends.
+// lookLocked reads the mark and locks it until the transaction ends.
 const lookLocked = look + ` FOR UPDATE`
 
 // reset gives resource $1 from lock $3 of backend $2 with tokens $4 and $5 to lock $7 of backend $6
-// with token $8. It returns no row when the mark is another, also when there is none.
+// with token $8. It returns no row if the mark differs or does not exist.
 const reset = `
 UPDATE {table} SET backend = $6::text, lock = $7::text, token = $8::bigint, written = 0
 WHERE resource = $1::text AND backend = $2::text AND lock = $3::text AND token = $4::bigint AND written = $5::bigint

@@ -26,11 +26,11 @@ type backend struct {
 	statements statements
 	mode       pgx.QueryExecMode
 	patience   string        // how long a statement waits for the lock of the row, as PostgreSQL writes it
-	slots      chan struct{} // one for each Take under way
+	slots      chan struct{} // one for each Take in progress
 	flights    flights
 	waiters    waiters
 	listener   *listener
-	id         string // tells the notifications of this Locker from those of others
+	id         string // distinguishes this Locker's notifications from others'
 	isClosed   atomic.Bool
 }
 
@@ -38,12 +38,12 @@ func newBackend(pool *pgxpool.Pool, c Config, quotedTable string) *backend {
 	b := &backend{
 		pool: pool, cfg: c, statements: newStatements(quotedTable), mode: pgx.QueryExecModeExec,
 		patience: strconv.FormatInt((c.TTL/4).Milliseconds(), 10) + "ms",
-		// Many who wait must not keep all connections from those who renew and release.
+		// Many waiters must not take all connections away from renewals and releases.
 		slots: make(chan struct{}, max(1, pool.Config().MaxConns/2)),
 		id:    strconv.FormatUint(rand.Uint64(), 16),
 	}
 	if pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
-		b.mode = pgx.QueryExecModeSimpleProtocol // some poolers know nothing else
+		b.mode = pgx.QueryExecModeSimpleProtocol // some poolers support nothing else
 	}
 	b.listener = newListener(pool, channelOf(quotedTable), c, b.heard, b.waiters.wakeAll)
 	return b
@@ -54,14 +54,14 @@ var (
 	_ locker.Waker   = (*backend)(nil)
 )
 
-// ownerOf is the public identity of a claim. Nobody finds the claim's ID from it.
+// ownerOf is the public identity of a claim. The claim's ID cannot be derived from it.
 func ownerOf(c *locker.Claim) string {
 	sum := sha256.Sum256([]byte(c.ID))
 	return hex.EncodeToString(sum[:16])
 }
 
-// ask runs a statement that returns one row, in a transaction of its own. Its error is
-// pgx.ErrNoRows or says what is known of the outcome.
+// ask runs a statement that returns one row, in its own transaction. Its error is pgx.ErrNoRows or
+// says what is known about the outcome.
 func (b *backend) ask(ctx context.Context, statement string, args []any, results ...any) error {
 	conn, err := b.pool.Acquire(ctx)
 	if err == nil {
@@ -80,11 +80,11 @@ func (b *backend) ask(ctx context.Context, statement string, args []any, results
 	return outcome(err)
 }
 
-// linger is how much longer than its caller a statement may take. A statement that is given up on
-// costs its connection, and its outcome is unknown; mostly the answer is about to come.
+// linger is how much longer than its caller a statement may take. Giving up on a statement costs
+// its connection and leaves its outcome unknown; usually the answer is about to arrive.
 const linger = 250 * time.Millisecond
 
-// lingering gives a context that ends a little after ctx.
+// lingering returns a context that ends a little after ctx.
 func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -112,8 +112,8 @@ func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	}
 }
 
-// join asks, or learns from the claim that does. It is to be done again after a release or the end
-// of the claim that asked, so that does not go on for ever.
+// join asks the server, or learns from the claim that is asking. It must be repeated after a
+// release or the end of the claim that asked, so this does not go on forever.
 func (b *backend) join(ctx context.Context, c *locker.Claim) (g locker.Grant, again bool, err error) {
 	key := keyOf(c.Names[0])
 	flight, first := b.flights.join(key)
@@ -145,18 +145,18 @@ func (b *backend) take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 		return locker.Grant{}, &lockstep.BusyError{}
 	case err != nil:
 		return locker.Grant{}, err
-	case !granted && r.owner != ownerOf(c): // else an earlier sending of the statement has taken it
+	case !granted && r.owner != ownerOf(c): // otherwise an earlier sending of the statement took it
 		return locker.Grant{}, &lockstep.BusyError{Holders: []lockstep.Claim{r.claim()}}
 	}
 	return locker.Grant{Token: lockstep.Token(r.token), Owner: r.owner}, nil
 }
 
-// maxSendings bounds how often a statement is sent whose answer was lost. When a server was
-// restarted each idle connection of the pool costs one.
+// maxSendings bounds how often a statement is sent if its answers are lost. After a server restart
+// each idle connection in the pool costs one.
 const maxSendings = 5
 
-// askAgain asks like ask, and once more on another connection when the answer was lost. For take
-// that is safe: if it took effect before, it finds its own owner in the row.
+// askAgain is ask, but retries on another connection if the answer was lost. For take that is safe:
+// if it took effect before, it finds its own owner in the row.
 func (b *backend) askAgain(ctx context.Context, statement string, args []any, results ...any) (err error) {
 	for range maxSendings {
 		err = b.ask(ctx, statement, args, results...)
@@ -167,11 +167,11 @@ func (b *backend) askAgain(ctx context.Context, statement string, args []any, re
 	return err
 }
 
-// awaited is how long a release is notified after somebody has waited. It is longer than any wait
-// between two looks by enough for a waiter to say so again in its second half.
+// awaited is how long after a waiter's request releases send notifications. It exceeds any wait
+// between two looks by enough for a waiter to renew the request in its second half.
 const awaited = 3 * maxPollEvery
 
-// awaits is for how long the claim wants to hear of the release if it is not granted now.
+// awaits is how long the claim wants to be notified of the release if it is not granted now.
 func (b *backend) awaits(c *locker.Claim) time.Duration {
 	if c.Try() || b.cfg.Wake == WakeByPolling || b.listener.isTurnedOff() {
 		return 0
@@ -194,7 +194,8 @@ func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
 	return err
 }
 
-// change runs a statement that changes the row of a claim. No row is a loss.
+// change runs a statement that changes the row of a claim. If no row is returned, the claim is
+// lost.
 func (b *backend) change(ctx context.Context, statement string, args ...any) error {
 	var changed bool
 	err := b.ask(ctx, statement, args, &changed)
@@ -211,14 +212,14 @@ func (b *backend) Close(context.Context) error {
 	return nil
 }
 
-// encode writes metadata, which is valid UTF-8, as JSON.
+// encode encodes metadata, which is valid UTF-8, as JSON.
 func encode(labels map[string]string) string {
 	if len(labels) == 0 {
 		return "{}"
 	}
 	text, err := json.Marshal(labels)
 	if err != nil {
-		panic(fmt.Sprintf("pglock: metadata %q: %v", labels, err)) // strings always can be written
+		panic(fmt.Sprintf("pglock: metadata %q: %v", labels, err)) // strings can always be encoded
 	}
 	return string(text)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// DefaultTable is the name of the table unless another is configured.
+// DefaultTable is the default name of the table.
 const DefaultTable = "lockstep_locks"
 
 const (
@@ -26,39 +26,39 @@ const (
 	maxUnavailableAfter = 10 * time.Minute
 )
 
-// A Wake says how a waiter learns that a lock is free. All of them poll too.
+// A Wake says how a waiter learns that a lock is free. With all of them waiters also poll.
 type Wake int
 
 const (
-	// WakeAuto listens unless the connections are those of a pooler, which is found out by the
-	// first waiter.
+	// WakeAuto listens unless the connections go through a pooler, which the first waiter detects.
 	WakeAuto Wake = iota
-	// WakeByNotify listens. It is for a pooler in session mode, which WakeAuto takes for one in
+	// WakeByNotify listens. It is for a pooler in session mode, which WakeAuto mistakes for
 	// transaction mode.
 	WakeByNotify
-	// WakeByPolling does not listen. PostgreSQL commits transactions that notify one after the
-	// other, in all databases of a server. They are sent only while somebody listens for the lock,
-	// but that can be too many where many locks are waited for all the time.
+	// WakeByPolling does not listen. PostgreSQL commits transactions that notify one at a time,
+	// across all databases of a server. Notifications are sent only while someone is listening for
+	// the lock, but that can be too many if many locks always have waiters.
 	WakeByPolling
 )
 
-// Config adjusts a Locker. The zero value is good.
+// Config configures a Locker. The zero value is ready for use.
 type Config struct {
-	// TTL is the time that a lock lives without a renewal: 1 s to 300 s. Default: 10 s.
+	// TTL is how long a lock lives without a renewal: 1 s to 300 s. Default: 10 s.
 	TTL time.Duration
 	// Table is the table of the locks, with or without its schema: "locks" or "app.locks". Each
-	// part is 1 to 63 letters, digits and _, the first of them no digit; case counts. Default:
+	// part is 1 to 63 letters, digits and _, not starting with a digit; case matters. Default:
 	// [DefaultTable] in the first schema of the search path.
 	Table string
 	// Wake says how waiters learn that a lock is free. Default: [WakeAuto].
 	Wake Wake
-	// PollEvery bounds the jittered wait between two looks at a busy lock: 10 ms to 10 s. Default:
-	// 500 ms. Of several waiters of one Locker for one name about one looks in this time.
+	// PollEvery bounds the jittered wait between two reads of a busy lock: 10 ms to 10 s. Default:
+	// 500 ms. If several claims of one Locker wait for one name, about one of them reads in this
+	// time.
 	PollEvery time.Duration
-	// UnavailableAfter is how long Acquire tries to reach a server that does not answer: 100 ms to
-	// 10 min. Default: the TTL, but 5 s to 15 s.
+	// UnavailableAfter is how long Acquire keeps trying a server that does not answer: 100 ms to 10
+	// min. Default: the TTL, limited to 5 s to 15 s.
 	UnavailableAfter time.Duration
-	// Clock measures leases on this side. Default: [lease.SystemClock].
+	// Clock measures leases locally. Default: [lease.SystemClock].
 	Clock lease.Clock
 	// Logger receives the log. Default: [slog.DiscardHandler].
 	Logger *slog.Logger
@@ -77,7 +77,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports the first field that breaks a rule. The table is checked where its name is
+// validate returns the first field that breaks a rule. The table is checked where its name is
 // quoted.
 func (c Config) validate() error {
 	if c.Wake < WakeAuto || c.Wake > WakeByPolling {
@@ -99,10 +99,10 @@ func checkRange(field string, d, lowest, highest time.Duration) error {
 	return nil
 }
 
-// identifier is one part of the name of a table. 63 bytes are what PostgreSQL keeps of it.
+// identifier is one part of the name of a table. PostgreSQL truncates it to 63 bytes.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// quoteTable returns the name of the table as it is written in statements.
+// quoteTable returns the name of the table quoted for statements.
 func quoteTable(table string) (string, error) {
 	parts := strings.Split(cmp.Or(table, DefaultTable), ".")
 	for _, part := range parts {

@@ -9,22 +9,22 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// flights let one of the waiting claims of a Locker ask for a name at a time; the others learn from
-// its answer. A thousand goroutines that want one lock so cost the server what one costs. The zero
-// value is ready, and safe for concurrent use.
+// flights lets one of a Locker's waiting claims ask for a name at a time; the others learn from its
+// answer. So a thousand goroutines that want one lock cost the server no more than one. The zero
+// value is ready for use, and safe for concurrent use.
 type flights struct {
 	mu    sync.Mutex
 	byKey map[string]*flight
 }
 
-// A flight is one question under way.
+// A flight is one request in progress.
 type flight struct {
 	done    chan struct{}
 	err     error // set before done is closed
-	isStale bool  // the lock was released meanwhile, or who asked gave up; read it when done is closed
+	isStale bool  // the lock was released in the meantime, or the claim that asked gave up; read it once done is closed
 }
 
-// join begins a flight, or finds the one that is under way.
+// join starts a flight, or finds the one in progress.
 func (f *flights) join(key string) (one *flight, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,8 +39,8 @@ func (f *flights) join(key string) (one *flight, first bool) {
 	return one, true
 }
 
-// age says that the answer to the flight under way will not hold: the lock has just become free,
-// and the server may have looked at it before, or who asked has given up.
+// age marks the answer of the flight in progress as outdated: the lock has just become free and the
+// server may have read it before, or the claim that asked has given up.
 func (f *flights) age(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,14 +58,14 @@ func (f *flights) land(key string, one *flight, err error) {
 	close(one.done)
 }
 
-// isOutdated reports whether to ask once more, as the answer err may no longer hold. done must be
-// closed, or be the caller's to close.
+// isOutdated reports whether to ask again because the answer err may be outdated. done must be
+// closed, or the caller must be the one to close it.
 func (one *flight) isOutdated(err error) bool {
 	return one.isStale && (errors.Is(err, lockstep.ErrBusy) || errors.Is(err, lockstep.ErrUnavailable))
 }
 
-// follow waits for the answer and returns what it means for another claim, of which nothing was
-// sent, and whether to ask once more.
+// follow waits for the answer and returns what it means for another claim, for which nothing was
+// sent, and whether to ask again.
 func (one *flight) follow(ctx context.Context) (again bool, err error) {
 	select {
 	case <-one.done:

@@ -18,29 +18,29 @@ import (
 )
 
 const (
-	// idleAfter is how long the listener stays when nobody waits any more.
+	// idleAfter is how long the listener stays after the last waiter has left.
 	idleAfter = 10 * time.Second
-	// checkEvery is how often the connection of the listener is tried: one that is cut off looks
-	// like silence.
+	// checkEvery is how often the listener's connection is checked: a connection that is cut off
+	// looks like silence.
 	checkEvery = 5 * time.Second
 	// answerWithin bounds everything else that the listener sends.
 	answerWithin = 5 * time.Second
 )
 
-// channelOf is the channel on which the users of a table tell of releases.
+// channelOf is the channel on which the users of a table announce releases.
 func channelOf(quotedTable string) string {
 	sum := sha256.Sum256([]byte(quotedTable))
 	return "lockstep_" + hex.EncodeToString(sum[:8])
 }
 
-// A listener has one connection of its own while anybody waits, and hears of releases there. What
-// it misses is found by polling. It is safe for concurrent use.
+// A listener has its own connection while there are waiters, and learns of releases there. Polling
+// finds what it misses. It is safe for concurrent use.
 type listener struct {
 	pool    *pgxpool.Pool
 	channel string
 	wake    Wake
 	heard   func(payload string)
-	missed  func() // releases may have been missed
+	missed  func() // called when releases may have been missed
 	log     *slog.Logger
 
 	ctx    context.Context
@@ -62,7 +62,7 @@ func newListener(pool *pgxpool.Pool, channel string, c Config, heard func(string
 	return l
 }
 
-// join says that somebody waits.
+// join adds a waiter.
 func (l *listener) join() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +73,7 @@ func (l *listener) join() {
 	}
 }
 
-// leave takes a join back.
+// leave removes a waiter.
 func (l *listener) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *listener) leave() {
 	}
 }
 
-// isUseless reports whether to end, in which case the next join starts a new run.
+// isUseless reports whether to stop, in which case the next join starts a new run.
 func (l *listener) isUseless() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,17 +104,17 @@ func (l *listener) isTurnedOff() bool {
 	return l.mu.isOff
 }
 
-// close ends the listener and waits for its end.
+// close ends the listener and waits for it to stop.
 func (l *listener) close() {
 	l.turnOff()
 	l.cancel()
 	l.group.Wait()
 }
 
-// errPooled means that the connection is one of a pooler.
+// errPooled means that the connection goes through a pooler.
 var errPooled = errors.New("the connections are those of a pooler, which may give each transaction another one")
 
-// run listens as long as anybody waits.
+// run listens as long as there are waiters.
 func (l *listener) run() {
 	backoff := lease.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second}
 	for !l.isUseless() {
@@ -139,8 +139,8 @@ func (l *listener) pause(d time.Duration) {
 	}
 }
 
-// listen opens a connection and hears on it until nobody waits, or an error. It calls ready when it
-// hears.
+// listen opens a connection and receives notifications on it until there are no waiters or an error
+// occurs. It calls ready once it is listening.
 func (l *listener) listen(ready func()) error {
 	conn, err := l.open()
 	if err != nil {
@@ -151,7 +151,7 @@ func (l *listener) listen(ready func()) error {
 		return err
 	}
 	ready()
-	l.missed() // what was released before
+	l.missed() // releases before this point
 	for !l.isUseless() {
 		if err := l.hear(conn); err != nil {
 			return err
@@ -160,8 +160,8 @@ func (l *listener) listen(ready func()) error {
 	return nil
 }
 
-// open takes a connection out of the pool, whose limit it no longer counts for. It is made as the
-// pool makes all.
+// open takes a connection out of the pool, so that it no longer counts towards the limit. It is
+// created like all connections of the pool.
 func (l *listener) open() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, answerWithin)
 	defer cancel()
@@ -175,11 +175,11 @@ func (l *listener) open() (*pgx.Conn, error) {
 func (l *listener) end(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	conn.Close(ctx) // it is of no use any more
+	conn.Close(ctx) // it is useless now
 }
 
-// subscribe begins to listen, unless the connection does not lead to the server itself: a pooler
-// gives clients process ids of its own making.
+// subscribe starts to listen, unless the connection does not go directly to the server: a pooler
+// gives clients process ids that it makes up.
 func (l *listener) subscribe(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.ctx, answerWithin)
 	defer cancel()
@@ -194,7 +194,7 @@ func (l *listener) subscribe(conn *pgx.Conn) error {
 	return err
 }
 
-// hear waits for one notification. When none comes it makes sure that the server is still there.
+// hear waits for one notification. If none comes, it checks that the server is still there.
 func (l *listener) hear(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.ctx, checkEvery)
 	defer cancel()

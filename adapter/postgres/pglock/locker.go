@@ -21,9 +21,9 @@ var (
 	_ lockstep.Watcher   = (*Locker)(nil)
 )
 
-// New makes a Locker on the pool, which stays the caller's and must stay open until the Locker is
-// closed. It sends nothing and starts nothing: a table that is missing is found by the first
-// Acquire, as [ErrTable]. A Config that breaks a rule is a [*lockstep.InvalidError].
+// New makes a Locker on the pool. The caller still owns the pool, which must stay open until the
+// Locker is closed. New sends nothing and starts nothing: the first Acquire reports a missing table
+// as [ErrTable]. A Config that breaks a rule is a [*lockstep.InvalidError].
 func New(pool *pgxpool.Pool, c Config) (*Locker, error) {
 	if pool == nil {
 		return nil, &lockstep.InvalidError{Field: "pool", Rule: "must not be nil"}
@@ -51,7 +51,7 @@ func capabilities(c Config) lockstep.Capabilities {
 	return lockstep.Capabilities{
 		Backend: "postgres",
 		TTL:     c.TTL,
-		// The server's clock may run so much slower than others.
+		// The server's clock may run this much slower than others.
 		Grace:            lease.Margin(c.TTL),
 		Fenced:           true,
 		SurvivesFailover: true,

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Inspect implements [lockstep.Inspector]. It shows no waiters: the table does not know them.
+// Inspect implements [lockstep.Inspector]. It shows no waiters: the table does not contain them.
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
 	state, err := l.backend.inspect(ctx, name)
 	if err != nil {
@@ -57,8 +57,8 @@ func readOutcome(err error) error {
 	return err
 }
 
-// Watch implements [lockstep.Watcher]. It looks every [Config].PollEvery, so it leaves out what
-// comes and goes between. An outage is waited for.
+// Watch implements [lockstep.Watcher]. It polls every [Config].PollEvery, so it misses states in
+// between. It waits out an outage.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
 		var last *lockstep.State
@@ -82,7 +82,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.Stat
 	}
 }
 
-// watching names the operation that the caller asked for.
+// watching names the operation that the caller requested.
 func watching(err error) error {
 	op, ok := errors.AsType[*lockstep.OpError](err)
 	if !ok {

@@ -10,11 +10,11 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// ErrTable means that the table of the locks is missing, is not the one of [Schema], or that the
-// user has no right to use it. It comes together with [lockstep.ErrUnsupported].
+// ErrTable means that the locks table is missing, does not match [Schema], or that the user has no
+// right to use it. Such an error also matches [lockstep.ErrUnsupported].
 var ErrTable = errors.New("pglock: the table of the locks cannot be used: run pglock.Migrate or the statements of pglock.Schema, and grant SELECT, INSERT and UPDATE")
 
-// wrongTable are the conditions that ErrTable stands for.
+// wrongTable lists the conditions that ErrTable stands for.
 var wrongTable = []string{
 	"42P01", // undefined_table
 	"42703", // undefined_column
@@ -24,20 +24,20 @@ var wrongTable = []string{
 	"42501", // insufficient_privilege
 }
 
-// wrongText are the conditions of a name or label that the encoding of the database cannot hold.
+// wrongText lists the conditions raised by a name or label that the encoding of the database cannot
+// hold.
 var wrongText = []string{
 	"22021", // character_not_in_repertoire
 	"22P05", // untranslatable_character
 }
 
-// outcome says what is known about a statement that was given to a connection and failed. It has no
-// effect
+// outcome says what is known about a statement that was passed to a connection and failed. The
+// statement has no effect
 //
-//   - when pgx certainly has not sent it;
-//   - when the server answered with an ERROR, which ends its transaction. A FATAL error ends the
-//     connection and may come when the transaction has been committed already. Poolers report the
-//     loss of their connection to the server as an error of class 08, some of them without saying
-//     how severe it is.
+//   - if pgx certainly has not sent it;
+//   - if the server answered with an ERROR, which ends its transaction. A FATAL error ends the
+//     connection and may come after the transaction has committed. Poolers report the loss of their
+//     connection to the server as an error of class 08, some of them without a severity.
 //
 // Anything else is [lockstep.ErrUncertain].
 func outcome(err error) error {
@@ -56,7 +56,7 @@ func outcome(err error) error {
 	}
 }
 
-// isLoss reports whether the condition is the loss of a connection, or the end of the server:
+// isLoss reports whether the condition is a lost connection or a server shutdown:
 // connection_exception, admin_shutdown, crash_shutdown, cannot_connect_now, database_dropped,
 // idle_session_timeout.
 func isLoss(code string) bool {

@@ -7,15 +7,15 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A record is a row as take and inspect return it, behind their first column.
+// A record is a row as take and inspect return it, after their first column.
 type record struct {
 	token    int64
 	owner    string
-	since    *time.Time // nil while nobody holds the lock
+	since    *time.Time // nil while no one holds the lock
 	metadata string
 }
 
-// results are where the columns go.
+// results returns the scan targets of the columns.
 func (r *record) results() []any { return []any{&r.token, &r.owner, &r.since, &r.metadata} }
 
 // claim is the holder.
@@ -25,7 +25,7 @@ func (r *record) claim() lockstep.Claim {
 		c.Since = *r.since
 	}
 	if err := json.Unmarshal([]byte(r.metadata), &c.Metadata); err != nil {
-		c.Metadata = nil // somebody else has written something else there; it is for people only
+		c.Metadata = nil // something else was written there; it is for display only
 	}
 	return c
 }

@@ -13,8 +13,8 @@ import (
 //go:embed schema.sql
 var schema string
 
-// Schema returns the statements that create the table, for programs that have migrations of their
-// own. The table is that of [Config]; empty means [DefaultTable]. A name that breaks the rules is a
+// Schema returns the statements that create the table, for programs that have their own migrations.
+// The table is that of [Config]; empty means [DefaultTable]. A name that breaks the rules is a
 // [*lockstep.InvalidError].
 func Schema(table string) (string, error) {
 	quoted, err := quoteTable(table)
@@ -24,9 +24,9 @@ func Schema(table string) (string, error) {
 	return strings.ReplaceAll(schema, "{table}", quoted), nil
 }
 
-// Migrate creates the table where it does not exist, by running [Schema] in one transaction. The
-// user of the pool needs the right to create tables; using the locks takes SELECT, INSERT and
-// UPDATE. Many programs may call it at once.
+// Migrate creates the table if it does not exist, by running [Schema] in one transaction. The user
+// of the pool needs the right to create tables; using the locks takes SELECT, INSERT and UPDATE.
+// Many programs may call it at once.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, table string) error {
 	statements, err := Schema(table)
 	if err != nil {

@@ -2,7 +2,7 @@ package pglock
 
 import "strings"
 
-// statements are those of one table. Each of them is a transaction of its own.
+// statements holds the statements for one table. Each runs in its own transaction.
 type statements struct{ take, renew, drop, inspect string }
 
 func newStatements(quotedTable string) statements {
@@ -10,33 +10,33 @@ func newStatements(quotedTable string) statements {
 	return statements{take: fill(take), renew: fill(renew), drop: fill(drop), inspect: fill(inspect)}
 }
 
-// settings hold for the transaction of the statement that they are part of, and so go through
+// settings apply to the transaction of the statement that they are part of, so they work through
 // poolers.
 //
-// A grant or a renewal that the server forgets in a crash would let in another holder beside the
-// one who was told of it. So the commit waits for the disk, and for synchronous standbys where
-// there are some, even where the database's default is off.
+// If the server lost a grant or renewal in a crash, it would admit another holder while the first
+// still trusts it. So the commit waits for the disk, and for synchronous standbys if there are any,
+// even if the database's default is off.
 //
-// Somebody's open transaction may have locked the row. Nobody waits for that longer than $1, since
-// a statement that goes on when its sender has given up could take a lock for nobody.
+// An open transaction may have locked the row. No statement waits for it longer than $1, since a
+// statement that continues after its sender has given up could take a lock for no one.
 const settings = `set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true) AS durable,
      set_config('lock_timeout', $1, true) AS patience`
 
-// floor is the least token that the clock allows: seconds since the beginning of 2025 in the upper
+// floor is the smallest token that the clock allows: seconds since the start of 2025 in the upper
 // bits, and the microseconds of the second in the lower 22, which hold 4 million. In 2093 it will
 // exceed lockstep.MaxToken.
 const floor = `greatest(1, ((floor(extract(epoch FROM clock.now))::bigint - 1735689600) << 22) + extract(microseconds FROM clock.now)::bigint % 1000000)`
 
 // take grants the lock $2 to owner $3 for $4 microseconds, with metadata $5. It returns the grant,
-// or the holder who is in the way, or no row when that one has come or gone while it ran.
+// or the holder in the way, or no row if a holder came or left while it ran.
 //
-// Looking first keeps waiters from writing: an INSERT locks the row that it conflicts with, which
-// is a write, even if it then changes nothing. The row may change between the look and the INSERT,
-// so the condition is there again; at that place the row is locked and the newest version of it is
-// seen.
+// Reading first avoids writes by waiters: an INSERT locks the row that it conflicts with, which is
+// a write even if it then changes nothing. The row may change between the read and the INSERT, so
+// the condition appears again; there the row is locked and its newest version is seen.
 //
-// Who wants to hear of the release, for $6 microseconds, says so in the row, in the second half of
-// that time once more. If the row is locked at the moment that is left to the next look.
+// A waiter that wants to be notified of the release within $6 microseconds says so in the row, and
+// again in the second half of that time. If the row is currently locked, this is left to the next
+// read.
 const take = `
 WITH holder AS (
   SELECT token, owner, granted_at, metadata FROM {table}
@@ -75,11 +75,11 @@ FROM {settings}
 WHERE name = $2 AND owner = $3 AND expires_at > clock_timestamp()
 RETURNING true`
 
-// drop frees the lock $2 of owner $3 and keeps the row for its token. Where somebody wants to hear
-// of it, it notifies the channel $4 of payload $5 when it has committed. Not always: PostgreSQL
-// commits transactions that notify one after the other, in all databases of a server, and each
-// waits for the disk. 16 clients with a lock each took four times as long with a notification in
-// each release (BenchmarkManyFree).
+// drop frees the lock $2 of owner $3 and keeps the row for its token. If a waiter wants to be
+// notified, it sends payload $5 on channel $4 when it commits. It does not always notify, because
+// PostgreSQL commits transactions that notify one at a time, across all databases of a server, and
+// each waits for the disk. 16 clients with a lock each took four times as long with a notification
+// in each release (BenchmarkManyFree).
 const drop = `
 WITH freed AS (
   UPDATE {table} SET owner = NULL, expires_at = NULL, granted_at = NULL, metadata = '{}'

@@ -18,17 +18,17 @@ func keyOf(name string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// waiters are the claims of one Locker that wait until they look again. They are safe for
-// concurrent use.
+// waiters are the claims of one Locker that wait for their next check. It is safe for concurrent
+// use.
 type waiters struct {
 	mu    sync.Mutex
-	byKey map[string][]*waiter // those who have waited longest come first
+	byKey map[string][]*waiter // longest wait first
 }
 
 // A waiter has room for one wake-up.
 type waiter struct{ woken chan struct{} }
 
-// join adds a waiter, and says how many others wait for the name.
+// join adds a waiter, and returns how many others wait for the name.
 func (w *waiters) join(key string) (me *waiter, others int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,14 +56,14 @@ func (w *waiters) leave(key string, me *waiter) {
 	}
 }
 
-// wake lets one waiter look: the lock has become free, and there is one lock.
+// wake lets one waiter check: the lock has become free, and only one can have it.
 func (w *waiters) wake(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wakeFirst(w.byKey[key])
 }
 
-// wakeAll lets one waiter of each name look.
+// wakeAll lets one waiter of each name check.
 func (w *waiters) wakeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +72,7 @@ func (w *waiters) wakeAll() {
 	}
 }
 
-// wakeFirst wakes the first who has not been woken yet.
+// wakeFirst wakes the first waiter not yet woken.
 func wakeFirst(waiting []*waiter) {
 	for _, one := range waiting {
 		select {
@@ -83,9 +83,9 @@ func wakeFirst(waiting []*waiter) {
 	}
 }
 
-// Wait implements [locker.Waker]. Of several waiters for one name only one need look after d: the
-// more there are, the longer each of them waits, so that together they ask the server as often as
-// one.
+// Wait implements [locker.Waker]. Of several waiters for one name only one needs to check after d:
+// the more there are, the longer each one waits, so that together they ask the server as often as
+// one would.
 func (b *backend) Wait(ctx context.Context, c *locker.Claim, d time.Duration) {
 	key := keyOf(c.Names[0])
 	me, others := b.waiters.join(key)
@@ -94,7 +94,7 @@ func (b *backend) Wait(ctx context.Context, c *locker.Claim, d time.Duration) {
 		b.listener.join()
 		defer b.listener.leave()
 	}
-	// Beyond this the Locker would take its own waiting for the silence of the server.
+	// Beyond this the Locker would mistake its own waiting for an unresponsive server.
 	longest := max(d, b.cfg.UnavailableAfter/2)
 	timer := time.NewTimer(min(d*time.Duration(others+1), longest))
 	defer timer.Stop()
@@ -105,15 +105,15 @@ func (b *backend) Wait(ctx context.Context, c *locker.Claim, d time.Duration) {
 	}
 }
 
-// heard handles a notification: a key and the identity of the Locker that has released. Its own
-// releases have woken their waiter already.
+// heard handles a notification: a key and the identity of the Locker that has released. A Locker's
+// own releases have already woken their waiter.
 func (b *backend) heard(payload string) {
 	if key, from, ok := strings.Cut(payload, " "); ok && from != b.id {
 		b.wake(key)
 	}
 }
 
-// wake lets one claim look that waits for the name, or waits for an answer that may be outdated.
+// wake lets one claim check that waits for the name, or for an answer that may be outdated.
 func (b *backend) wake(key string) {
 	b.flights.age(key)
 	b.waiters.wake(key)

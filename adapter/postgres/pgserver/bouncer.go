@@ -12,14 +12,14 @@ import (
 )
 
 // A Bouncer is a pgbouncer in transaction mode in front of a Server: each transaction may run on
-// another connection. Its Kill, Stop and Start are those of the process.
+// another connection. Kill, Stop and Start act on its process.
 type Bouncer struct {
 	*testbed.Process
 	address string
 }
 
-// bouncerConfig has room for addresses and ports: of the server, then its own. Names of users are
-// not checked, as the server trusts everybody.
+// bouncerConfig has placeholders for addresses and ports: the server's, then its own. User names
+// are not checked, since the server trusts everyone.
 const bouncerConfig = `[databases]
 * = host=%s port=%s user=postgres
 [pgbouncer]
@@ -34,7 +34,8 @@ server_login_retry = 1
 ignore_startup_parameters = extra_float_digits
 `
 
-// StartBouncer starts a pgbouncer in front of the server. The caller closes it, before the server.
+// StartBouncer starts a pgbouncer in front of the server. The caller must close it before the
+// server.
 func StartBouncer(s *Server) (*Bouncer, error) {
 	program, err := find("pgbouncer", "pgbouncer")
 	if err != nil {
@@ -73,10 +74,10 @@ func (b *Bouncer) configure(s *Server) (string, error) {
 // Address is where pgbouncer listens, host:port.
 func (b *Bouncer) Address() string { return b.address }
 
-// URL is what clients connect with.
+// URL is the connection string for clients.
 func (b *Bouncer) URL() string { return URL(b.address) }
 
-// Close ends it.
+// Close stops it.
 func (b *Bouncer) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

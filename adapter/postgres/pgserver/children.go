@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// children are the processes that pid has started, where the system shows them in /proc. PostgreSQL
-// gives each of them a group of its own, so that the end of the first process does not end the
-// others at once.
+// children returns the processes that pid has started, if the system shows them in /proc.
+// PostgreSQL gives each of them its own process group, so the end of the first process does not end
+// the others at once.
 func children(pid int) (found []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has ended in the meantime
 		}
 		var state string
 		var parent int
-		_, rest, _ := strings.Cut(string(text), ") ") // behind the name, which may contain anything
+		_, rest, _ := strings.Cut(string(text), ") ") // after the name, which may contain anything
 		if _, err := fmt.Sscan(rest, &state, &parent); err != nil || parent != pid {
 			continue
 		}

@@ -11,7 +11,8 @@ import (
 	"strconv"
 )
 
-// places are where systems put programs that are on no PATH; the newest version first.
+// places lists the directories outside PATH where systems install the programs; the newest version
+// comes first.
 var places = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/sbin"}
 
 // find returns the path of a program of the named package.
@@ -20,7 +21,7 @@ func find(program, debian string) (string, error) {
 		return path, nil
 	}
 	for _, place := range places {
-		found, _ := filepath.Glob(filepath.Join(place, program)) // the patterns are right
+		found, _ := filepath.Glob(filepath.Join(place, program)) // the patterns are valid
 		if len(found) > 0 {
 			return slices.MaxFunc(found, byVersion), nil
 		}
@@ -33,7 +34,7 @@ func byVersion(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-// serverUser is whom the servers run as: empty for the present user.
+// serverUser is the user that the servers run as: empty for the current user.
 func serverUser() string {
 	if os.Getuid() == 0 {
 		return "postgres"
@@ -41,8 +42,8 @@ func serverUser() string {
 	return ""
 }
 
-// makeDirectory makes a directory that belongs to the named user. It is below the directory for
-// temporary files itself: a test's own directory may be closed to other users.
+// makeDirectory creates a directory owned by the named user. It is directly below the directory for
+// temporary files: a test's own directory may be inaccessible to other users.
 func makeDirectory(owner string) (string, error) {
 	dir, err := os.MkdirTemp("", "lockstep-postgres-")
 	if err != nil {

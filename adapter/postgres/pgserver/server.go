@@ -16,15 +16,15 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// Config says how a server is started.
+// Config configures a server.
 type Config struct {
-	// Settings are added to the configuration, such as "synchronous_commit": "off". They win over
+	// Settings are added to the configuration, such as "synchronous_commit": "off". They override
 	// those of this package.
 	Settings map[string]string
 }
 
-// A Server is a PostgreSQL that can be stopped in every way and started again. Its methods are not
-// meant to be called at the same time.
+// A Server is a PostgreSQL server that can be stopped in every way and started again. Its methods
+// must not be called concurrently.
 type Server struct {
 	dir     string
 	owner   string
@@ -32,7 +32,7 @@ type Server struct {
 	process *testbed.Process
 }
 
-// settings make a small server that keeps what it acknowledges.
+// settings configure a small server that keeps what it acknowledges.
 var settings = map[string]string{
 	"fsync":          "on",
 	"shared_buffers": "16MB",
@@ -40,8 +40,8 @@ var settings = map[string]string{
 	"max_connections": "300",
 }
 
-// Start makes a new database cluster and starts the server. It waits until the server serves, for
-// at most 30 s. The caller closes it.
+// Start creates a new database cluster and starts the server. It waits until the server is serving,
+// for at most 30 s. The caller must close it.
 func Start(c Config) (*Server, error) {
 	s, err := prepare()
 	if err != nil {
@@ -54,7 +54,7 @@ func Start(c Config) (*Server, error) {
 	return s, nil
 }
 
-// prepare finds a place for the server.
+// prepare prepares the directory and address of the server.
 func prepare() (*Server, error) {
 	addresses, err := testbed.Addresses(1)
 	if err != nil {
@@ -65,7 +65,7 @@ func prepare() (*Server, error) {
 	return s, err
 }
 
-// launch makes the database cluster and starts the server for the first time.
+// launch creates the database cluster and starts the server for the first time.
 func (s *Server) launch(c Config) error {
 	initdb, err := find("initdb", "postgresql")
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) launch(c Config) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	err = testbed.Run(ctx, testbed.Command{
-		// What initdb writes need not survive a power cut, hence no-sync.
+		// The output of initdb need not survive a power cut, hence no-sync.
 		Path: initdb, Args: []string{"-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"},
 		Dir: s.dir, User: s.owner,
 	})
@@ -111,22 +111,21 @@ func (s *Server) arguments(c Config) []string {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// log is the file of what the server prints.
+// log is the file with the server's output.
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
 // Address is where the server listens, host:port. It stays the same for the life of the Server.
 func (s *Server) Address() string { return s.address }
 
-// URL is what clients connect with: the database postgres as its superuser.
+// URL is the connection string for clients: the database postgres as its superuser.
 func (s *Server) URL() string { return URL(s.address) }
 
-// URL is what clients connect with who reach the server by another address, such as that of a
-// proxy.
+// URL is the connection string for clients that use another address, such as a proxy.
 func URL(address string) string {
 	return "postgres://postgres@" + address + "/postgres?sslmode=disable"
 }
 
-// ping reports whether a client is served.
+// ping returns nil if the server serves a client.
 func ping(url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -139,10 +138,10 @@ func ping(url string) error {
 	return err
 }
 
-// maxStarts bounds the tries to start a server whose children outlive it for a moment.
+// maxStarts bounds the attempts to start a server whose old children live on for a moment.
 const maxStarts = 10
 
-// Start starts the server again after Kill or Stop, and waits until it serves.
+// Start starts the server again after Kill or Stop, and waits until it is serving.
 func (s *Server) Start() (err error) {
 	for range maxStarts {
 		if err = s.process.Start(); err == nil {
@@ -153,9 +152,9 @@ func (s *Server) Start() (err error) {
 	return err
 }
 
-// Kill ends the server and its children at once, as a crash does.
+// Kill ends the server and its children at once, as in a crash.
 func (s *Server) Kill() {
-	s.process.Freeze() // no child is added any more; a server that does not run has none
+	s.process.Freeze() // so that no child is added; a server that is not running has none
 	orphans := children(s.process.PID())
 	s.process.Kill()
 	for _, pid := range orphans {
@@ -169,19 +168,19 @@ func (s *Server) Kill() {
 type Mode int
 
 const (
-	// Fast ends all sessions and writes everything to disk.
+	// Fast ends all sessions and flushes everything to disk.
 	Fast Mode = iota
 	// Immediate ends without writing anything; the next start recovers.
 	Immediate
 )
 
-// Stop stops the server and waits until it has ended, for at most 10 s; then it is killed.
+// Stop stops the server and waits up to 10 s for it to end, then kills it.
 func (s *Server) Stop(m Mode) error {
 	signal := syscall.SIGINT
 	if m == Immediate {
 		signal = syscall.SIGQUIT
 	}
-	// PostgreSQL wants the signal sent to its first process alone.
+	// PostgreSQL expects the signal only at its first process.
 	p, err := os.FindProcess(s.process.PID())
 	if err == nil {
 		err = p.Signal(signal)
@@ -189,7 +188,7 @@ func (s *Server) Stop(m Mode) error {
 	if err != nil {
 		return fmt.Errorf("stop PostgreSQL: %w", err)
 	}
-	lock := filepath.Join(s.data(), "postmaster.pid") // it goes with the server
+	lock := filepath.Join(s.data(), "postmaster.pid") // it is removed when the server ends
 	for end := time.Now().Add(10 * time.Second); exists(lock) && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -202,7 +201,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// Close ends the server and deletes its data.
+// Close stops the server and deletes its data.
 func (s *Server) Close() error {
 	if s.process != nil {
 		s.Kill()

@@ -13,8 +13,8 @@ import (
 )
 
 // StartStandby copies a running server and starts the copy, which follows it until Promote. The
-// primary's commits wait for it from then on, so that it has whatever was acknowledged. The caller
-// closes it.
+// primary's commits wait for it from then on, so that it has everything that was acknowledged. The
+// caller must close it.
 func StartStandby(primary *Server) (*Server, error) {
 	s, err := prepare()
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) follow(primary *Server) error {
 	return primary.awaitStandby(ctx)
 }
 
-// awaitStandby makes commits wait for a standby, and returns when there is one.
+// awaitStandby makes commits wait for a standby, and returns when one is connected.
 func (s *Server) awaitStandby(ctx context.Context) error {
 	for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"} {
 		if _, err := s.run(ctx, statement); err != nil {
@@ -64,7 +64,7 @@ func (s *Server) awaitStandby(ctx context.Context) error {
 	}
 }
 
-// Promote makes a standby a primary, and returns when it takes writes.
+// Promote makes a standby a primary, and returns when it accepts writes.
 func (s *Server) Promote() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -78,7 +78,7 @@ func (s *Server) Promote() error {
 	return nil
 }
 
-// run sends a statement over a connection of its own, and reports whether it gave a row.
+// run runs a statement on its own connection, and reports whether it returned a row.
 func (s *Server) run(ctx context.Context, statement string) (found bool, err error) {
 	conn, err := pgconn.Connect(ctx, s.URL())
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package clockjump moves the wall clock of one server process, for tests and demonstrations of
-// what a clock that jumps does to a lock. The machine's own clock stays as it is.
+// what a clock jump does to a lock. The machine's own clock is not changed.
 //
 // It builds a small library with gcc (Debian: apt-get install gcc libc6-dev) that is preloaded into
 // the server, and runs on Linux. The monotonic clocks of the server are not touched.
@@ -19,10 +19,10 @@ import (
 //go:embed preload/clockjump.c
 var source []byte
 
-// A Library is what is preloaded into servers.
+// A Library is the library preloaded into servers.
 type Library struct{ path string }
 
-// Build makes the library in an existing directory, which must stay as long as servers are started
+// Build builds the library in an existing directory, which must stay as long as servers are started
 // with it.
 func Build(dir string) (*Library, error) {
 	if runtime.GOOS != "linux" {
@@ -49,8 +49,8 @@ type Clock struct {
 	file    string
 }
 
-// Clock makes the clock of a server, which begins right. Its state is a new file in dir, an
-// existing directory that is the server's alone.
+// Clock creates the clock of a server, which starts out correct. Its state is a new file in dir, an
+// existing directory used only by this server.
 func (l *Library) Clock(dir string) (*Clock, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -60,13 +60,13 @@ func (l *Library) Clock(dir string) (*Clock, error) {
 	return c, c.Set(0)
 }
 
-// Env is what the server's environment needs.
+// Env returns the environment variables that the server needs.
 func (c *Clock) Env() []string {
 	return []string{"LD_PRELOAD=" + c.library, "LOCKSTEP_CLOCK_OFFSET=" + c.file}
 }
 
-// Set makes the clock differ from the machine's by d from now on, in whole microseconds: a positive
-// one is ahead. The server sees it at once.
+// Set offsets the clock from the machine's by d from now on, in whole microseconds; a positive d is
+// ahead. The server sees it at once.
 func (c *Clock) Set(d time.Duration) error {
 	file, err := os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

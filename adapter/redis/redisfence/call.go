@@ -39,8 +39,8 @@ func (g *Guard) send(ctx context.Context, verb, sc string, keys, args []string) 
 	return cmd.Result()
 }
 
-// outcome is the error of a step that may write: it says with an error of the contract whether that
-// is certain.
+// outcome is the error of a step that may write; it uses the contract's errors to say what is
+// certain.
 func outcome(err error) error {
 	if _, answered := errors.AsType[redis.Error](err); answered || neverSent(err) {
 		return unavailable(err)
@@ -48,20 +48,20 @@ func outcome(err error) error {
 	return fmt.Errorf("%w: %w", lockstep.ErrUncertain, err)
 }
 
-// neverSent leaves out the end of a context, which go-redis reports alike before and after the
-// sending.
+// neverSent is false for the end of a context, which go-redis reports in the same way before and
+// after sending.
 func neverSent(err error) bool {
 	dial, ok := errors.AsType[*net.OpError](err)
 	return ok && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed)
 }
 
-// passing are the answers of a server that runs no script now. Any other answer is about the
-// request itself, or comes from the Lua of a user.
+// passing lists the error replies of a server that temporarily runs no scripts. Any other error
+// reply concerns the request itself, or comes from a user's Lua.
 var passing = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "NOREPLICAS", "MISCONF", "NOAUTH", "NOPERM",
 }
 
-// unavailable is the error of a call that wrote nothing, unless it is that of the Lua of a user.
+// unavailable is the error of a call that wrote nothing, unless the error comes from a user's Lua.
 func unavailable(err error) error {
 	_, answered := errors.AsType[redis.Error](err)
 	passes := slices.ContainsFunc(passing, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
@@ -77,14 +77,14 @@ func unavailable(err error) error {
 	}
 }
 
-// fields are those of a mark as scripts have them.
+// fields returns the fields of a mark as scripts expect them.
 func fields(m fence.Mark) []string {
 	return []string{m.Backend, m.Lock, decimal(m.Token), decimal(m.Written)}
 }
 
 func decimal(t lockstep.Token) string { return strconv.FormatUint(uint64(t), 10) }
 
-// parseMark reads the mark in a reply, behind its first word.
+// parseMark reads the mark in a reply, after its first word.
 func parseMark(reply []string) (fence.Mark, error) {
 	if len(reply) != 5 {
 		return fence.Mark{}, fmt.Errorf("the server answers with %q, which is no mark", reply)

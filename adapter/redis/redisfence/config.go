@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// DefaultKeyPrefix begins all keys unless [Config] says otherwise.
+// DefaultKeyPrefix is the default prefix of all keys.
 const DefaultKeyPrefix = "lockstep-fence"
 
 // maxKeyPrefix bounds the prefix, in bytes. Every key repeats it.
@@ -17,11 +17,11 @@ const maxKeyPrefix = 64
 
 // Config adjusts a [Guard]. The zero value is ready for use.
 type Config struct {
-	// KeyPrefix begins all keys. All programs that write the same resources have the same one, and
-	// the same logical database. 1 to 64 printable ASCII characters, no spaces or braces. Default:
-	// [DefaultKeyPrefix].
+	// KeyPrefix starts all keys. All programs that write the same resources must use the same one,
+	// and the same logical database. 1 to 64 printable ASCII characters, no spaces or braces.
+	// Default: [DefaultKeyPrefix].
 	KeyPrefix string
-	// Observer is told of each decision. Default: nobody.
+	// Observer is notified of each decision. Default: none.
 	Observer fence.Observer
 }
 

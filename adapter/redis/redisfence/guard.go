@@ -16,16 +16,15 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// MaxValueBytes bounds a value: it is what Redis can store in a string.
+// MaxValueBytes bounds a value: it is the most that Redis can store in a string.
 const MaxValueBytes = 512 << 20
 
-// A Guard keeps guarded resources in Redis. It is safe for concurrent use, beside others in this
-// and in other processes. It needs no Close.
+// A Guard keeps guarded resources in Redis. It is safe for concurrent use, also together with other
+// Guards in this process and in others. It needs no Close.
 //
-// Its errors: a refusal makes [fence.Refused] true. [lockstep.ErrUnavailable],
-// [lockstep.ErrUnsupported] and [lockstep.ErrQuota] mean that no data was written.
-// [lockstep.ErrUncertain] means that a step was sent and no answer came: repeat it with the same
-// token, and its verdict tells.
+// For a refusal, [fence.Refused] is true. [lockstep.ErrUnavailable], [lockstep.ErrUnsupported] and
+// [lockstep.ErrQuota] mean that no data was written. [lockstep.ErrUncertain] means that a step was
+// sent and no answer came: repeat it with the same token to learn the outcome.
 type Guard struct {
 	rdb    redis.UniversalClient
 	cfg    Config
@@ -37,8 +36,8 @@ var (
 	_ fence.Resetter = (*Guard)(nil)
 )
 
-// New makes a Guard on a client of the caller. Timeouts, and how often a step is sent again, are
-// the client's options. New sends nothing. Its errors are [lockstep.ErrInvalid] and name the field.
+// New creates a Guard on the caller's client. The client's options set timeouts and how often a
+// step is retried. New sends nothing. Its errors are [lockstep.ErrInvalid] and name the field.
 func New(rdb redis.UniversalClient, cfg Config) (*Guard, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("redisfence: %w", &lockstep.InvalidError{Field: "client", Rule: "must not be nil"})
@@ -56,7 +55,7 @@ func (g *Guard) Enter(ctx context.Context, resource string, grant fence.Grant) e
 	return g.Admit(ctx, resource, grant, fence.Enter)
 }
 
-// Admit implements [fence.Guard]: it raises the mark alone.
+// Admit implements [fence.Guard]: it only raises the mark.
 func (g *Guard) Admit(ctx context.Context, resource string, grant fence.Grant, s fence.Step) error {
 	return g.step(ctx, resource, grant, s, noWork, nil, nil)
 }
@@ -66,7 +65,7 @@ func (g *Guard) Write(ctx context.Context, resource string, grant fence.Grant, v
 	return g.set(ctx, resource, grant, fence.Write, value)
 }
 
-// WriteOnce replaces the value unless the grant has written here before, which is
+// WriteOnce replaces the value unless the grant has already written here, in which case it returns
 // [fence.ErrAlready].
 func (g *Guard) WriteOnce(ctx context.Context, resource string, grant fence.Grant, value []byte) error {
 	return g.set(ctx, resource, grant, fence.WriteOnce, value)
@@ -80,12 +79,12 @@ func (g *Guard) set(ctx context.Context, resource string, grant fence.Grant, s f
 }
 
 // Delete removes the value and keeps the mark, so that an older holder cannot bring it back. It
-// counts as a write. Deleting what is not there is no error.
+// counts as a write. Deleting a missing value is not an error.
 func (g *Guard) Delete(ctx context.Context, resource string, grant fence.Grant) error {
 	return g.step(ctx, resource, grant, fence.Write, deleteWork, []string{g.DataKey(resource)}, nil)
 }
 
-// step takes one step: script is the rule around some work, whose keys and arguments are given.
+// step takes one step: sc is the rule around some work, whose keys and arguments are passed.
 func (g *Guard) step(ctx context.Context, resource string, grant fence.Grant, s fence.Step, sc script, workKeys, workArgs []string) error {
 	err := g.decide(ctx, resource, grant, s, sc, workKeys, workArgs)
 	fence.Tell(g.cfg.Observer, resource, grant, s, err)
@@ -96,7 +95,7 @@ func (g *Guard) decide(ctx context.Context, resource string, grant fence.Grant, 
 	if err := fence.CheckResource(resource); err != nil {
 		return err
 	}
-	if _, err := (fence.Mark{}).Admit(grant, s); err != nil { // what no mark would admit
+	if _, err := (fence.Mark{}).Admit(grant, s); err != nil { // no mark would admit this
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -114,7 +113,7 @@ func (g *Guard) decide(ctx context.Context, resource string, grant fence.Grant, 
 	return verdict(reply, grant, s)
 }
 
-// verdict puts the reply of a step into the words of package fence.
+// verdict turns the reply of a step into an error of package fence.
 func verdict(reply []string, grant fence.Grant, s fence.Step) error {
 	if len(reply) == 1 && reply[0] == "admitted" {
 		return nil
@@ -129,8 +128,8 @@ func verdict(reply []string, grant fence.Grant, s fence.Step) error {
 	return fmt.Errorf("the script refuses what the rule admits: mark %+v, grant %+v, %v", seen, grant, s)
 }
 
-// Read returns the value. It is an error that wraps [fs.ErrNotExist] when there is none. It asks
-// the server that the client asks to read, which may be a replica that is behind: see the client's
+// Read returns the value, or an error that wraps [fs.ErrNotExist] if there is none. It reads from
+// the server that the client uses for reads, which may be a lagging replica: see the client's
 // options.
 func (g *Guard) Read(ctx context.Context, resource string) ([]byte, error) {
 	if err := fence.CheckResource(resource); err != nil {
@@ -149,11 +148,11 @@ func (g *Guard) Read(ctx context.Context, resource string) ([]byte, error) {
 // DataKey is the key of the resource's value.
 func (g *Guard) DataKey(resource string) string { return keysOf(g.cfg.KeyPrefix, resource).data }
 
-// Tag is "{BUCKET}": keys that contain it, and no brace before it, are in the slot of the
-// resource's mark, which [Guard.Run] needs in a Cluster.
+// Tag is "{BUCKET}". Keys that contain it, with no brace before it, are in the slot of the
+// resource's mark, as [Guard.Run] requires in a Cluster.
 func (g *Guard) Tag(resource string) string { return tagOf(bucketOf(resource)) }
 
-// Mark returns the present mark, which is zero when no grant has been here.
+// Mark returns the current mark, which is zero if no grant has reached the resource.
 func (g *Guard) Mark(ctx context.Context, resource string) (fence.Mark, error) {
 	if err := fence.CheckResource(resource); err != nil {
 		return fence.Mark{}, named("read mark of", resource, err)
@@ -166,8 +165,8 @@ func (g *Guard) Mark(ctx context.Context, resource string) (fence.Mark, error) {
 	return m, named("read mark of", resource, err)
 }
 
-// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. The data stay.
-// Repeated after a lost reply it is [fence.ErrMoved] with the new lock's name.
+// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] defines. The data
+// stays. If repeated after a lost reply, it returns [fence.ErrMoved] with the new lock's name.
 func (g *Guard) Reset(ctx context.Context, resource string, from, to fence.Mark) error {
 	return named("reset", resource, g.reset(ctx, resource, from, to))
 }

@@ -5,8 +5,8 @@ import (
 	"hash/fnv"
 )
 
-// buckets is how many slots of a Cluster are used at most. It is part of the protocol: a program
-// with another number would not see the marks of the others.
+// buckets is the maximum number of Cluster slots used. It is part of the protocol: a program with
+// another number would not see the others' marks.
 const buckets = 256
 
 func bucketOf(resource string) int {
@@ -15,7 +15,7 @@ func bucketOf(resource string) int {
 	return int(h.Sum32() % buckets)
 }
 
-// keys are those of one resource. The braces make Redis Cluster hash the bucket alone.
+// keys are the keys of one resource. The braces make Redis Cluster hash only the bucket.
 type keys struct {
 	mark, data string
 	bucket     int

@@ -10,27 +10,27 @@ import (
 )
 
 // maxWorkWords bounds the keys and arguments of a [Work] together. Redis runs nothing else while a
-// script runs.
+// script is running.
 const maxWorkWords = 1000
 
-// Work is what [Guard.Run] does when the step is admitted, in the same script.
+// Work is what [Guard.Run] does if the step is admitted, in the same script.
 type Work struct {
 	// Lua is the body of a function with the parameters KEYS and ARGV, such as "redis.call('RPUSH',
-	// KEYS[1], ARGV[1])". Required. Keep it constant and put what varies into Args: the server
-	// keeps each text that it has seen. What it returns is not looked at, but for an error such as
-	// that of redis.error_reply or redis.call, which ends the step. Redis takes nothing back: what
-	// the body wrote before stays.
+	// KEYS[1], ARGV[1])". Required. Keep it constant and pass what varies in Args: the server
+	// caches every script that it has seen. The return value is ignored, except for an error such
+	// as one from redis.error_reply or redis.call, which ends the step. Redis does not roll back:
+	// what the body wrote before stays.
 	Lua string
-	// Keys are all keys that it uses. In a Cluster each contains [Guard.Tag] of the resource.
-	// [Guard.DataKey] may be one. None may be a key of a mark.
+	// Keys lists all keys that it uses. In a Cluster each must contain the [Guard.Tag] of the
+	// resource. [Guard.DataKey] may be one of them; the key of a mark may not.
 	Keys []string
-	// Args are its arguments. With the Keys they are at most 1000.
+	// Args are its arguments. Keys and Args together are at most 1000.
 	Args []string
 }
 
-// Run takes a step of a grant, [fence.Write] or [fence.WriteOnce], whose work is yours. A lost
-// reply that the client notices by itself does not repeat the work. When the work fails the mark is
-// raised, and the write does not count as done.
+// Run takes a step of a grant, [fence.Write] or [fence.WriteOnce], with your own work. If the
+// client retries on its own after a lost reply, the work is not repeated. If the work fails, the
+// mark stays raised and the write does not count as done.
 func (g *Guard) Run(ctx context.Context, resource string, grant fence.Grant, s fence.Step, w Work) error {
 	if err := w.check(s); err != nil {
 		return named("run", resource, err)

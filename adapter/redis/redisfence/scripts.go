@@ -5,17 +5,17 @@ import (
 	"encoding/hex"
 )
 
-// A script is run by its hash, and sent whole to a server that does not know it yet.
+// A script is run by its hash, and sent in full to a server that does not know it yet.
 type script struct{ text, sha string }
 
 func newScript(text string) script {
-	sum := sha1.Sum([]byte(text)) // Redis names scripts so; nothing depends on its strength
+	sum := sha1.Sum([]byte(text)) // Redis identifies scripts this way; nothing depends on its strength
 	return script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// readMark is the beginning of scripts that look at a mark, KEYS[1]. It sets m to its fields, and
-// seen and written to its tokens as numbers; bound is false when there is no mark, and the others
-// are then those of the zero mark.
+// readMark is the start of scripts that read a mark, KEYS[1]. It sets m to its fields, and seen and
+// written to its tokens as numbers; bound is false if there is no mark, and the others are then
+// those of the zero mark.
 const readMark = `
 local bound = redis.call('EXISTS', KEYS[1]) == 1
 local m = {'', '', '0', '0', ''}
@@ -29,9 +29,10 @@ end
 local seen, written = tonumber(m[3]), tonumber(m[4])
 `
 
-// A step gets KEYS mark, then those of the work; ARGV backend, lock, token, number of the step,
-// nonce, then those of the work. The reply is {"admitted"}, or {"refused", backend, lock, token,
-// written}. The work between the halves is a function of its own keys and arguments.
+// A step takes as KEYS the mark and the keys of the work; as ARGV backend, lock, token, number of
+// the step, nonce and the arguments of the work. The reply is {"admitted"}, or {"refused", backend,
+// lock, token, written}. The work between the two halves is a function of its own keys and
+// arguments.
 const (
 	beforeWork = readMark + `
 local token, step = tonumber(ARGV[3]), ARGV[4]
@@ -64,12 +65,12 @@ var (
 	setWork    = stepScript(`redis.call('SET', KEYS[1], ARGV[1])`)
 	deleteWork = stepScript(`redis.call('DEL', KEYS[1])`)
 
-	// markScript gives the mark, all empty when there is none: {"mark", backend, lock, token,
-	// written}.
+	// markScript returns the mark, with all fields empty if there is none: {"mark", backend, lock,
+	// token, written}.
 	markScript = newScript(readMark + `return {'mark', m[1], m[2], m[3], m[4]}`)
 
-	// resetScript gets ARGV the four fields of the mark that is expected and of the one to store.
-	// The reply is {"reset"}, or what markScript gives.
+	// resetScript takes as ARGV the four fields of the expected mark and of the one to store. The
+	// reply is {"reset"}, or that of markScript.
 	resetScript = newScript(readMark + `
 for i = 1, 4 do
   if m[i] ~= ARGV[i] then return {'mark', m[1], m[2], m[3], m[4]} end
@@ -78,8 +79,8 @@ redis.call('HSET', KEYS[1], 'backend', ARGV[5], 'lock', ARGV[6], 'token', ARGV[7
 redis.call('HDEL', KEYS[1], 'nonce')
 return {'reset'}`)
 
-	// probeScript gives {"server", version, policy, maxmemory}; the version is empty before Redis
-	// 7, the others when the user may not ask. KEYS[1] says which server is meant.
+	// probeScript returns {"server", version, policy, maxmemory}; the version is empty before Redis
+	// 7, the others if the user may not ask. KEYS[1] selects the server.
 	probeScript = newScript(`
 local memory = redis.pcall('INFO', 'memory')
 if type(memory) ~= 'string' then memory = '' end

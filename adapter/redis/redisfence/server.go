@@ -9,17 +9,17 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// oldest is the first version of Redis whose scripts can tell their version.
+// oldest is the first version of Redis whose scripts can read the version.
 const oldest = 7
 
-// A server is what probeScript tells of one.
+// A server holds what probeScript reports.
 type server struct {
 	version   string // empty before Redis 7
-	policy    string // maxmemory-policy; empty when the server does not say
+	policy    string // maxmemory-policy; empty if the server does not report it
 	maxMemory string // in bytes; "0" is no limit
 }
 
-// refuse says why marks cannot be kept on this server, if they cannot.
+// refuse returns why marks cannot be kept on this server, or nil.
 func (s server) refuse() error {
 	major, _, _ := strings.Cut(s.version, ".")
 	number, err := strconv.Atoi(major)
@@ -28,14 +28,14 @@ func (s server) refuse() error {
 		return fmt.Errorf("%w: Redis %d or later is needed, the server says that it is version %q", lockstep.ErrUnsupported, oldest, s.version)
 	case s.policy == "":
 		return fmt.Errorf("%w: the server does not tell its maxmemory-policy: give the user the right to INFO", lockstep.ErrUnsupported)
-	case strings.HasPrefix(s.policy, "allkeys-") && s.maxMemory != "0": // other policies spare keys without an expiry
+	case strings.HasPrefix(s.policy, "allkeys-") && s.maxMemory != "0": // other policies do not evict keys without an expiry
 		return fmt.Errorf("%w: the server may evict marks: maxmemory-policy is %s with maxmemory %s, and must be noeviction",
 			lockstep.ErrUnsupported, s.policy, s.maxMemory)
 	}
 	return nil
 }
 
-// probe makes sure, once for each bucket, that its server can keep marks. A failure is not kept.
+// probe checks, once per bucket, that its server can keep marks. A failure is not remembered.
 func (g *Guard) probe(ctx context.Context, k keys) error {
 	if g.probed[k.bucket].Load() {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A backend speaks the protocol for one Locker.
+// A backend implements the protocol for one Locker.
 type backend struct {
 	*store
 	flights flights
@@ -25,7 +25,7 @@ type backend struct {
 	owner   string // public
 	closed  atomic.Bool
 
-	// probed are the buckets whose server was looked at. Without a Cluster one stands for all.
+	// probed marks the buckets whose server was checked. Without a Cluster, one covers all.
 	probed [buckets]atomic.Bool
 }
 
@@ -66,13 +66,13 @@ func (b *backend) granted(reply any) (locker.Grant, error) {
 		return locker.Grant{Token: token, Owner: b.owner}, err
 	}
 	holder, err := parseRecord(fields[1:])
-	if err != nil || holder == nil { // somebody else's hash is in the way
+	if err != nil || holder == nil { // a foreign hash is in the way
 		return locker.Grant{}, lockstep.ErrBusy
 	}
 	return locker.Grant{}, &lockstep.BusyError{Holders: []lockstep.Claim{*holder}}
 }
 
-// holding is what the record of a claim that was granted just now says.
+// holding is the public view of a claim that was just granted.
 func (b *backend) holding(c *locker.Claim, g locker.Grant) lockstep.Claim {
 	return lockstep.Claim{Owner: b.owner, Token: g.Token, Since: time.Now(), Metadata: maps.Clone(c.Metadata)}
 }
@@ -112,7 +112,7 @@ func (b *backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// probe looks at the server before its first lock.
+// probe checks the server before its first lock.
 func (b *backend) probe(ctx context.Context, bucket int, k keys) error {
 	if _, alone := b.rdb.(*redis.Client); alone {
 		bucket = 0
@@ -138,7 +138,7 @@ func (b *backend) probe(ctx context.Context, bucket int, k keys) error {
 	return nil
 }
 
-// probeFailed keeps what is known of the error, and that nothing was taken.
+// probeFailed keeps what is known about the error, and says that nothing was taken.
 func probeFailed(err error) error {
 	if lockstep.SafeToRetry(err) {
 		return err
@@ -146,10 +146,10 @@ func probeFailed(err error) error {
 	return fmt.Errorf("%w: %w", lockstep.ErrUnavailable, err)
 }
 
-// callPatience is for calls that have no deadline of their own.
+// callPatience bounds calls that have no deadline.
 const callPatience = 10 * time.Second
 
-// show reads who holds the lock; nil: nobody does.
+// show returns the holder of the lock, or nil if there is none.
 func (b *backend) show(ctx context.Context, name string) (*lockstep.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
@@ -164,7 +164,7 @@ func (b *backend) show(ctx context.Context, name string) (*lockstep.Claim, error
 	return parseRecord(fields)
 }
 
-// labelsText is how labels are kept. They are checked before they come here, so this cannot fail.
+// labelsText encodes labels for storage. They have already been checked, so this cannot fail.
 func labelsText(labels map[string]string) string {
 	text, err := json.Marshal(labels)
 	if err != nil {

@@ -12,18 +12,17 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A store runs scripts. go-redis reads an answer until its own ReadTimeout, whatever becomes of the
-// context; here a call ends with its context, and what it has sent is awaited in the background for
+// A store runs scripts. go-redis waits for a reply until its own ReadTimeout, whatever happens to
+// the context. Here a call ends with its context, and its reply is awaited in the background for
 // that long.
 type store struct {
 	rdb redis.UniversalClient
-	// takes has room for the takes that may be under way. More of them would wait in the client's
-	// pool, where it cannot be told whether one was sent, and would keep renewals and releases
-	// waiting.
+	// takes bounds the takes in progress. More of them would wait in the client's pool, where it is
+	// unknown whether one was sent, and would delay renewals and releases.
 	takes chan struct{}
 
-	// open are the takes under way, left behind or not, by the id of their claim. Each ends by the
-	// client's timeouts.
+	// open holds the takes in progress, abandoned or not, by the id of their claim. Each ends by
+	// the client's timeouts.
 	mu   sync.Mutex
 	open map[string]chan struct{}
 }
@@ -34,7 +33,7 @@ func newStore(rdb redis.UniversalClient) *store {
 
 // maxTakes leaves a quarter of the client's connections to renewals and releases.
 func maxTakes(rdb redis.UniversalClient) int {
-	size := 16 // for kinds of client that do not say
+	size := 16 // for kinds of client that do not report it
 	switch c := rdb.(type) {
 	case *redis.Client:
 		size = c.Options().PoolSize
@@ -44,7 +43,7 @@ func maxTakes(rdb redis.UniversalClient) int {
 	return max(size-max(size/4, 1), 1)
 }
 
-// once is a command that go-redis does not send again by itself.
+// once is a command that go-redis does not retry on its own.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
@@ -54,7 +53,7 @@ type answer struct {
 	err   error
 }
 
-// take runs takeScript for a claim, whose undoing waits for the end of the call.
+// take runs takeScript for a claim, and makes undoing it wait for the end of the call.
 func (s *store) take(ctx context.Context, id string, k keys, args ...any) (any, error) {
 	select {
 	case s.takes <- struct{}{}:
@@ -64,7 +63,7 @@ func (s *store) take(ctx context.Context, id string, k keys, args ...any) (any, 
 	return s.start(ctx, s.begin(id), takeScript, k, append([]any{id}, args...))
 }
 
-// begin notes a take, until end.
+// begin records a take until end is called.
 func (s *store) begin(id string) (end func()) {
 	done := make(chan struct{})
 	s.mu.Lock()
@@ -84,14 +83,14 @@ func (s *store) run(ctx context.Context, sc script, k keys, args ...any) (any, e
 	return s.start(ctx, func() {}, sc, k, args)
 }
 
-// start sends a script and waits for the answer or for the end of ctx. The call itself may go on;
-// end is called when it has ended.
+// start sends a script and waits for the answer or for the end of ctx. The call itself may
+// continue; end is called when it has ended.
 func (s *store) start(ctx context.Context, end func(), sc script, k keys, args []any) (any, error) {
 	if ctx.Err() != nil {
 		end()
 		return nil, notSent(ctx.Err())
 	}
-	answers := make(chan answer, 1) // has room, so that a call that was left behind ends
+	answers := make(chan answer, 1) // buffered, so that an abandoned call can end
 	go func() {
 		defer end()
 		value, err := s.eval(ctx, sc, k, args)
@@ -105,7 +104,7 @@ func (s *store) start(ctx context.Context, end func(), sc script, k keys, args [
 	}
 }
 
-// await waits until no take of the claim is under way.
+// await waits until no take of the claim is in progress.
 func (s *store) await(ctx context.Context, id string) error {
 	s.mu.Lock()
 	done := s.open[id]
@@ -139,8 +138,8 @@ func (s *store) send(ctx context.Context, verb, sc string, k keys, args []any) (
 	return cmd.Result()
 }
 
-// classify says with an error of the contract what is certain: that nothing was changed. Other
-// errors leave it open.
+// classify returns an error of the contract if it is certain that nothing was changed. Other errors
+// leave that open.
 func classify(err error, k keys) error {
 	if err == nil {
 		return nil
@@ -155,7 +154,7 @@ func classify(err error, k keys) error {
 	return err
 }
 
-// refused is the error for an answer that is an error: the script has changed no lock.
+// refused is the error for an error reply: the script has changed no lock.
 func refused(err redis.Error, k keys) error {
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// DefaultKeyPrefix begins all keys unless [Config] says otherwise.
+// DefaultKeyPrefix is the default prefix of all keys.
 const DefaultKeyPrefix = "lockstep"
 
 const (
@@ -20,35 +20,35 @@ const (
 	maxKeyPrefix = 64
 )
 
-// Eviction says what to do with a server that may throw keys away when its memory is full.
+// Eviction says what to do with a server that may evict keys when its memory is full.
 type Eviction int
 
 const (
 	// RefuseEviction refuses such a server with [lockstep.ErrUnsupported].
 	RefuseEviction Eviction = iota
-	// AcceptEviction uses it: under memory pressure any lock may be lost, which its holder finds
-	// out at its next renewal.
+	// AcceptEviction uses it: under memory pressure any lock may be lost, which its holder learns
+	// at its next renewal.
 	AcceptEviction
 )
 
-// Config says how the locks are kept.
+// Config configures a Locker.
 type Config struct {
 	// TTL is how long a lock outlives its holder's last renewal, 1 s to 300 s. Default: 10 s.
 	TTL time.Duration
-	// UnavailableAfter is how long Acquire tries to reach a server that does not answer, 100 ms to
-	// 10 min, before it returns [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	// UnavailableAfter is how long Acquire keeps trying a server that does not answer, 100 ms to 10
+	// min, before it returns [lockstep.ErrUnavailable]. Default: the TTL, limited to 5 s to 15 s.
 	UnavailableAfter time.Duration
-	// KeyPrefix begins all keys and channels. All programs that contend for the same locks have the
-	// same one, and the same logical database. 1 to 64 printable ASCII characters, no spaces or
+	// KeyPrefix starts all keys and channels. All programs that contend for the same locks must use
+	// the same one, and the same logical database. 1 to 64 printable ASCII characters, no spaces or
 	// braces. Default: [DefaultKeyPrefix].
 	KeyPrefix string
-	// Eviction says whether a server that evicts keys is used. Default: [RefuseEviction].
+	// Eviction says whether to use a server that evicts keys. Default: [RefuseEviction].
 	Eviction Eviction
 	// Logger receives the log. Default: [slog.DiscardHandler].
 	Logger *slog.Logger
 }
 
-// withDefaults fills the fields that are empty and checks all.
+// withDefaults fills in empty fields and checks all.
 func (c Config) withDefaults() (Config, error) {
 	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
 	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, min(max(c.TTL, 5*time.Second), 15*time.Second))
@@ -82,11 +82,11 @@ func checkKeyPrefix(prefix string) error {
 	return nil
 }
 
-// retryMax is the longest wait between two tries of a waiter that no release wakes.
+// retryMax is the longest wait between two tries of a waiter that is not woken by a release.
 const retryMax = 500 * time.Millisecond
 
-// capabilities are constant: what a server on its own could keep is not claimed, since nothing here
-// tells whether it has replicas.
+// capabilities are constant: promises that only a standalone server could keep are not made, since
+// the Locker does not know whether the server has replicas.
 func (c Config) capabilities() lockstep.Capabilities {
 	eviction := "A server that may evict keys is refused when it is first used; a later change of its policy is not noticed."
 	if c.Eviction == AcceptEviction {

@@ -9,21 +9,21 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A flight is a take under way, with the answer that it brings for those who want the same lock.
+// A flight is a take in progress, with its answer for others who want the same lock.
 type flight struct {
 	done chan struct{} // closed when the rest is set
-	busy error         // the lock is had by another, or now by the one that flew
+	busy error         // the lock is held by another, or now by this take
 	err  error         // the take failed
 }
 
-// flights lets one take at a time go out for each lock. Many goroutines that want one lock of a
-// slow server would otherwise keep it from answering anybody.
+// flights allows one take at a time for each lock. Otherwise many goroutines that want one lock
+// could keep a slow server from answering anyone.
 type flights struct {
 	mu    sync.Mutex
 	under map[string]*flight
 }
 
-// join gives the flight for the key that is under way, or begins one.
+// join returns the flight in progress for the key, or starts one.
 func (f *flights) join(key string) (fl *flight, lead bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,8 +44,8 @@ func (f *flights) land(key string, fl *flight, busy, err error) {
 }
 
 // takeInTurn takes the lock, or learns from the take of another goroutine of this Locker that it is
-// busy. Only a take that began after the call counts: an earlier one may have been sent before the
-// lock became free.
+// busy. Only a take that started after the call counts: an earlier one may have been sent before
+// the lock became free.
 func (b *backend) takeInTurn(ctx context.Context, c *locker.Claim, k keys) (locker.Grant, error) {
 	for fresh := false; ; fresh = true {
 		fl, lead := b.flights.join(k.record)
@@ -58,7 +58,7 @@ func (b *backend) takeInTurn(ctx context.Context, c *locker.Claim, k keys) (lock
 			return locker.Grant{}, notSent(ctx.Err())
 		}
 		switch {
-		case !fresh, isContextError(fl.err): // that one's caller gave up, which says nothing
+		case !fresh, isContextError(fl.err): // its caller gave up, which says nothing about the lock
 		case fl.busy != nil:
 			return locker.Grant{}, fl.busy
 		default:
@@ -67,7 +67,7 @@ func (b *backend) takeInTurn(ctx context.Context, c *locker.Claim, k keys) (lock
 	}
 }
 
-// fly makes the take of a flight.
+// fly runs the take of a flight.
 func (b *backend) fly(ctx context.Context, c *locker.Claim, k keys, fl *flight) (locker.Grant, error) {
 	g, err := b.takeNow(ctx, c, k)
 	switch {

@@ -5,20 +5,20 @@ import (
 	"hash/fnv"
 )
 
-// buckets is how many counters there are. It is part of the protocol: programs with another number
+// buckets is the number of counters. It is part of the protocol: programs with different numbers
 // would not see each other's locks. With 256 of them the locks spread over all nodes of a Cluster
-// of any size that is in use.
+// of any practical size.
 const buckets = 256
 
-// bucketOf is where a name belongs.
+// bucketOf is the bucket of a name.
 func bucketOf(name string) int {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return int(h.Sum32() % buckets)
 }
 
-// keys are those of one lock. The braces make Redis Cluster hash the bucket alone, so that a script
-// may use both.
+// keys are the keys of one lock. The braces make Redis Cluster hash only the bucket, so that a
+// script may use both.
 type keys struct{ record, counter string }
 
 func keysOf(prefix, name string) keys {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A Locker hands out the locks of one Redis server. Besides [lockstep.Locker] it implements
+// A Locker hands out the locks of one Redis server. In addition to [lockstep.Locker] it implements
 // [lockstep.Inspector], [lockstep.Watcher] and [lockstep.Detacher]. It is safe for concurrent use.
 type Locker struct {
 	locker.Detacher
@@ -31,12 +31,12 @@ var (
 	_ lockstep.Detacher  = (*Locker)(nil)
 )
 
-// New makes a Locker on a client of the caller, who closes that after the Locker. Addresses, TLS,
-// passwords and timeouts are the client's options. Its ReadTimeout, 3 s unless you say otherwise,
-// must not be off: it bounds what is left behind of a call that got no answer. New does no I/O and
-// starts nothing.
+// New makes a Locker on the caller's client, which the caller closes after the Locker. Addresses,
+// TLS, passwords and timeouts are the client's options. Its ReadTimeout, 3 s by default, must not
+// be disabled: it bounds how long an unanswered call lives on in the background. New does no I/O
+// and starts nothing.
 //
-// A [*redis.Ring] works, but has no notice of releases: waiters poll.
+// A [*redis.Ring] works, but does not announce releases: waiters poll.
 func New(rdb redis.UniversalClient, cfg Config) (*Locker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -74,12 +74,12 @@ func checkClient(rdb redis.UniversalClient) error {
 	return nil
 }
 
-// Key is the Redis key of a lock's record, for looking at it with other tools.
+// Key is the Redis key of a lock's record, for use with other tools.
 func (l *Locker) Key(name string) string { return l.backend.keys(name).record }
 
-// Inspect implements [lockstep.Inspector]. Waiters are not known to Redis and never listed; a next
-// token is not promised. When the server does not answer within 10 s or the end of ctx it is
-// [lockstep.ErrUnavailable].
+// Inspect implements [lockstep.Inspector]. Redis does not know the waiters, so they are never
+// listed; NextToken is not set. If the server does not answer within 10 s or before ctx ends, it
+// returns [lockstep.ErrUnavailable].
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
 	state, err := l.inspect(ctx, name)
 	if err != nil {
@@ -108,8 +108,8 @@ func (l *Locker) inspect(ctx context.Context, name string) (lockstep.State, erro
 	}
 }
 
-// Watch implements [lockstep.Watcher]. It asks every 500 ms, so that it may miss a holder between
-// two others. A server that does not answer is asked again for Config.UnavailableAfter before its
+// Watch implements [lockstep.Watcher]. It polls every 500 ms, so it may miss a holder between two
+// others. It keeps trying a server that does not answer for Config.UnavailableAfter before the
 // error ends the sequence.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
@@ -151,7 +151,7 @@ func same(a, b lockstep.State) bool {
 	return true
 }
 
-// sleep reports whether ctx goes on after d.
+// sleep waits for d and reports whether ctx is still not done.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// parseRecord reads what showScript gives. A record that is not there, or not one of ours, gives
-// nil.
+// parseRecord parses the reply of showScript. It returns nil for a record that is missing or not
+// one of ours.
 func parseRecord(fields []any) (*lockstep.Claim, error) {
 	if len(fields) != 4 {
 		return nil, fmt.Errorf("a record of %d fields, want 4", len(fields))

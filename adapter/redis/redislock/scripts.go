@@ -5,20 +5,20 @@ import (
 	"encoding/hex"
 )
 
-// A script is run by its hash, and sent whole to a server that does not know it yet.
+// A script is run by its hash, and sent in full to a server that does not know it yet.
 type script struct{ text, sha string }
 
 func newScript(text string) script {
-	sum := sha1.Sum([]byte(text)) // Redis names scripts so; nothing depends on its strength
+	sum := sha1.Sum([]byte(text)) // Redis identifies scripts this way; nothing depends on its strength
 	return script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
 // The scripts of the protocol. KEYS[1] is the record and KEYS[2] the counter. Numbers in Lua are
-// float64, which holds every integer up to 2^53 exactly.
+// float64, which represents every integer up to 2^53 exactly.
 var (
-	// takeScript gets ARGV id, TTL in ms, owner, metadata. The reply is "granted", token; or "busy"
-	// and what showScript gives. The same id again gets its own grant. The floor is that of the
-	// package documentation; 1735689600 is the beginning of 2025.
+	// takeScript takes as ARGV id, TTL in ms, owner, metadata. The reply is "granted" and the
+	// token, or "busy" and the reply of showScript. The same id gets its own grant again. The
+	// package documentation describes the floor; 1735689600 is the start of 2025.
 	takeScript = newScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local r = redis.call('HMGET', KEYS[1], 'id', 'token', 'owner', 'since', 'metadata')
@@ -38,25 +38,25 @@ redis.call('HSET', KEYS[1], 'id', ARGV[1], 'token', text, 'owner', ARGV[3],
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {'granted', text}`)
 
-	// extendScript gets ARGV id, TTL in ms. The reply is 1, or 0 when the record is not that of the
-	// id.
+	// extendScript takes as ARGV id, TTL in ms. The reply is 1, or 0 if the record does not have
+	// that id.
 	extendScript = newScript(`
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
-	// releaseScript gets ARGV id. The reply is as that of extendScript. Who may not publish may
-	// still release.
+	// releaseScript takes as ARGV id. The reply is as for extendScript. A user without the right to
+	// publish can still release.
 	releaseScript = newScript(`
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', KEYS[1], '')
 return 1`)
 
-	// showScript gives the public part of a record: token, owner, since in microseconds, metadata;
-	// nulls when there is none.
+	// showScript returns the public part of a record: token, owner, since in microseconds,
+	// metadata; nulls if there is none.
 	showScript = newScript(`return redis.call('HMGET', KEYS[1], 'token', 'owner', 'since', 'metadata')`)
 
-	// probeScript gives the version, empty before Redis 7, and INFO memory, empty for a user
+	// probeScript returns the version, empty before Redis 7, and INFO memory, empty for a user
 	// without the right to it.
 	probeScript = newScript(`
 local memory = redis.pcall('INFO', 'memory')

@@ -8,14 +8,14 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// oldest is the first version of Redis whose scripts are what the protocol needs and can tell their
-// version.
+// oldest is the first version of Redis whose scripts meet the needs of the protocol and can read
+// the version.
 const oldest = 7
 
-// A server is what probeScript tells of one.
+// A server holds what probeScript reports.
 type server struct {
 	version   string // empty before Redis 7
-	policy    string // maxmemory-policy; empty when the server does not say
+	policy    string // maxmemory-policy; empty if the server does not report it
 	maxMemory string // in bytes; "0" is no limit
 }
 
@@ -31,7 +31,7 @@ func parseServer(reply any) (server, error) {
 	}, nil
 }
 
-// infoField finds a field in an answer of INFO, which is lines of "name:value".
+// infoField finds a field in a reply of INFO, which consists of lines "name:value".
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
@@ -41,7 +41,7 @@ func infoField(info, name string) string {
 	return ""
 }
 
-// refuse says why locks cannot be kept on this server, if they cannot.
+// refuse returns why locks cannot be kept on this server, or nil.
 func (s server) refuse(e Eviction) error {
 	major, _, _ := strings.Cut(s.version, ".")
 	if number, err := strconv.Atoi(major); err != nil || number < oldest {
@@ -58,7 +58,7 @@ func (s server) refuse(e Eviction) error {
 	return nil
 }
 
-// evicts reports whether the server throws keys away when its memory is full.
+// evicts reports whether the server evicts keys when its memory is full.
 func (s server) evicts() bool {
 	return s.policy != "" && s.policy != "noeviction" && s.maxMemory != "0"
 }

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// maxChannels bounds the names of which one Locker hears releases at the same time; waiters of
-	// further names poll alone.
+	// maxChannels bounds the names for which one Locker receives releases at the same time; waiters
+	// for further names only poll.
 	maxChannels = 1024
-	// linger is how long a channel, and at last the subscription, outlives its last waiter: between
-	// two tries it has none.
+	// linger is how long a channel, and finally the subscription, outlives its last waiter: between
+	// two tries a channel has none.
 	linger = 2 * time.Second
 	// subscribePatience bounds the sending of one SUBSCRIBE.
 	subscribePatience = 2 * time.Second
 )
 
-// A hub wakes waiters. It has one subscription with one goroutine while anybody waits, and none
-// otherwise. What it misses, the waiters find by asking again: it is never needed.
+// A hub wakes waiters. It has one subscription with one goroutine while there are waiters, and none
+// otherwise. Waiters find what it misses by polling, so nothing depends on it.
 type hub struct {
 	rdb     redis.UniversalClient
-	changed chan struct{} // filled when there is a new channel
+	changed chan struct{} // receives a value when there is a new channel
 	stop    chan struct{} // closed by close
 
 	mu struct {
@@ -35,15 +35,15 @@ type hub struct {
 		channels map[string]*channel
 		stopped  chan struct{} // closed when the goroutine has ended; nil: there was none yet
 		runs     bool
-		closed   bool // no goroutine is started after it is set
+		closed   bool // once set, no goroutine is started
 	}
 }
 
-// A channel is that of one lock.
+// A channel is the channel of one lock.
 type channel struct {
-	waiters    []chan struct{} // first come first; each has room for one wake-up
-	missed     bool            // a release came while nobody waited: the next to wait does not
-	subscribed bool            // the goroutine's own
+	waiters    []chan struct{} // in order of arrival; each has room for one wake-up
+	missed     bool            // a release came while no one waited: the next waiter does not wait
+	subscribed bool            // used only by the goroutine
 	idleSince  time.Time       // when the last waiter left
 }
 
@@ -77,9 +77,9 @@ func (b *backend) Wait(ctx context.Context, c *locker.Claim, d time.Duration) {
 	}
 }
 
-// crowded makes those who wait for one lock with others of their Locker ask less often, so that
-// together they ask about as often as twenty would. It stays well below the time without an answer
-// after which an Acquire gives up.
+// crowded makes claims of one Locker that wait for the same lock poll less often, so that together
+// they poll about as often as twenty would. It stays well below the time without an answer after
+// which an Acquire gives up.
 func crowded(d time.Duration, others int) time.Duration {
 	const few, longest = 20, 2 * time.Second
 	if others < few {
@@ -91,7 +91,8 @@ func crowded(d time.Duration, others int) time.Duration {
 	return longest/2 + rand.N(longest/2)
 }
 
-// join adds a waiter and says how many there were. A nil channel: it will not be woken.
+// join adds a waiter and returns how many there were. A nil channel means that it will not be
+// woken.
 func (h *hub) join(name string) (woken chan struct{}, others int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,8 +110,8 @@ func (h *hub) join(name string) (woken chan struct{}, others int) {
 	return woken, others
 }
 
-// channelLocked finds the channel of a name or makes it, with the goroutine that serves it. Nil:
-// there may be no more.
+// channelLocked finds or creates the channel of a name, with the goroutine that serves it. Nil: the
+// limit is reached.
 func (h *hub) channelLocked(name string) *channel {
 	if c := h.mu.channels[name]; c != nil || h.mu.closed || len(h.mu.channels) >= maxChannels {
 		return c
@@ -123,12 +124,12 @@ func (h *hub) channelLocked(name string) *channel {
 	}
 	select {
 	case h.changed <- struct{}{}:
-	default: // it will see this one too
+	default: // the goroutine will see this one too
 	}
 	return c
 }
 
-// leave takes a waiter away. A wake-up that it did not use goes to the next.
+// leave removes a waiter. A wake-up that it did not use goes to the next.
 func (h *hub) leave(name string, woken chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,7 +145,7 @@ func (h *hub) leave(name string, woken chan struct{}) {
 	c.idleSince = time.Now()
 }
 
-// wakeOne wakes who has waited longest. One is enough: only one can have the lock.
+// wakeOne wakes the waiter that has waited longest. One is enough: only one can have the lock.
 func (c *channel) wakeOne() {
 	if len(c.waiters) == 0 {
 		c.missed = true
