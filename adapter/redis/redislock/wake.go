@@ -160,7 +160,7 @@ func (h *hub) run(stopped chan struct{}) {
 	defer close(stopped)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	sub := h.rdb.Subscribe(ctx) // connects with the first channel, and again by itself
+	sub := h.rdb.Subscribe(ctx) // connects with the first channel, and reconnects by itself
 	defer sub.Close()
 	messages := sub.Channel()
 	tick := time.NewTicker(linger)
@@ -185,8 +185,8 @@ func (h *hub) run(stopped chan struct{}) {
 	}
 }
 
-// subscribe asks for the channels that are new. An error needs nothing here: the subscription asks
-// again when it connects again.
+// subscribe subscribes to the new channels. An error needs no handling here: the subscription
+// resubscribes when it reconnects.
 func (h *hub) subscribe(ctx context.Context, sub *redis.PubSub) {
 	var fresh []string
 	h.mu.Lock()
@@ -213,8 +213,8 @@ func (h *hub) released(name string) {
 	}
 }
 
-// tidy gives up the channels that nobody has waited for. It reports whether that was the last, and
-// the goroutine is over.
+// tidy drops the channels that no one has waited for. It reports whether that was the last one, in
+// which case the goroutine ends.
 func (h *hub) tidy(ctx context.Context, sub *redis.PubSub, now time.Time) (last bool) {
 	var idle []string
 	h.mu.Lock()
@@ -235,7 +235,7 @@ func (h *hub) tidy(ctx context.Context, sub *redis.PubSub, now time.Time) (last 
 	return last
 }
 
-// end lets everybody poll from now on.
+// end makes all waiters poll from now on.
 func (h *hub) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -243,7 +243,7 @@ func (h *hub) end() {
 	clear(h.mu.channels)
 }
 
-// close ends the goroutine and waits for it, as long as ctx allows.
+// close stops the goroutine and waits for it, until ctx is done.
 func (h *hub) close(ctx context.Context) {
 	h.mu.Lock()
 	h.mu.closed = true

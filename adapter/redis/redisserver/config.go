@@ -11,13 +11,13 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// Persistence says what a server still knows after a crash.
+// Persistence says what a server keeps across a crash.
 type Persistence int
 
 const (
-	// Forget keeps everything in memory alone: a server that is started again is empty.
+	// Forget keeps everything in memory only: a restarted server is empty.
 	Forget Persistence = iota
-	// AppendAlways writes every command to disk before it is answered (appendonly yes, appendfsync
+	// AppendAlways writes every command to disk before answering it (appendonly yes, appendfsync
 	// always).
 	AppendAlways
 )
@@ -33,29 +33,29 @@ func (p Persistence) String() string {
 	}
 }
 
-// Config says how a server is started.
+// Config configures a server.
 type Config struct {
-	// Dir is an existing directory for the data and the log of this server alone. Required.
+	// Dir is an existing directory for the data and the log of only this server. Required.
 	Dir string
-	// Address is host:port where it listens; the host is an IP address of this machine. Default: a
-	// free port on 127.0.0.1, which the server keeps when it is started again.
+	// Address is the host:port where it listens; the host is an IP address of this machine.
+	// Default: a free port on 127.0.0.1, which the server keeps when restarted.
 	Address string
-	// Persistence is what it keeps. Default: Forget.
+	// Persistence is what it keeps across a crash. Default: Forget.
 	Persistence Persistence
-	// ReplicaOf is the address of the server that this one copies. Start does not wait until it has
-	// done so. Default: none.
+	// ReplicaOf is the address of the server that this one replicates. Start does not wait for the
+	// initial copy. Default: none.
 	ReplicaOf string
 	// Program is the server's program. Default: redis-server.
 	Program string
-	// Args are more options, which win over those that the other fields cause, such as
-	// "--maxmemory", "4mb".
+	// Args are further options, which override those from the other fields, such as "--maxmemory",
+	// "4mb".
 	Args []string
 	// Env is added to the environment, such as a library that changes the server's clock:
 	// LD_PRELOAD=...
 	Env []string
 }
 
-// withDefaults checks the fields and fills those that are empty.
+// withDefaults checks the fields and fills in the empty ones.
 func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" {
 		return c, &lockstep.InvalidError{Field: "Dir", Rule: "must name an existing directory"}
@@ -92,13 +92,13 @@ func checkAddress(field, address string) error {
 	return nil
 }
 
-// args are the options of the program. A later one wins over an earlier one.
+// args are the options of the program. A later one overrides an earlier one.
 func (c Config) args() []string {
 	host, port, _ := net.SplitHostPort(c.Address)
 	args := []string{
 		"--bind", host, "--port", port, "--dir", c.Dir, "--daemonize", "no",
-		"--save", "", // no snapshots: they would bring an old state back
-		"--repl-diskless-sync-delay", "0", // a replica is not made to wait for others
+		"--save", "", // no snapshots: they would bring back old state
+		"--repl-diskless-sync-delay", "0", // do not make a replica wait for others
 	}
 	if c.Persistence == AppendAlways {
 		args = append(args, "--appendonly", "yes", "--appendfsync", "always")

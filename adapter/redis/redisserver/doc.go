@@ -1,6 +1,6 @@
 // Package redisserver starts real Redis servers for tests and demonstrations: servers that can be
-// killed, frozen and started again, each with a data directory of its own.
+// killed, frozen and restarted, each with its own data directory.
 //
-// It needs the program redis-server (Debian: apt-get install redis-server) and speaks to it without
+// It needs the redis-server program (Debian: apt-get install redis-server) and talks to it without
 // a client library.
 package redisserver

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// A Server is a running redis-server, or one that was killed and can be started again with its
-// Start. It is safe for concurrent use.
+// A Server is a running redis-server, or one that was killed and can be restarted with Start. It is
+// safe for concurrent use.
 type Server struct {
 	// Process is the server's process: Kill, Stop, Start, Freeze and Thaw are those of testbed.
 	*testbed.Process
@@ -22,7 +22,7 @@ type Server struct {
 	log     string
 }
 
-// Start starts a server and waits, 30 s at most, until it serves. The caller closes it.
+// Start starts a server and waits up to 30 s until it is serving. The caller must close it.
 func Start(c Config) (*Server, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -42,7 +42,7 @@ func Start(c Config) (*Server, error) {
 	return &Server{Process: p, address: c.Address, log: log}, nil
 }
 
-// Start starts the server again after Kill or Stop, and waits until it serves.
+// Start starts the server again after Kill or Stop, and waits until it is serving.
 func (s *Server) Start() error {
 	if s.PID() == 0 {
 		if err := checkFree(s.address); err != nil {
@@ -52,8 +52,8 @@ func (s *Server) Start() error {
 	return s.Process.Start()
 }
 
-// checkFree makes sure that nobody else listens: that one would answer in the server's place, and
-// all would seem well.
+// checkFree checks that nothing else is listening: it would answer in the server's place, and all
+// would seem well.
 func checkFree(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -62,15 +62,15 @@ func checkFree(address string) error {
 	return l.Close()
 }
 
-// Address is host:port where the server listens, the same for all its life.
+// Address is the host:port where the server listens. It never changes.
 func (s *Server) Address() string { return s.address }
 
-// Log is the file that gets what the server prints.
+// Log is the file with the server's output.
 func (s *Server) Log() string { return s.log }
 
-// Close ends the server, frozen or not, within 2 s. Its directory stays.
+// Close stops the server, frozen or not, within 2 s. Its directory stays.
 func (s *Server) Close() {
-	s.Thaw() // a frozen server would not hear that it has to stop; one that does not run has nothing to thaw
+	s.Thaw() // a frozen server would not notice that it has to stop; one that is not running has nothing to thaw
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	s.Stop(ctx)
@@ -79,8 +79,8 @@ func (s *Server) Close() {
 // patience is how long a ready server may take to answer.
 const patience = time.Second
 
-// ping asks the server whether it serves. One that wants a password does, one that still loads its
-// data does not.
+// ping asks the server whether it is serving. A server that requires a password is; one that is
+// still loading its data is not.
 func ping(address string) error {
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {

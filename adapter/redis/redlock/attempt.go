@@ -5,15 +5,16 @@ import "github.com/lockstep-dev/lockstep"
 // maxNodes bounds the masters of one Locker: see Config.
 const maxNodes = 9
 
-// majority is how many of count nodes any two sets of that size have one in common.
+// majority is the smallest number such that any two sets of that many nodes, out of count, have one
+// in common.
 func majority(count int) int { return count/2 + 1 }
 
 // A phase is how far an attempt has come.
 type phase uint8
 
 const (
-	reading phase = iota // step 1: nodes are asked to grant, and to tell their counters
-	raising              // step 2: those that were read are asked to raise them
+	reading phase = iota // step 1: nodes are asked to grant, and to report their counters
+	raising              // step 2: the nodes that were read are asked to raise their counters
 	won
 	failed
 )
@@ -23,21 +24,21 @@ type standing uint8
 
 const (
 	asked   standing = iota // it was asked to grant and has not answered: it may hold our value
-	missed                  // it certainly did not get what we asked
-	refused                 // another's lock is there
-	read                    // it granted and told its counter
+	missed                  // it certainly did not receive our request
+	refused                 // it has another holder's lock
+	read                    // it granted and reported its counter
 	raised                  // read, and step 2 found our lock still there and raised the counter to our token
-	gone                    // read, and step 2 found that our lock was not there any more
+	gone                    // read, and step 2 found our lock gone
 )
 
-// An attempt is one try to get one lock from all nodes: the votes, and what they come to. It reads
-// no clock, does no I/O and has no lock of its own. It can be compared and copied: the exhaustive
-// test explores all that can befall it.
+// An attempt is one try to get one lock from all nodes: the votes and their outcome. It reads no
+// clock, does no I/O and has no mutex. It can be compared and copied: the exhaustive test explores
+// everything that can happen to it.
 //
-// Events may come in any order and more than once. An answer that comes after its step has ended
+// Events may come in any order and more than once. An answer that arrives after its step has ended
 // changes nothing: the reading of a node that was not counted in step 1 is not below the token.
 type attempt struct {
-	count    int // of nodes
+	count    int // number of nodes
 	phase    phase
 	nodes    [maxNodes]standing
 	counters [maxNodes]lockstep.Token // of the nodes that are read
@@ -46,28 +47,29 @@ type attempt struct {
 
 func newAttempt(count int) attempt { return attempt{count: count} }
 
-// granted notes that the node has granted and told its counter, in step 1.
+// granted records that the node has granted and reported its counter, in step 1.
 func (a *attempt) granted(node int, counter lockstep.Token) {
 	if a.phase != reading || a.nodes[node] != asked || counter >= lockstep.MaxToken {
-		return // no token fits above such a counter: that node's clock is beyond the year 2092
+		return // there is no token above such a counter: that node's clock is beyond the year 2092
 	}
 	a.nodes[node], a.counters[node] = read, counter
 }
 
-// declined notes that another's lock is on the node.
+// declined records that another holder's lock is on the node.
 func (a *attempt) declined(node int) { a.settle(node, asked, refused) }
 
-// unreached notes that the request certainly had no effect on the node.
+// unreached records that the request certainly had no effect on the node.
 func (a *attempt) unreached(node int) { a.settle(node, asked, missed) }
 
-// confirmed notes that the node has found our lock and raised its counter to the token, in step 2.
+// confirmed records that the node has found our lock and raised its counter to the token, in step
+// 2.
 func (a *attempt) confirmed(node int) {
 	if a.phase == raising {
 		a.settle(node, read, raised)
 	}
 }
 
-// vanished notes that the node did not find our lock in step 2.
+// vanished records that the node did not find our lock in step 2.
 func (a *attempt) vanished(node int) { a.settle(node, read, gone) }
 
 func (a *attempt) settle(node int, from, to standing) {
@@ -76,8 +78,8 @@ func (a *attempt) settle(node int, from, to standing) {
 	}
 }
 
-// decided reports whether more answers cannot change how the present step ends. They still can add
-// nodes to it.
+// decided reports whether further answers cannot change the outcome of the current step. They can
+// still add nodes to it.
 func (a *attempt) decided() bool {
 	need, have, open := majority(a.count), a.tally(read), a.tally(asked)
 	if a.phase == raising {
@@ -86,8 +88,8 @@ func (a *attempt) decided() bool {
 	return have >= need || have+open < need
 }
 
-// beginRaise ends step 1. With a majority read it gives the nodes that step 2 has to ask and the
-// token to raise their counters to; otherwise the attempt has failed and it gives none.
+// beginRaise ends step 1. With a majority read it returns the nodes that step 2 must ask and the
+// token to raise their counters to; otherwise the attempt has failed and it returns none.
 func (a *attempt) beginRaise() (nodes []int, token lockstep.Token) {
 	if a.phase != reading {
 		return nil, 0
@@ -116,11 +118,10 @@ func (a *attempt) finish() bool {
 	return a.phase == won
 }
 
-// mayHold are the nodes on which our value may be, and has to be undone when the attempt has
-// failed.
+// mayHold returns the nodes that may have our value, which must be undone if the attempt fails.
 func (a *attempt) mayHold() []int { return a.standing(asked, read, raised) }
 
-// standing are the nodes with one of the standings.
+// standing returns the nodes with one of the standings.
 func (a *attempt) standing(wanted ...standing) (nodes []int) {
 	for node, s := range a.nodes[:a.count] {
 		for _, w := range wanted {
@@ -132,7 +133,7 @@ func (a *attempt) standing(wanted ...standing) (nodes []int) {
 	return nodes
 }
 
-// tally counts the nodes of a standing.
+// tally counts the nodes with a standing.
 func (a *attempt) tally(wanted standing) (n int) {
 	for _, s := range a.nodes[:a.count] {
 		if s == wanted {
@@ -142,8 +143,7 @@ func (a *attempt) tally(wanted standing) (n int) {
 	return n
 }
 
-// A tally is what nodes have answered to a question with yes or no, such as whether a record was
-// extended.
+// A tally counts the nodes' answers to a yes/no question, such as whether a record was extended.
 type tally struct{ count, yes, no int }
 
 // hear counts one answer.
@@ -158,8 +158,8 @@ func (t *tally) hear(yes bool) {
 // carried reports whether a majority said yes.
 func (t tally) carried() bool { return t.yes >= majority(t.count) }
 
-// rejected reports whether so many said no that no majority for yes is left.
+// rejected reports whether so many said no that a majority for yes is impossible.
 func (t tally) rejected() bool { return t.count-t.no < majority(t.count) }
 
-// answered reports whether a majority has answered at all.
+// answered reports whether a majority has answered.
 func (t tally) answered() bool { return t.yes+t.no >= majority(t.count) }

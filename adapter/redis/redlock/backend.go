@@ -20,12 +20,12 @@ type backend struct {
 
 	life     context.Context // ends with Close
 	endLife  context.CancelFunc
-	calls    sync.WaitGroup // requests and sweeps under way
-	sweeping chan struct{}  // one place for each sweep under way
-	takes    chan struct{}  // one place for each attempt under way
+	calls    sync.WaitGroup // requests and sweeps in progress
+	sweeping chan struct{}  // one slot per sweep in progress
+	takes    chan struct{}  // one slot per attempt in progress
 
-	// allHeard is set once every node had its time to say what it is. Until then no outcome is
-	// decided early: a server that must be refused is to be found at the first use.
+	// allHeard is set once every node has had time to identify itself. Until then no outcome is
+	// decided early, so that a server that must be refused is found at the first use.
 	allHeard atomic.Bool
 }
 
@@ -69,12 +69,12 @@ func (b *backend) Renew(ctx context.Context, c *locker.Claim) error {
 	}
 }
 
-// mend sets the record on nodes that lack it, if it is nobody else's there: those were down, or
-// have forgotten it. Without this a lock that is held for long would be lost once a majority of the
-// nodes had been down, even if never two at a time. The nodes count from the next renewal on.
+// mend sets the record on nodes that do not have it, because they were down or lost it, unless
+// another holder's record is there. Without this a long-held lock would be lost once a majority of
+// the nodes had been down, even if never two at a time. The nodes count from the next renewal on.
 func (b *backend) mend(ctx context.Context, c *locker.Claim, nodes []int) {
 	t, err := newTaking(b, c)
-	if err != nil || ctx.Err() != nil { // the lock is being released: a record that is set now would outlive it by a TTL
+	if err != nil || ctx.Err() != nil { // the lock is being released: a record set now would outlive it by a TTL
 		return
 	}
 	poll(ctx, b, question[reply]{
@@ -83,8 +83,8 @@ func (b *backend) mend(ctx context.Context, c *locker.Claim, nodes []int) {
 	})
 }
 
-// Drop implements [locker.Backend]. A majority that certainly does not have the claim is enough: no
-// two winners depend on what the others have. They are swept in the background.
+// Drop implements [locker.Backend]. It is enough that a majority certainly does not have the claim:
+// what the others have cannot make a second winner. They are swept in the background.
 func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
 	t := tally{count: len(b.nodes)}
 	left, err := b.undo(ctx, c, b.all, &t)
@@ -99,7 +99,7 @@ func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
 	return nil
 }
 
-// Close implements [locker.Backend]. It waits for requests under way, which end within the node
+// Close implements [locker.Backend]. It waits for requests in progress, which end within the node
 // timeout.
 func (b *backend) Close(ctx context.Context) error {
 	b.endLife()
@@ -116,7 +116,7 @@ func (b *backend) Close(ctx context.Context) error {
 	}
 }
 
-// A vote is a node's yes or no, or why there is none.
+// A vote is a node's yes or no, or the reason why there is none.
 type vote struct {
 	yes bool
 	err error

@@ -15,33 +15,33 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// DefaultKeyPrefix is what the keys of a Locker begin with by default.
+// DefaultKeyPrefix is the default prefix of a Locker's keys.
 const DefaultKeyPrefix = "lockstep:redlock:"
 
 const (
 	minNodes          = 3
 	minNodeTimeout    = 5 * time.Millisecond
-	nodeTimeoutShare  = 6 // NodeTimeout is at most TTL/6: the two steps end within TTL/3, when the Locker gives a Take up
+	nodeTimeoutShare  = 6 // NodeTimeout is at most TTL/6: the two steps end within TTL/3, when the Locker gives up a Take
 	maxKeyPrefixBytes = 128
 	grace             = 500 * time.Millisecond
 )
 
-// Config says how a [Locker] works. Its zero value is good. Lockers exclude each other when they
-// have the same nodes, in whatever order, and the same KeyPrefix.
+// Config configures a [Locker]. The zero value is ready for use. Lockers exclude each other if they
+// have the same nodes, in any order, and the same KeyPrefix.
 type Config struct {
 	// TTL is how long a lock lasts on a node without a renewal, 1 s to 300 s. Default: 10 s.
 	TTL time.Duration
 	// NodeTimeout is how long one step waits for a node, 5 ms to TTL/6. A node that does not answer
-	// by then has no vote in it. Once the outcome of a step is certain it waits for the others only
-	// as long again as that took. Default: TTL/20, but at least 100 ms.
+	// by then has no vote in that step. Once the outcome of a step is certain, it waits for the
+	// remaining nodes only as long again as that took. Default: TTL/20, but at least 100 ms.
 	NodeTimeout time.Duration
-	// KeyPrefix begins all keys on the nodes, 1 to 128 bytes of printable ASCII. Lockers of
+	// KeyPrefix starts all keys on the nodes, 1 to 128 bytes of printable ASCII. Lockers with
 	// different prefixes do not see each other. Default: [DefaultKeyPrefix].
 	KeyPrefix string
 	// Clock measures leases. Default: [lease.SystemClock].
 	Clock lease.Clock
-	// UnavailableAfter is how long Acquire tries to reach a majority that does not answer before it
-	// returns [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	// UnavailableAfter is how long Acquire keeps trying while no majority answers before it returns
+	// [lockstep.ErrUnavailable]. Default: the TTL, limited to 5 s to 15 s.
 	UnavailableAfter time.Duration
 	// Logger receives the log, such as the warning that a node does not sync each write. Default:
 	// [slog.DiscardHandler].
@@ -84,7 +84,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// checkNodes refuses what can be seen to be wrong without asking the nodes.
+// checkNodes refuses whatever is recognizably wrong without asking the nodes.
 func checkNodes(nodes []*redis.Client) error {
 	if n := len(nodes); n < minNodes || n > maxNodes || n%2 == 0 {
 		return &lockstep.InvalidError{
@@ -111,9 +111,8 @@ func checkNodes(nodes []*redis.Client) error {
 	return nil
 }
 
-// sentinelAddress is what go-redis puts in the place of the address when sentinels choose the
-// master.
+// sentinelAddress is what go-redis uses as the address when sentinels choose the master.
 const sentinelAddress = "FailoverClient"
 
-// nodeField names a node in errors, from 1 on as people count.
+// nodeField names a node in errors, counting from 1.
 func nodeField(i int, address string) string { return fmt.Sprintf("node %d (%s)", i+1, address) }

@@ -10,12 +10,12 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// minVersion is the first major version of Redis that is supported: scripts that read the clock
-// replicate as the writes they made.
+// minVersion is the first major version of Redis that is supported: scripts that read the clock are
+// replicated as the writes they make.
 const minVersion = 7
 
-// identities are the run ids of the nodes that were examined: two nodes with one id are one server.
-// A node has none before it was examined, and after its network failed.
+// identities holds the run ids of the examined nodes: two nodes with the same id are one server. A
+// node has none before it is examined, and after a network failure.
 type identities struct {
 	mu   sync.Mutex
 	ids  [maxNodes]string
@@ -34,8 +34,8 @@ func (s *identities) forget(node int) {
 	s.ids[node] = ""
 }
 
-// claim notes the id of a node. It gives the other node that has it, or -1; isNew is set when this
-// node did not have it the last time.
+// claim records the id of a node. It returns the other node that has it, or -1; isNew is set if
+// this node had a different one last time.
 func (s *identities) claim(node int, id string) (other int, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,12 +49,12 @@ func (s *identities) claim(node int, id string) (other int, isNew bool) {
 	return -1, isNew
 }
 
-// A misfit is what makes a server unfit to be a node.
+// misfit returns the error for a server that is unfit to be a node.
 func misfit(field, rule string) error { return &lockstep.InvalidError{Field: field, Rule: rule} }
 
-// examine makes sure, once per connection to it, that the node is fit to vote. An error that is
-// [lockstep.ErrInvalid] says that it never will be as it is; any other says that it could not be
-// asked, and nothing was asked of it that changes anything.
+// examine checks, once per connection, that the node is fit to vote. An error that is
+// [lockstep.ErrInvalid] means that it is not, and will not be as it stands; any other error means
+// that it could not be asked. examine only reads from the node.
 func (n *node) examine(ctx context.Context) error {
 	select {
 	case n.examining <- struct{}{}:
@@ -65,8 +65,8 @@ func (n *node) examine(ctx context.Context) error {
 	if n.identity.known(n.index) {
 		return nil
 	}
-	// Who asked may not wait for a slow node. Without an end of this, such a node would never be
-	// let in.
+	// The caller may not wait long enough for a slow node. If its context ended this, such a node
+	// would never be admitted.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeout)
 	defer cancel()
 	answer, err := n.send(ctx, []any{"info"})
@@ -91,7 +91,7 @@ func (n *node) examine(ctx context.Context) error {
 	return nil
 }
 
-// judge refuses servers whose votes would be worth nothing.
+// judge refuses servers whose votes would be worthless.
 func (n *node) judge(info map[string]string) error {
 	version := info["redis_version"]
 	first, _, _ := strings.Cut(version, ".")
@@ -113,7 +113,7 @@ func (n *node) judge(info map[string]string) error {
 	return nil
 }
 
-// noteSync warns of a node that may forget after a crash what it has answered.
+// noteSync warns about a node that may lose confirmed writes in a crash.
 func (n *node) noteSync(ctx context.Context, info map[string]string) {
 	const advice = "after a crash this node may grant what it has granted already: set appendonly yes and appendfsync always"
 	settings, err := n.client.ConfigGet(ctx, "appendfsync").Result()
@@ -127,7 +127,7 @@ func (n *node) noteSync(ctx context.Context, info map[string]string) {
 	}
 }
 
-// parseInfo reads the answer of INFO: lines of key:value, and headings.
+// parseInfo parses the reply of INFO: lines of key:value, and headings.
 func parseInfo(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.Lines(text) {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A Locker hands out locks of N independent Redis masters. It implements [lockstep.Locker],
+// A Locker hands out locks over N independent Redis masters. It implements [lockstep.Locker],
 // [lockstep.Inspector] and [lockstep.Detacher], and is safe for concurrent use.
 type Locker struct {
 	locker.Detacher
@@ -25,15 +25,15 @@ var (
 	_ lockstep.Detacher  = (*Locker)(nil)
 )
 
-// New makes a Locker over 3, 5, 7 or 9 masters; take 5. With 3, one that is down for maintenance
-// leaves none to spare; each pair more is another round of syncs for each lock, and seldom do three
-// fail at once. What breaks a rule is [lockstep.ErrInvalid].
+// New makes a Locker over 3, 5, 7 or 9 masters; 5 is recommended. With 3, one down for maintenance
+// leaves none to spare; each further pair adds syncs to every lock, and it is rare that three fail
+// at once. An argument that breaks a rule returns [lockstep.ErrInvalid].
 //
-// New sends nothing: the first Acquire asks each node what it is and fails with
-// [lockstep.ErrInvalid], naming the node, if that is a replica, a node of a cluster, a sentinel, a
-// server that evicts keys, older than Redis 7, or the same server as another node. The clients stay
-// the caller's, who closes them after the Locker. TLS and passwords are options of the clients.
-// What the Locker sends has its own timeout, the node timeout; hooks of the clients do not see it.
+// New sends nothing: the first Acquire examines each node and fails with [lockstep.ErrInvalid],
+// naming the node, if it is a replica, a cluster node, a sentinel, a server that evicts keys, older
+// than Redis 7, or the same server as another node. The caller still owns the clients and closes
+// them after the Locker. TLS and passwords are options of the clients. The Locker's requests have
+// their own timeout, the node timeout; hooks of the clients do not see them.
 func New(nodes []*redis.Client, cfg Config) (*Locker, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.validate(), checkNodes(nodes)); err != nil {
@@ -70,7 +70,7 @@ func capabilities(cfg Config) lockstep.Capabilities {
 }
 
 // Inspect implements [lockstep.Inspector]: the holder is the one that a majority of the nodes
-// shows. Waiters are not known, as they poll. A majority that does not answer is
+// shows. Waiters are unknown, since they poll. If no majority answers, it returns
 // [lockstep.ErrUnavailable].
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
 	state, err := l.inspect(ctx, name)
@@ -96,7 +96,7 @@ func (l *Locker) inspect(ctx context.Context, name string) (lockstep.State, erro
 	return state, nil
 }
 
-// A glimpse is a record that one node shows, or none, or why it cannot tell.
+// A glimpse is the record that one node shows, or that it has none, or why it cannot tell.
 type glimpse struct {
 	record string
 	err    error
@@ -121,7 +121,7 @@ func (b *backend) look(ctx context.Context, name string) (sights []sight, err er
 			}
 			heard++
 			if _, rest, ok := strings.Cut(a.value.record, " "); ok {
-				if s, err := parseSight(rest); err == nil { // else another program's key, which has no holder
+				if s, err := parseSight(rest); err == nil { // otherwise it is another program's key, which has no holder
 					sights = append(sights, s)
 				}
 			}

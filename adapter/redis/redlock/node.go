@@ -20,8 +20,8 @@ type node struct {
 	timeout time.Duration
 	log     *slog.Logger
 
-	// examining is held by the one who asks the node what it is. The others wait for the answer: a
-	// node that does not answer has one question in flight, however many want its vote.
+	// examining is held by the caller that examines the node. The others wait for the result: an
+	// unresponsive node has one such request in flight, however many callers want its vote.
 	examining chan struct{}
 	identity  *identities
 }
@@ -34,22 +34,22 @@ func newNode(index int, client *redis.Client, timeout time.Duration, identity *i
 	}
 }
 
-// A notSentError is that of a request that certainly had no effect on the node.
+// A notSentError is the error of a request that certainly had no effect on the node.
 type notSentError struct{ cause error }
 
 func (e *notSentError) Error() string { return "not sent: " + e.cause.Error() }
 func (e *notSentError) Unwrap() error { return e.cause }
 
 // hadNoEffect reports whether the node certainly did not do what it was asked. Scripts write in one
-// command, so an error that the node answers with is such a case.
+// command, so an error reply is such a case.
 func hadNoEffect(err error) bool {
 	_, notSent := errors.AsType[*notSentError](err)
 	_, replied := errors.AsType[redis.Error](err)
 	return notSent || replied
 }
 
-// once is a command that is sent once. The client would send it again when the answer does not
-// come, and then nobody could tell what the node has done.
+// once is a command that is sent once. Otherwise the client would resend it if no reply came, and
+// then it would be unknown what the node has done.
 type once struct{ *redis.Cmd }
 
 // NoRetry implements [redis.Cmder].
@@ -81,8 +81,8 @@ func (n *node) send(ctx context.Context, words []any) (any, error) {
 	return cmd.Val(), nil
 }
 
-// failure says where an error comes from and whether the request left. After a failure of the
-// network the node is examined anew: another server may be there next time.
+// failure says where an error comes from and whether the request was sent. After a network failure
+// the node is examined again, since another server may be there next time.
 func (n *node) failure(err error) error {
 	if _, replied := errors.AsType[redis.Error](err); replied {
 		return fmt.Errorf("%s: %w", n.field, err)
@@ -97,7 +97,7 @@ func (n *node) failure(err error) error {
 	return fmt.Errorf("%s: %w", n.field, err)
 }
 
-// yes runs a script that answers 1 or 0.
+// yes runs a script that returns 1 or 0.
 func (n *node) yes(ctx context.Context, s script, keys []string, args ...any) (bool, error) {
 	answer, err := n.eval(ctx, s, keys, args...)
 	if err != nil {

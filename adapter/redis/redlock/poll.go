@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An answer is what one node said to a question.
+// An answer is one node's answer to a question.
 type answer[T any] struct {
 	node  int
 	value T
@@ -21,20 +21,20 @@ type question[T any] struct {
 	hear func(answer[T]) (decided bool)
 	// thorough waits for every node until the node timeout, decided or not.
 	thorough bool
-	// abandon ends the asking of nodes that poll does not wait for any more. Otherwise it goes on
+	// abandon cancels the requests to nodes that poll no longer waits for. Otherwise they continue
 	// in the background until the node timeout.
 	abandon bool
 }
 
-// poll puts the question, and returns when all have answered, when the node timeout is over, when
-// ctx is done, or, once the outcome is decided, after as long again as that took: a node that is
-// slow, frozen or cut off does not hold up those that are well.
+// poll asks the question. It returns when all nodes have answered, when the node timeout is over,
+// when ctx is done or, once the outcome is decided, after as long again as that took: a slow,
+// frozen or unreachable node does not hold up the others.
 func poll[T any](ctx context.Context, b *backend, q question[T]) {
 	if len(q.nodes) == 0 {
 		return
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.cfg.NodeTimeout)
-	answers := make(chan answer[T], len(q.nodes)) // room for all: who answers late is not stuck
+	answers := make(chan answer[T], len(q.nodes)) // room for all, so that a late answer does not block
 	begin := time.Now()
 	b.spread(asking, cancel, len(q.nodes), func(ctx context.Context, i int) {
 		answers <- answer[T]{q.nodes[i], q.ask(ctx, b.nodes[q.nodes[i]])}
@@ -61,8 +61,8 @@ func poll[T any](ctx context.Context, b *backend, q question[T]) {
 	}
 }
 
-// spread calls f for 0 to count-1 at once, in goroutines that Close waits for, and cancel after the
-// last has returned.
+// spread calls f for 0 to count-1 at once, in goroutines that Close waits for, and calls cancel
+// after the last has returned.
 func (b *backend) spread(ctx context.Context, cancel context.CancelFunc, count int, f func(context.Context, int)) {
 	left := make(chan struct{}, count)
 	for i := range count {

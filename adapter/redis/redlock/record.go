@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A sight is what one node shows of the holder of a lock: its record without the secret.
+// A sight is what one node shows about the holder of a lock: its record without the secret.
 type sight struct {
 	owner    string
 	token    lockstep.Token // zero until step 2 has reached the node
@@ -26,7 +26,8 @@ func ownerOf(claimID string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// recordTail is what a claim adds to the record that the script makes: the owner and the metadata.
+// recordTail is what a claim adds to the record that the script creates: the owner and the
+// metadata.
 func recordTail(claimID string, metadata map[string]string) (string, error) {
 	text, err := json.Marshal(metadata)
 	if err != nil {
@@ -35,8 +36,7 @@ func recordTail(claimID string, metadata map[string]string) (string, error) {
 	return ownerOf(claimID) + " " + string(text), nil
 }
 
-// parseSight reads a record from its reading on, which is what follows the secret: "reading token
-// since owner metadata".
+// parseSight parses a record without its secret: "reading token since owner metadata".
 func parseSight(text string) (sight, error) {
 	parts := strings.SplitN(text, " ", 5)
 	if len(parts) != 5 {
@@ -54,8 +54,8 @@ func parseSight(text string) (sight, error) {
 	return s, nil
 }
 
-// holderOf is the claim that a majority of count nodes show and that has a token. One that has none
-// is still between the steps and may come to nothing.
+// holderOf returns the claim that a majority of count nodes show and that has a token. A claim
+// without one is still between the steps and may fail.
 func holderOf(count int, sights []sight) (lockstep.Claim, bool) {
 	for _, s := range sights {
 		votes := 0

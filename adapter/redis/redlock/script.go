@@ -11,42 +11,42 @@ import (
 //	<prefix>lock:<name>   the record of a lock; Redis ends it with its TTL
 //	<prefix>counter       one counter for all names. It has no TTL: its loss would be felt when the node's clock is wrong
 //
-// One counter serves all names: a counter for each would pile up for ever, and deleting one would
-// lose what it is for.
+// One counter serves all names: one counter per name would accumulate forever, and deleting one
+// would defeat its purpose.
 const (
 	lockKey    = "lock:"
 	counterKey = "counter"
 )
 
-// The record of a lock is a string of six parts with spaces between them; the last one may have
-// spaces of its own:
+// The record of a lock is a string of six parts separated by spaces; the last one may contain
+// spaces:
 //
 //	<claim's secret, 32 hexadecimal digits> <reading> <token, 0 before step 2> <since, ms> <owner> <metadata, JSON>
 //
 // It is set with its TTL in one command, so that no failure in between leaves a record that never
-// ends. A node runs a script whole or not at all.
+// expires. A node runs a script completely or not at all.
 
-// A script is sent by its hash, and once more as text when the node does not know it.
+// A script is sent by its hash, and again as text if the node does not know it.
 type script struct{ text, hash string }
 
 func newScript(text string) script {
-	sum := sha1.Sum([]byte(text)) // SHA-1 is how Redis names scripts
+	sum := sha1.Sum([]byte(text)) // SHA-1 is how Redis identifies scripts
 	return script{text, hex.EncodeToString(sum[:])}
 }
 
-// scripts are all that is ever written to a node.
+// scripts are the only commands that ever write to a node.
 type scripts struct{ take, raise, extend, drop script }
 
 func newScripts() scripts {
 	return scripts{newScript(takeText), newScript(raiseText), newScript(extendText), newScript(dropText)}
 }
 
-// takeText is step 1. KEYS: lock, counter. ARGV: secret, TTL in ms, owner and metadata. It answers
-// {1, reading} when the lock is ours, also when it was before, and else {0, the other's record
+// takeText is step 1. KEYS: lock, counter. ARGV: secret, TTL in ms, owner and metadata. It returns
+// {1, reading} if the lock is ours, even if it already was, and otherwise {0, the other's record
 // without the secret}.
 //
-// The reading is max(counter, floor). The floor keeps tokens rising when a node has lost its
-// counter: it is the node's wall clock as seconds since 2025-01-01 shifted by 22 bits, plus the
+// The reading is max(counter, floor). The floor keeps tokens rising if a node has lost its counter:
+// it is the node's wall clock as seconds since 2025-01-01 shifted by 22 bits, plus the
 // microseconds, so it outruns any number of grants that a node can make. It reaches 2^53, where
 // Lua's numbers end, in 2093.
 const takeText = `
@@ -64,10 +64,10 @@ redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. reading .. ' 0 ' .. since .. ' ' ..
 return {1, reading}
 `
 
-// raiseText is step 2. KEYS: lock, counter. ARGV: secret, reading of step 1, token. It answers 1
-// when the lock that is there is the one that step 1 read, and else 0. The reading is compared as
-// well as the secret: a request of step 1 that the network delivers a second time, after others
-// have come and gone, makes a record with our secret that step 1 did not read.
+// raiseText is step 2. KEYS: lock, counter. ARGV: secret, reading of step 1, token. It returns 1 if
+// the lock there is the one that step 1 read, otherwise 0. It compares the reading as well as the
+// secret: a step 1 request that the network delivers a second time, after others have come and
+// gone, creates a record with our secret that step 1 did not read.
 const raiseText = `
 local record = redis.call('GET', KEYS[1])
 if not record then return 0 end
@@ -78,16 +78,16 @@ redis.call('SET', KEYS[1], head .. ' ' .. ARGV[3] .. rest, 'KEEPTTL')
 return 1
 `
 
-// extendText renews. KEYS: lock. ARGV: secret, TTL in ms. It answers 1 when the lock is ours, and
-// else 0.
+// extendText renews. KEYS: lock. ARGV: secret, TTL in ms. It returns 1 if the lock is ours,
+// otherwise 0.
 const extendText = `
 local record = redis.call('GET', KEYS[1])
 if not record or string.sub(record, 1, 32) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 `
 
-// dropText is the one way in which a record is deleted. KEYS: lock. ARGV: secret. It answers 1 when
-// the lock was ours, and else 0.
+// dropText is the only way to delete a record. KEYS: lock. ARGV: secret. It returns 1 if the lock
+// was ours, otherwise 0.
 const dropText = `
 local record = redis.call('GET', KEYS[1])
 if not record or string.sub(record, 1, 32) ~= ARGV[1] then return 0 end

@@ -10,12 +10,12 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// maxSweeps bounds the claims of one Locker that are being swept at a time. What finds no place is
-// left to its TTL.
+// maxSweeps bounds the claims of one Locker that are swept at a time. Beyond it, records are left
+// to expire.
 const maxSweeps = 256
 
-// undo deletes the claim's record, by compare-and-delete, on the nodes and counts in t, if not nil,
-// who had it. It gives the nodes that did not answer, and the errors.
+// undo deletes the claim's record, by compare-and-delete, on the nodes and, if t is not nil, counts
+// which nodes had it. It returns the nodes that did not answer, and the errors.
 func (b *backend) undo(ctx context.Context, c *locker.Claim, nodes []int, t *tally) (left []int, err error) {
 	left = slices.Clone(nodes)
 	if t == nil {
@@ -39,9 +39,9 @@ func (b *backend) undo(ctx context.Context, c *locker.Claim, nodes []int, t *tal
 	return left, err
 }
 
-// sweep goes on deleting the claim's record in the background on nodes that may have it, until they
+// sweep keeps deleting the claim's record in the background on nodes that may have it, until they
 // have answered or the record has certainly run out. Only availability depends on it: until then
-// such a node has no vote for anybody else.
+// such a node has no vote for other claims.
 func (b *backend) sweep(c *locker.Claim, nodes []int) {
 	if len(nodes) == 0 {
 		return

@@ -10,19 +10,19 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// maxTakes bounds the attempts of one Locker under way; the others wait for their turn before
-// anything is sent. On nodes that are slow to sync, or a machine that is busy, more at once would
-// each take so long that none is answered within the node timeout, and what they had to undo would
-// keep it so. At 3 ms for both steps this many make more than 1,000 a second.
+// maxTakes bounds the attempts of one Locker in progress; the others wait for their turn before
+// anything is sent. With nodes that are slow to sync, or a busy machine, more concurrent attempts
+// would each take so long that none would be answered within the node timeout, and undoing them
+// would prolong that. At 3 ms for both steps, this limit allows more than 1,000 a second.
 const maxTakes = 4
 
-// A taking is one call of Take: the shell round one attempt.
+// A taking is one call of Take: the shell around one attempt.
 type taking struct {
 	*backend
 	claim   *locker.Claim
 	tail    string // of the record
 	attempt attempt
-	sights  []sight // of the holders that are in the way
+	sights  []sight // of the holders in the way
 	errs    error   // of nodes that gave no vote
 	misfit  error   // a server that must not be a node
 }
@@ -35,9 +35,9 @@ func newTaking(b *backend, c *locker.Claim) (*taking, error) {
 	return &taking{backend: b, claim: c, tail: tail, attempt: newAttempt(len(b.nodes))}, nil
 }
 
-// Take implements [locker.Backend]. Once it is its turn it is bounded by three node timeouts: two
-// steps and the undoing. The Locker counts the lease from before this call, and gives back a grant
-// that comes when it is over: that is Redlock's validity = TTL - elapsed - margin, for both steps.
+// Take implements [locker.Backend]. Once its turn has come, it is bounded by three node timeouts:
+// two steps and the undo. The Locker counts the lease from before this call, and releases a grant
+// that comes after its end: that is Redlock's validity = TTL - elapsed - margin, for both steps.
 func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, error) {
 	t, err := newTaking(b, c)
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *backend) Take(ctx context.Context, c *locker.Claim) (locker.Grant, erro
 	return locker.Grant{}, t.giveUp(ctx)
 }
 
-// A reply is what a node answers to step 1.
+// A reply is a node's answer to step 1.
 type reply struct {
 	granted bool
 	counter lockstep.Token
@@ -99,7 +99,7 @@ func (t *taking) askToGrant(ctx context.Context, n *node) reply {
 	return r
 }
 
-// parseReply reads what the script of step 1 answers.
+// parseReply parses the reply of the step 1 script.
 func parseReply(answer any) (reply, error) {
 	parts, ok := answer.([]any)
 	if !ok || len(parts) != 2 {
@@ -113,7 +113,7 @@ func parseReply(answer any) (reply, error) {
 	case code == 0:
 		holder, err := parseSight(text)
 		if err != nil {
-			holder = sight{} // something is there that is not ours, and that is all that counts
+			holder = sight{} // all that matters is that something there is not ours
 		}
 		return reply{holder: holder}, nil
 	}
@@ -124,7 +124,7 @@ func parseReply(answer any) (reply, error) {
 	return reply{granted: true, counter: lockstep.Token(counter)}, nil
 }
 
-// note gives an answer of step 1 to the attempt.
+// note passes an answer of step 1 to the attempt.
 func (t *taking) note(node int, r reply) {
 	switch {
 	case r.err == nil && r.granted:
@@ -166,9 +166,9 @@ func (t *taking) raiseAll(ctx context.Context, nodes []int, token lockstep.Token
 	})
 }
 
-// giveUp undoes a failed attempt and says why it failed. The claim is nowhere once less than a
-// majority may have it: what those few have is swept. Where more may have it the error is one after
-// which the Locker drops the claim.
+// giveUp undoes a failed attempt and returns why it failed. The claim counts as gone once fewer
+// than a majority may have it; those few are swept. If more may have it, the error makes the Locker
+// drop the claim.
 func (t *taking) giveUp(ctx context.Context) error {
 	left := t.attempt.mayHold()
 	if ctx.Err() == nil {

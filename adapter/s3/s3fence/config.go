@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// DefaultPrefix begins all keys unless [Config] says otherwise.
+// DefaultPrefix is the default prefix of all keys.
 const DefaultPrefix = "lockstep-fence"
 
 // maxPrefixBytes leaves room for the name of a resource in a key, which S3 limits to 1024 bytes.
@@ -17,11 +17,11 @@ const maxPrefixBytes = 200
 
 // Config adjusts a [Guard]. The zero value is ready for use.
 type Config struct {
-	// Prefix is what all keys begin with; a "/" follows. All programs that write the same resources
-	// have the same one. Nothing else may be kept below it. 1 to 200 bytes of what is allowed in
-	// the name of a resource: see [CheckResource]. Default: [DefaultPrefix].
+	// Prefix starts all keys, followed by "/". All programs that write the same resources must use
+	// the same one. Nothing else may be stored below it. 1 to 200 bytes, under the rules for
+	// resource names: see [CheckResource]. Default: [DefaultPrefix].
 	Prefix string
-	// Observer is told of each decision. Default: nobody.
+	// Observer is notified of each decision. Default: none.
 	Observer fence.Observer
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// Read returns the data. It is an error that wraps [fs.ErrNotExist] when there are none.
+// Read returns the data, or an error that wraps [fs.ErrNotExist] if there is none.
 func (g *Guard) Read(ctx context.Context, resource string) ([]byte, error) {
 	data, err := g.read(ctx, resource)
 	return data, named("read", resource, err)
 }
 
-// maxReads bounds how often a read follows the manifest. It does so again when two writes or a
-// deletion came in between.
+// maxReads bounds how often a read follows the manifest. It starts over if two writes or a deletion
+// came in between.
 const maxReads = 16
 
 func (g *Guard) read(ctx context.Context, resource string) ([]byte, error) {
@@ -33,7 +33,7 @@ func (g *Guard) read(ctx context.Context, resource string) ([]byte, error) {
 			return data, nil
 		case !noSuchObject(err):
 			return nil, failed(err)
-		case key == last: // not ErrNotExist: there should be data
+		case key == last: // not ErrNotExist, since there should be data
 			return nil, fmt.Errorf("the data are lost: the manifest refers to %s, and there is no such object", key)
 		}
 		last = key
@@ -41,9 +41,9 @@ func (g *Guard) read(ctx context.Context, resource string) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %d times its data were replaced before they could be read", fence.ErrBusy, maxReads)
 }
 
-// Key is the key of the data, for a download of yours. The object never changes, and stays until
-// the second write after its own, or a deletion. It is an error that wraps [fs.ErrNotExist] when
-// there are no data.
+// Key returns the key of the data, for downloading it yourself. The object never changes, and stays
+// until the second write after its own, or a deletion. If there is no data, the error wraps
+// [fs.ErrNotExist].
 func (g *Guard) Key(ctx context.Context, resource string) (string, error) {
 	key, err := g.key(ctx, resource)
 	return key, named("find the data of", resource, err)
@@ -64,15 +64,15 @@ func (g *Guard) key(ctx context.Context, resource string) (string, error) {
 // "data" of its JSON is the key of the data.
 func (g *Guard) ManifestKey(resource string) string { return keysOf(g.cfg.Prefix, resource).manifest }
 
-// NewKey is a key that nobody else uses, for data that you upload yourself, such as a large object
-// in parts, before [Guard.Commit].
+// NewKey returns a key that no one else uses, for data that you upload yourself before
+// [Guard.Commit], such as a large object in parts.
 func (g *Guard) NewKey(resource string, grant fence.Grant) string {
 	return keysOf(g.cfg.Prefix, resource).dataKey(grant.Token, rand.Text())
 }
 
-// Commit makes the object at key, which [Guard.NewKey] gave for this resource and grant, the data
-// of the resource. s is [fence.Write] or [fence.WriteOnce]. The object must have been uploaded,
-// must not change any more, and is committed once. When the commit is refused, the object stays
+// Commit makes the object at key, which [Guard.NewKey] returned for this resource and grant, the
+// data of the resource. s is [fence.Write] or [fence.WriteOnce]. The object must be uploaded, must
+// not change afterwards, and can be committed only once. If the commit is refused, the object stays
 // until it is swept: see [Guard.Sweep].
 func (g *Guard) Commit(ctx context.Context, resource string, grant fence.Grant, s fence.Step, key string) error {
 	broken := func(field, value, rule string) error {
@@ -93,14 +93,14 @@ func (g *Guard) Commit(ctx context.Context, resource string, grant fence.Grant, 
 	}})
 }
 
-// Sweep removes what writers that died or were cut off have left of the resource, and returns how
-// many objects it removed, also with an error. It may run at any time, beside writers and readers:
-// it removes the data that the manifest does not refer to and whose token is below the mark, which
-// nobody can commit any more. What is left of the newest token is removed once there is a newer
-// one, and after a [Guard.Reset] to lower tokens, what is left from before it once they have passed
-// it.
+// Sweep removes the objects of the resource left behind by writers that died or were cut off, and
+// returns how many it removed, even with an error. It may run at any time, concurrently with
+// writers and readers: it removes data that the manifest does not refer to and whose token is below
+// the mark, which can no longer be committed. Leftovers of the newest token are removed once there
+// is a newer one; after a [Guard.Reset] to lower tokens, leftovers from before it are removed once
+// tokens have passed theirs.
 //
-// It takes two requests for each 1000 objects of the resource, and one for each that it removes.
+// It takes two requests per 1000 objects of the resource, and one per object removed.
 func (g *Guard) Sweep(ctx context.Context, resource string) (removed int, err error) {
 	removed, err = g.sweep(ctx, resource)
 	return removed, named("sweep", resource, err)
@@ -112,7 +112,7 @@ func (g *Guard) sweep(ctx context.Context, resource string) (removed int, err er
 	}
 	k := keysOf(g.cfg.Prefix, resource)
 	err = g.store.list(ctx, k.data, func(found []string) error {
-		m, _, err := g.store.load(ctx, k) // after the list: no object of the list that is unneeded now will be needed later
+		m, _, err := g.store.load(ctx, k) // after the list: an object of the list that is not needed now will not be needed later
 		if err != nil {
 			return err
 		}

@@ -12,17 +12,17 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A verdict is what the answer to a conditional put says.
+// A verdict is the meaning of the response to a conditional put.
 type verdict int
 
 const (
 	done    verdict = iota // it took effect
-	raced                  // it had no effect: the object is another one by now
+	raced                  // it had no effect: the object has changed
 	unknown                // it may have taken effect
-	refused                // it had no effect, and would have none again
+	refused                // it had no effect, and a retry would have none either
 )
 
-// judge reads the answer to a conditional put.
+// judge interprets the response to a conditional put.
 func judge(err error) verdict {
 	if err == nil {
 		return done
@@ -32,15 +32,15 @@ func judge(err error) verdict {
 		return raced
 	case status == http.StatusNotImplemented, status >= 400 && status < 500 && status != http.StatusRequestTimeout:
 		return refused
-	default: // nobody answered, or somebody on the way did
+	default: // no one answered, or something on the way did
 		return unknown
 	}
 }
 
-// The codes of S3 that are looked at, as its manual has them.
+// The S3 error codes that matter here, as in its manual.
 const (
 	codeNoKey    = "NoSuchKey"
-	codeNotFound = "NotFound" // of a request without a body in its answer
+	codeNotFound = "NotFound" // for a request whose response has no body
 )
 
 func statusOf(err error) int {
@@ -59,8 +59,8 @@ func codeOf(err error) string {
 	return answer.ErrorCode()
 }
 
-// noSuchObject reports whether S3 says that there is no object at the key. That there is no bucket
-// is something else.
+// noSuchObject reports whether S3 says that there is no object at the key. A missing bucket is a
+// different error.
 func noSuchObject(err error) bool {
 	return err != nil && statusOf(err) == http.StatusNotFound && (codeOf(err) == codeNoKey || codeOf(err) == codeNotFound)
 }
@@ -81,8 +81,8 @@ func failed(err error) error {
 	}
 }
 
-// doubtful is the error of a step one of whose puts may have taken effect. A verdict about a later
-// attempt is no verdict about that put, so it is not wrapped.
+// doubtful is the error of a step with a put that may have taken effect. A verdict on a later
+// attempt is not a verdict on that put, so it is not wrapped.
 func doubtful(cause, then error) error {
 	if then == nil {
 		return fmt.Errorf("%w: %w", lockstep.ErrUncertain, cause)

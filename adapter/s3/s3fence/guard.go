@@ -11,17 +11,17 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// MaxValueBytes bounds a value: it is what S3 takes in one put. Larger data are uploaded in parts
-// and committed: see [Guard.Commit].
+// MaxValueBytes bounds a value: it is the most that S3 accepts in one put. Larger data must be
+// uploaded in parts and committed: see [Guard.Commit].
 const MaxValueBytes = 5 << 30
 
-// A Guard keeps guarded resources in a bucket. It is safe for concurrent use, beside others in this
-// and in other processes. It needs no Close.
+// A Guard keeps guarded resources in a bucket. It is safe for concurrent use, also together with
+// other Guards in this process and in others. It needs no Close.
 //
-// Its errors: a refusal makes [fence.Refused] true. [fence.ErrBusy], [lockstep.ErrUnavailable] and
+// For a refusal, [fence.Refused] is true. [fence.ErrBusy], [lockstep.ErrUnavailable] and
 // [lockstep.ErrQuota] mean that nothing was changed. [lockstep.ErrUncertain] means that a step was
-// sent and no answer came: repeat it with the same token, and its verdict tells. How long an answer
-// is awaited, and how often what is not a conditional put is sent again, are the client's options;
+// sent and no answer came: repeat it with the same token to learn the outcome. The client's options
+// set how long to wait for a response, and how often to retry requests other than conditional puts;
 // bound each call with its context.
 type Guard struct {
 	store store
@@ -33,12 +33,12 @@ var (
 	_ fence.Resetter = (*Guard)(nil)
 )
 
-// Open makes a Guard on a bucket, which exists, and a client of the caller, and tries whether the
-// store keeps the conditions of puts: see "Which stores" above. The trial takes about 60 requests,
-// whose objects are below "PREFIX/_trial/" and removed at the end; a lifecycle rule may remove
-// there what a process that died has left. A store that does not keep the conditions is
-// [lockstep.ErrUnsupported], one that does not answer [lockstep.ErrUnavailable]; a bad argument is
-// [lockstep.ErrInvalid] and names the field.
+// Open creates a Guard on an existing bucket with the caller's client, and tests whether the store
+// honours conditional puts: see "Which stores" above. The trial takes about 60 requests; its
+// objects are below "PREFIX/_trial/" and are removed at the end. A lifecycle rule may remove what a
+// dead process left there. Open returns [lockstep.ErrUnsupported] if the store does not honour the
+// conditions, [lockstep.ErrUnavailable] if it does not answer, and [lockstep.ErrInvalid], which
+// names the field, for a bad argument.
 func Open(ctx context.Context, cli *s3.Client, bucket string, cfg Config) (*Guard, error) {
 	g, err := newGuard(cli, bucket, cfg)
 	if err == nil {
@@ -67,7 +67,7 @@ func (g *Guard) Enter(ctx context.Context, resource string, grant fence.Grant) e
 	return g.Admit(ctx, resource, grant, fence.Enter)
 }
 
-// Admit implements [fence.Guard]: it raises the mark alone.
+// Admit implements [fence.Guard]: it only raises the mark.
 func (g *Guard) Admit(ctx context.Context, resource string, grant fence.Grant, s fence.Step) error {
 	return g.step(ctx, resource, grant, s, plan{})
 }
@@ -77,13 +77,13 @@ func (g *Guard) Write(ctx context.Context, resource string, grant fence.Grant, d
 	return g.put(ctx, resource, grant, fence.Write, data)
 }
 
-// WriteOnce replaces the data unless the grant has written here before, which is
+// WriteOnce replaces the data unless the grant has already written here, in which case it returns
 // [fence.ErrAlready].
 func (g *Guard) WriteOnce(ctx context.Context, resource string, grant fence.Grant, data []byte) error {
 	return g.put(ctx, resource, grant, fence.WriteOnce, data)
 }
 
-// put uploads the data once the present mark admits the step, and then commits them.
+// put uploads the data once the current mark admits the step, and then commits it.
 func (g *Guard) put(ctx context.Context, resource string, grant fence.Grant, s fence.Step, data []byte) error {
 	if int64(len(data)) > MaxValueBytes {
 		err := &lockstep.InvalidError{Field: "data", Rule: fmt.Sprintf("are %d bytes long, the limit is %d", len(data), int64(MaxValueBytes))}
@@ -96,13 +96,13 @@ func (g *Guard) put(ctx context.Context, resource string, grant fence.Grant, s f
 	})
 }
 
-// Delete removes the data and keeps the mark, so that an older holder cannot bring them back. It
-// counts as a write. Deleting what is not there is no error.
+// Delete removes the data and keeps the mark, so that an older holder cannot bring it back. It
+// counts as a write. Deleting missing data is not an error.
 func (g *Guard) Delete(ctx context.Context, resource string, grant fence.Grant) error {
 	return g.step(ctx, resource, grant, fence.Write, plan{change: change{kind: removeData}})
 }
 
-// step takes one step, of which p has the change and what goes with it, and tells of it.
+// step takes one step, described by p, and notifies the Observer.
 func (g *Guard) step(ctx context.Context, resource string, grant fence.Grant, s fence.Step, p plan) error {
 	err := g.decide(ctx, resource, grant, s, p)
 	fence.Tell(g.cfg.Observer, resource, grant, s, err)
@@ -113,7 +113,7 @@ func (g *Guard) decide(ctx context.Context, resource string, grant fence.Grant, 
 	if err := CheckResource(resource); err != nil {
 		return err
 	}
-	if _, err := (fence.Mark{}).Admit(grant, s); err != nil { // what no mark would admit
+	if _, err := (fence.Mark{}).Admit(grant, s); err != nil { // no mark would admit this
 		return err
 	}
 	p.keys, p.nonce = keysOf(g.cfg.Prefix, resource), rand.Text()

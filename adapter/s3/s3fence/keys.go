@@ -11,21 +11,21 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// MaxResourceBytes bounds the name of a resource: S3 limits a key to 1024 bytes, and the longest of
-// ours has 200 of the prefix, and 51 more of what makes it that of one write.
+// MaxResourceBytes bounds the name of a resource: S3 limits a key to 1024 bytes, and our longest
+// keys have 200 bytes of prefix and 51 bytes that identify the write.
 const MaxResourceBytes = 768
 
-// The last parts of the keys of a resource. They begin with a character that no part of a name
-// begins with, so that no resource lies within another.
+// The last parts of the keys of a resource. They start with a character that no part of a name
+// starts with, so that no resource is nested in another.
 const (
 	manifestName = "_manifest"
 	dataName     = "_data"
 )
 
-// keys are those of one resource.
+// keys are the keys of one resource.
 type keys struct {
 	manifest string
-	data     string // what the keys of its data begin with
+	data     string // the prefix of its data keys
 }
 
 func keysOf(prefix, resource string) keys {
@@ -33,7 +33,7 @@ func keysOf(prefix, resource string) keys {
 	return keys{manifest: base + manifestName, data: base + dataName + "/"}
 }
 
-// digits is the length of a token in a key. [lockstep.MaxToken] has as many.
+// digits is the length of a token in a key, that of [lockstep.MaxToken].
 const digits = 16
 
 // dataKey is the key of the data of one write.
@@ -41,8 +41,8 @@ func (k keys) dataKey(token lockstep.Token, nonce string) string {
 	return fmt.Sprintf("%s%0*d-%s", k.data, digits, uint64(token), nonce)
 }
 
-// token is that of the write whose data have this key; ok is false when it is no key of data of the
-// resource.
+// token returns the token of the write with this data key; ok is false if it is not a data key of
+// the resource.
 func (k keys) token(key string) (token lockstep.Token, ok bool) {
 	rest, ours := strings.CutPrefix(key, k.data)
 	number, nonce, dash := strings.Cut(rest, "-")
@@ -52,10 +52,10 @@ func (k keys) token(key string) (token lockstep.Token, ok bool) {
 	return token, ok
 }
 
-// CheckResource reports the rule that the name of a resource breaks as a [*lockstep.InvalidError],
-// or nil. A name is 1 to [MaxResourceBytes] bytes of UTF-8 without control characters: parts with a
-// "/" between them, none of which is empty, "." or "..", or begins with "_". Such names survive
-// proxies that clean paths, and stores that keep keys as files.
+// CheckResource returns a [*lockstep.InvalidError] with the rule that the name of a resource
+// breaks, or nil. A name is 1 to [MaxResourceBytes] bytes of UTF-8 without control characters:
+// parts separated by "/", none of which is empty, "." or "..", or starts with "_". Such names
+// survive proxies that clean paths and stores that keep keys as files.
 func CheckResource(name string) error {
 	if err := fence.CheckResource(name); err != nil {
 		return err
@@ -70,7 +70,7 @@ func CheckResource(name string) error {
 	return nil
 }
 
-// brokenPathRule is the rule for parts of keys that a text breaks, or "".
+// brokenPathRule is the rule for parts of keys that text breaks, or "".
 func brokenPathRule(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
 		return "must be valid UTF-8 without control characters"

@@ -10,35 +10,34 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// format is the version of what is written. A manifest of another one admits nobody.
+// format is the version of the layout. A manifest of another version admits no one.
 const format = 1
 
-// maxManifestBytes bounds what is read of a manifest. The largest that is written has about 4 KiB:
+// maxManifestBytes bounds how much of a manifest is read. The largest one written has about 4 KiB:
 // three keys, a lock name and a backend.
 const maxManifestBytes = 64 << 10
 
-// A manifest is what is stored at the manifest key of a resource: the mark, and where the data are.
-// The zero manifest is that of a resource that has none.
+// A manifest is the object at the manifest key of a resource: the mark, and where the data is. The
+// zero manifest stands for a resource that has none.
 type manifest struct {
 	Format int        `json:"format"`
 	Mark   fence.Mark `json:"mark"`
-	// Nonce is drawn for each change. It makes the bytes of every version differ from those of all
-	// others, and so the ETag.
+	// Nonce is random for each change. It makes the bytes of every version unique, and so the ETag.
 	Nonce string `json:"nonce"`
-	// Wrote is the nonce of the last change that counts as a write: later ones that do not write
-	// carry it on.
+	// Wrote is the nonce of the last change that counts as a write: later changes that do not write
+	// keep it.
 	Wrote string `json:"wrote,omitempty"`
-	// Data is the key of the data. Empty: there are none, or none any more.
+	// Data is the key of the data. Empty: there is none, or it was deleted.
 	Data string `json:"data,omitempty"`
-	// Previous is the key of the data before, which are there until the next write, for readers
-	// that are on the way to them.
+	// Previous is the key of the previous data, which stays until the next write for readers that
+	// are about to read it.
 	Previous string `json:"previous,omitempty"`
 }
 
-// A change is what a step does to the data. The zero change keeps them.
+// A change is what a step does to the data. The zero change keeps it.
 type change struct {
 	kind changeKind
-	key  string // of the new data, for replaceData
+	key  string // key of the new data, for replaceData
 }
 
 type changeKind int
@@ -49,8 +48,8 @@ const (
 	removeData
 )
 
-// take is the manifest after a step, as the rule has it: m itself when the step changes nothing.
-// dead and nonce are those of after.
+// take returns the manifest after a step, as the rule defines it: m itself if the step changes
+// nothing. dead and nonce are as in after.
 func (m manifest) take(grant fence.Grant, s fence.Step, c change, nonce string) (next manifest, dead []string, err error) {
 	mark, err := m.Mark.Admit(grant, s)
 	if err != nil || c.kind == keepData && mark == m.Mark {
@@ -60,8 +59,8 @@ func (m manifest) take(grant fence.Grant, s fence.Step, c change, nonce string) 
 	return next, dead, nil
 }
 
-// after is the manifest that follows m, and the keys of the data that nobody needs then. nonce is
-// new for the change.
+// after returns the manifest that follows m, and the keys of the data that is then no longer
+// needed. nonce is new for the change.
 func (m manifest) after(mark fence.Mark, s fence.Step, c change, nonce string) (next manifest, dead []string) {
 	next = m
 	next.Format, next.Mark, next.Nonce = format, mark, nonce
@@ -82,10 +81,10 @@ func (m manifest) after(mark fence.Mark, s fence.Step, c change, nonce string) (
 	return next, dead
 }
 
-// bears reports whether the change with this nonce has taken effect, and no other write since.
+// bears reports whether the change with this nonce has taken effect, with no other write since.
 func (m manifest) bears(nonce string) bool { return m.Nonce == nonce || m.Wrote == nonce }
 
-// refersTo reports whether the data at key are still needed.
+// refersTo reports whether the data at key is still needed.
 func (m manifest) refersTo(key string) bool { return key == m.Data || key == m.Previous }
 
 func (m manifest) encode() []byte {
@@ -96,16 +95,16 @@ func (m manifest) encode() []byte {
 	return append(text, '\n')
 }
 
-// errNoManifest is not ErrInvalid: it is no verdict about a writer.
+// errNoManifest is not ErrInvalid: it is not a verdict about a writer.
 var errNoManifest = errors.New("the manifest's object holds something that is no manifest of this resource")
 
-// decode reads a manifest. It refuses what no guard can have written for the resource.
+// decode reads a manifest. It refuses one that no guard could have written for the resource.
 func decode(text []byte, k keys) (manifest, error) {
 	var m manifest
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&m); err != nil {
-		return manifest{}, fmt.Errorf("%w: %v", errNoManifest, err) // not wrapped: it is no verdict
+		return manifest{}, fmt.Errorf("%w: %v", errNoManifest, err) // not wrapped: this is not a verdict
 	}
 	switch {
 	case decoder.More():
@@ -125,8 +124,8 @@ func decode(text []byte, k keys) (manifest, error) {
 	return m, nil
 }
 
-// load reads the manifest of a resource, and the ETag by which it is replaced. Both are zero when
-// there is none.
+// load reads the manifest of a resource, and its ETag for replacing it. Both are zero if there is
+// none.
 func (s store) load(ctx context.Context, k keys) (m manifest, etag string, err error) {
 	content, etag, err := s.get(ctx, k.manifest, maxManifestBytes)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// Mark returns the present mark, which is zero when no grant has been here.
+// Mark returns the current mark, which is zero if no grant has reached the resource.
 func (g *Guard) Mark(ctx context.Context, resource string) (fence.Mark, error) {
 	if err := CheckResource(resource); err != nil {
 		return fence.Mark{}, named("read mark of", resource, err)
@@ -16,9 +16,9 @@ func (g *Guard) Mark(ctx context.Context, resource string) (fence.Mark, error) {
 	return m.Mark, named("read mark of", resource, err)
 }
 
-// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] has it. The data stay.
-// Repeated after [lockstep.ErrUncertain] it is [fence.ErrMoved] with the new lock's name when the
-// first attempt took effect.
+// Reset gives the resource to another lock or backend, as [fence.Mark.Reset] defines. The data
+// stays. If repeated after [lockstep.ErrUncertain], it returns [fence.ErrMoved] with the new lock's
+// name if the first attempt took effect.
 func (g *Guard) Reset(ctx context.Context, resource string, from, to fence.Mark) error {
 	return named("reset", resource, g.reset(ctx, resource, from, to))
 }

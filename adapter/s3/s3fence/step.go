@@ -9,16 +9,16 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// maxTries bounds how often a step tries to store its manifest. A try that is lost was won by
-// somebody else. Of 8 equal writers without pauses one would be passed over 24 times in a row once
-// in 25 steps, (7/8)^24; the pauses spread them.
+// maxTries bounds how often a step tries to store its manifest. When a try loses, another writer
+// has won. Of 8 equal writers without pauses, one would lose 24 times in a row once in 25 steps,
+// (7/8)^24; the pauses spread them out.
 const maxTries = 24
 
-// maxDoubts bounds how many tries of a step may stay without an answer.
+// maxDoubts bounds how many tries of a step may go unanswered.
 const maxDoubts = 3
 
-// The pause before a try is drawn from zero to a bound: firstPause before the second, and twice as
-// much before each that follows, up to maxPause. All pauses of a step are below 5 s together, and
+// The pause before a try is random between zero and a bound: firstPause before the second try,
+// doubling before each further one up to maxPause. All pauses of a step are below 5 s in total, and
 // half of that on average.
 const (
 	firstPause = 10 * time.Millisecond
@@ -28,23 +28,23 @@ const (
 // A plan is one change of a manifest.
 type plan struct {
 	keys keys
-	// nonce marks the change, so that it is found again.
+	// nonce marks the change, so that it can be found again.
 	nonce string
-	// change is what becomes of the data.
+	// change is what happens to the data.
 	change change
-	// decide makes the next manifest of the present one. The same manifest means that there is
-	// nothing to store. dead are the keys of data that nobody needs once it is stored.
+	// decide derives the next manifest from the current one. The same manifest means that there is
+	// nothing to store. dead are the keys of data that is not needed once the manifest is stored.
 	decide func(now manifest) (next manifest, dead []string, err error)
 	// prepare is called before the first manifest is stored. nil: there is nothing to prepare.
 	prepare func(context.Context) error
-	// data is the key of what prepare uploads, to be removed when the step is refused. "": nothing
-	// is.
+	// data is the key of what prepare uploads, to be removed if the step is refused; "" if nothing
+	// is uploaded.
 	data string
 }
 
-// carryOut stores what the plan makes of the manifest on the condition that the manifest has not
-// changed in between, and starts again when it has. After a put without an answer it looks whether
-// the change is there, and makes it again only if not, so it is made once.
+// carryOut stores the manifest that the plan derives, on condition that the manifest has not
+// changed in between, and starts over if it has. After an unanswered put it checks whether the
+// change is there, and repeats it only if not, so it is made once.
 func (g *Guard) carryOut(ctx context.Context, p plan) error {
 	e := execution{plan: p, store: g.store}
 	for try := range maxTries {
@@ -64,12 +64,12 @@ type execution struct {
 	store    store
 	prepared bool
 	dead     []string // by the last put
-	doubt    error    // why it is unknown whether a put took effect
+	doubt    error    // why it is unknown whether some put took effect
 	doubts   int
 }
 
-// try makes one attempt, unless the change is there or cannot be made. It is over when there is no
-// need of another.
+// try makes one attempt, unless the change is already there or cannot be made. over means that no
+// further attempt is needed.
 func (e *execution) try(ctx context.Context) (over bool, err error) {
 	now, etag, err := e.store.load(ctx, e.keys)
 	switch {
@@ -114,16 +114,16 @@ func (e *execution) prepareOnce(ctx context.Context) error {
 	return e.prepare(ctx)
 }
 
-// withdraw removes the data of a step that the present manifest refuses. A put of it that is still
-// on its way comes too late: it was made on another manifest, which admitted it. At any other end
-// of a step the data may be in use.
+// withdraw removes the data of a step that the current manifest refuses. A put of the step still in
+// flight comes too late: its condition names an earlier manifest, which admitted it. If a step ends
+// in any other way, the data may be in use.
 func (e *execution) withdraw(ctx context.Context, now manifest) {
 	if e.prepared && e.data != "" && !now.refersTo(e.data) {
 		e.store.discard(ctx, e.data)
 	}
 }
 
-// end is the error of a step that ends with err.
+// end returns the error of a step that ends with err.
 func (e *execution) end(err error) error {
 	if e.doubt != nil {
 		return doubtful(e.doubt, err)
@@ -131,7 +131,7 @@ func (e *execution) end(err error) error {
 	return err
 }
 
-// pause waits before a try that is not the first. It ends the step when ctx is done.
+// pause waits before any try but the first. It ends the step when ctx is done.
 func pause(ctx context.Context, try int) error {
 	if try == 0 {
 		return ctx.Err() // while it is certain that nothing was sent

@@ -20,7 +20,7 @@ type store struct {
 // everyVersion is the condition of a put that must not find an object.
 const everyVersion = "*"
 
-// get reads an object of at most limit bytes. A missing one is found by noSuchObject.
+// get reads an object of at most limit bytes. noSuchObject recognizes the error for a missing one.
 func (s store) get(ctx context.Context, key string, limit int64) (content []byte, etag string, err error) {
 	answer, err := s.cli.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &key})
 	if err != nil {
@@ -45,8 +45,9 @@ func (s store) put(ctx context.Context, key string, content []byte) error {
 	return err
 }
 
-// putIf writes an object iff the present one has the ETag; "": iff there is none. It is sent once,
-// whatever the client's options say: who sends it again first looks whether it has taken effect.
+// putIf writes an object if and only if the current one has the ETag or, for "", if there is none.
+// It is sent once, whatever the client's options say: before repeating it, the caller checks
+// whether it took effect.
 func (s store) putIf(ctx context.Context, key, etag string, content []byte) (newETag string, err error) {
 	in := &s3.PutObjectInput{Bucket: &s.bucket, Key: &key, Body: bytes.NewReader(content)}
 	if etag == "" {
@@ -76,11 +77,11 @@ func (s store) remove(ctx context.Context, key string) error {
 	return err
 }
 
-// discard removes objects that nobody needs, as far as it can. What stays behind of data is for
-// [Guard.Sweep].
+// discard removes unneeded objects, as far as it can. [Guard.Sweep] removes data that it leaves
+// behind.
 func (s store) discard(ctx context.Context, keys ...string) {
 	for _, key := range keys {
-		_ = s.remove(ctx, key) // what the caller has done is done, whatever comes of this
+		_ = s.remove(ctx, key) // the caller's work is done, whatever happens here
 	}
 }
 
@@ -103,5 +104,5 @@ func (s store) list(ctx context.Context, prefix string, f func(keys []string) er
 	return nil
 }
 
-// maxObjectBytes bounds what is read of data: it is what S3 can store in an object.
+// maxObjectBytes bounds how much data is read: it is the most that S3 can store in an object.
 const maxObjectBytes = 50 << 40

@@ -8,21 +8,21 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// trialName is the part of a key below which trials are made. No resource has it in its name.
+// trialName is the part of the key below which trials run. No resource name contains it.
 const trialName = "_trial"
 
-// The trial of concurrent puts. A store that first looks and then writes lets two of them through
-// when the writes come within the time between its two steps.
+// The trial of concurrent puts. A store that checks first and then writes lets two of them through
+// if the writes arrive between its two steps.
 const (
 	trialRounds  = 3
 	trialWriters = 6
 )
 
-// otherETag has the form of an ETag, and no object has it.
+// otherETag looks like an ETag, but no object has it.
 const otherETag = `"00000000000000000000000000000000"`
 
-// try finds out whether the store keeps the conditions of puts, with objects whose keys begin with
-// base, which it removes in the end.
+// try finds out whether the store honours conditional puts, using objects whose keys start with
+// base, which it removes at the end.
 func (s store) try(ctx context.Context, base string) error {
 	t := trial{store: s, key: base + "alone"}
 	err := t.alone(ctx)
@@ -32,7 +32,7 @@ func (s store) try(ctx context.Context, base string) error {
 	return err
 }
 
-// A trial is what is known of the object at key.
+// A trial is what is known about the object at key.
 type trial struct {
 	store store
 	key   string
@@ -40,13 +40,13 @@ type trial struct {
 
 // A trialStep is a put with a condition, and whether the condition holds.
 type trialStep struct {
-	condition string // for people
+	condition string // for display
 	etag      string // "": there must be no object
 	content   string
 	holds     bool
 }
 
-// alone makes puts one after the other.
+// alone makes the puts one after the other.
 func (t trial) alone(ctx context.Context) error {
 	defer t.store.discard(ctx, t.key)
 	if _, err := t.step(ctx, "", trialStep{"If-Match: an ETag without an object", otherETag, "intruder", false}); err != nil {
@@ -69,9 +69,9 @@ func (t trial) alone(ctx context.Context) error {
 	return err
 }
 
-// step makes a put, checks that it is accepted iff its condition holds, and that the object is then
-// what it should be: before, if it does not, where "" is that there is none. It returns the
-// object's ETag.
+// step makes a put, and checks that it is accepted if and only if its condition holds and that the
+// object is then as expected: if the condition does not hold, it must still be before, where ""
+// means no object. It returns the object's ETag.
 func (t trial) step(ctx context.Context, before string, s trialStep) (etag string, err error) {
 	_, err = t.store.putIf(ctx, t.key, s.etag, []byte(s.content))
 	switch v := judge(err); {
@@ -99,7 +99,7 @@ func (t trial) step(ctx context.Context, before string, s trialStep) (etag strin
 }
 
 // tryTogether lets writers put at the same time with the same condition, once when there is no
-// object and once on that one. One may win.
+// object and once on the resulting object. Only one may win.
 func (s store) tryTogether(ctx context.Context, key string) error {
 	defer s.discard(ctx, key)
 	etag := ""
@@ -120,7 +120,7 @@ func (s store) tryTogether(ctx context.Context, key string) error {
 	return nil
 }
 
-// race makes the puts of one condition and returns the content of the one that won.
+// race makes the puts with one condition and returns the content of the winner.
 func (s store) race(ctx context.Context, key, etag, condition string) (winner string, err error) {
 	var group sync.WaitGroup
 	errs := make([]error, trialWriters)

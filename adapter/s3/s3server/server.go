@@ -15,33 +15,33 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// What clients of every [Server] need besides its address.
+// What clients of every [Server] need in addition to its address.
 const (
-	// Region is what requests are signed for.
+	// Region is the region that requests are signed for.
 	Region = "us-east-1"
-	// Bucket is the bucket, which is there from the start.
+	// Bucket is the bucket, which exists from the start.
 	Bucket = "lockstep"
 	// AccessKey and SecretKey are the credentials of the one user.
 	AccessKey = "lockstep"
-	SecretKey = "lockstep-secret" // guards nothing: the server serves this machine only
+	SecretKey = "lockstep-secret" // not a real secret: only this machine can reach the server
 )
 
 // health is a path that the server answers without credentials.
 const health = "/lockstep-health"
 
-// patience bounds the start of a server, on a machine that is busy with other tests too.
+// patience bounds the start of a server, on a machine that is also busy with other tests.
 const patience = 60 * time.Second
 
-// A Server is a running S3 server, or one that was killed and can be started again. It is safe for
-// concurrent use, but for Close, which is the last call.
+// A Server is a running S3 server, or one that was killed and can be restarted. It is safe for
+// concurrent use, except for Close, which must be the last call.
 type Server struct {
 	address string
 	process *testbed.Process
 }
 
-// Start starts a server that keeps its data and its log below dir, which exists. It returns when
-// the server serves and the bucket is there, within 60 s. A dir that a Server has used before has
-// its objects.
+// Start starts a server that keeps its data and its log below dir, which must exist. It returns
+// when the server is serving and the bucket exists, within 60 s. If a Server has used dir before,
+// its objects are still there.
 func Start(dir string) (*Server, error) {
 	program, err := Program()
 	if err != nil {
@@ -80,19 +80,19 @@ func arguments(address, root string) []string {
 	}
 }
 
-// Address is host:port where the server listens, the same for all its life.
+// Address is the host:port where the server listens. It never changes.
 func (s *Server) Address() string { return s.address }
 
 // Endpoint is the server's URL. Buckets are addressed by path: URL/BUCKET/KEY.
 func (s *Server) Endpoint() string { return "http://" + s.address }
 
-// Client makes a client of the server with the options of the SDK, which adjust may change.
+// Client creates a client of the server with the SDK's options, which adjust may change.
 func (s *Server) Client(adjust ...func(*s3.Options)) *s3.Client {
 	return NewClient(s.Endpoint(), adjust...)
 }
 
-// NewClient makes a client of the server at the URL: one of this package, or something in front of
-// it.
+// NewClient creates a client of the server at the URL: one of this package, or something in front
+// of it.
 func NewClient(url string, adjust ...func(*s3.Options)) *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint: aws.String(url), UsePathStyle: true, Region: Region,
@@ -102,28 +102,28 @@ func NewClient(url string, adjust ...func(*s3.Options)) *s3.Client {
 	}, adjust...)
 }
 
-// Kill ends the server at once, as a crash does.
+// Kill ends the server at once, as in a crash.
 func (s *Server) Kill() { s.process.Kill() }
 
-// Start starts the server again after Kill, and waits until it serves.
+// Start starts the server again after Kill, and waits until it is serving.
 func (s *Server) Start() error { return s.process.Start() }
 
-// Restart kills the server and starts it again with what it has stored.
+// Restart kills the server and restarts it with its stored data.
 func (s *Server) Restart() error {
 	s.Kill()
 	return s.Start()
 }
 
-// Freeze stops the server without ending it; Thaw lets it go on.
+// Freeze suspends the server; Thaw resumes it.
 func (s *Server) Freeze() error { return s.process.Freeze() }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (s *Server) Thaw() error { return s.process.Thaw() }
 
-// Close ends the server at once. The data stay.
+// Close kills the server. The data stays.
 func (s *Server) Close() { s.process.Kill() }
 
-// serves says whether the server answers.
+// serves returns nil if the server answers.
 func (s *Server) serves() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -131,7 +131,7 @@ func (s *Server) serves() error {
 	if err != nil {
 		return err
 	}
-	// It keeps no connection, so that none is left when a server has ended.
+	// It keeps no connections open, so that none is left when a server has ended.
 	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
 	if err != nil {
 		return err

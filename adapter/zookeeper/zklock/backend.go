@@ -19,8 +19,8 @@ type backend struct {
 	clock   lease.Clock
 	life    context.Context // done when Close begins
 	end     context.CancelFunc
-	group   sync.WaitGroup // of sessions that are opened or run
-	granted atomic.Int64   // the session timeout as granted last; zero before the first session
+	group   sync.WaitGroup // for sessions that are being opened or are running
+	granted atomic.Int64   // the session timeout last granted; zero before the first session
 
 	mu struct {
 		sync.Mutex
@@ -40,14 +40,14 @@ func newBackend(cfg Config, clock lease.Clock) *backend {
 	return b
 }
 
-// An openingSession is a session that is being opened, and what came of it.
+// An openingSession is a session that is being opened, and the outcome.
 type openingSession struct {
 	done    chan struct{} // closed when one of the others is set
 	session *session
 	err     error
 }
 
-// present returns the session, and opens one when there is none. All who wait for it share it.
+// present returns the session, and opens one if there is none. All waiters share it.
 func (b *backend) present(ctx context.Context) (*session, error) {
 	s, o, err := b.presentOrOpening()
 	if err != nil || s != nil {
@@ -95,7 +95,7 @@ func (b *backend) open(o *openingSession) {
 	s.run()
 }
 
-// opened tells those who wait what came of an opening.
+// opened reports the outcome of an opening to the waiters.
 func (b *backend) opened(o *openingSession, s *session, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +165,8 @@ func (b *backend) forget(k *claim) {
 	delete(b.mu.claims, k.ID)
 }
 
-// Drop implements [locker.Backend]. A claim whose session is over is deleted in the present one.
+// Drop implements [locker.Backend]. A claim whose session is over is deleted through the current
+// one.
 func (b *backend) Drop(ctx context.Context, c *locker.Claim) error {
 	b.mu.Lock()
 	k := b.mu.claims[c.ID]
@@ -190,7 +191,7 @@ func (b *backend) drop(ctx context.Context, k *claim) error {
 	}
 	err = k.drop(ctx, s)
 	if loss, ok := errors.AsType[*lockstep.LossError](err); ok && loss.Reason != lockstep.RecordMissing {
-		return fmt.Errorf("%w: %s", lockstep.ErrUncertain, err) // the session that was to delete it is over
+		return fmt.Errorf("%w: %s", lockstep.ErrUncertain, err) // the session that should have deleted it is over
 	}
 	return err
 }

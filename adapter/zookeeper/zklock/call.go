@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// enter lets a call in unless the session is shut.
+// enter admits a call unless the session is shut.
 func (s *session) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,8 +29,8 @@ type reply[T any] struct {
 }
 
 // call makes one request. The library takes no context and waits for an answer as long as the
-// connection lives: a call that ctx or the end of the session ends earlier is left behind, and its
-// request may still be sent.
+// connection lives: a call cut short by ctx or the end of the session is abandoned, and its request
+// may still be sent.
 func call[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (none T, err error) {
 	if !s.enter() {
 		return none, s.cause()
@@ -55,7 +55,7 @@ func call[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, err
 	}
 }
 
-// cause says why the session is over.
+// cause returns why the session is over.
 func (s *session) cause() error {
 	if cause := context.Cause(s.over()); cause != nil {
 		return cause
@@ -63,8 +63,7 @@ func (s *session) cause() error {
 	return lockstep.ErrClosed
 }
 
-// retry makes a request that does no harm when it is made twice, until it is answered, ctx is done
-// or the session is over.
+// retry repeats an idempotent request until it is answered, ctx is done or the session is over.
 func retry[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
 	backoff := s.backoff()
 	for {
@@ -78,12 +77,12 @@ func retry[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, er
 	}
 }
 
-// backoff is for requests that wait for a connection.
+// backoff is the backoff of requests that wait for a connection.
 func (s *session) backoff() lease.Backoff {
 	return lease.Backoff{Base: 10 * time.Millisecond, Max: max(s.timing.timeout/24, 20*time.Millisecond)}
 }
 
-// pause returns an error when ctx or the session ends first.
+// pause waits for d, and returns an error if ctx or the session ends first.
 func (s *session) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -97,7 +96,7 @@ func (s *session) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// create makes a node without data. One that is there already is good.
+// create creates a node without data. It may already exist.
 func (s *session) create(ctx context.Context, path string, flag int32) error {
 	_, err := retry(ctx, s, func(conn *zk.Conn) (string, error) {
 		if flag == zk.FlagContainer {
@@ -111,7 +110,7 @@ func (s *session) create(ctx context.Context, path string, flag int32) error {
 	return err
 }
 
-// createAll makes a node and those above it.
+// createAll creates a node and its parents.
 func (s *session) createAll(ctx context.Context, path string) error {
 	for i := range path {
 		if i == 0 || path[i] != '/' {
@@ -124,7 +123,7 @@ func (s *session) createAll(ctx context.Context, path string) error {
 	return s.create(ctx, path, zk.FlagPersistent)
 }
 
-// createDir makes the directory of a lock.
+// createDir creates the directory of a lock.
 func (s *session) createDir(ctx context.Context, dir string) error {
 	err := s.create(ctx, dir, zk.FlagContainer)
 	if !errors.Is(err, zk.ErrNoNode) {
@@ -136,13 +135,14 @@ func (s *session) createDir(ctx context.Context, dir string) error {
 	return s.create(ctx, dir, zk.FlagContainer)
 }
 
-// A listing is the nodes in the directory of a lock at one moment.
+// A listing holds the nodes in the directory of a lock at one moment.
 type listing struct {
 	nodes queue
-	stat  *zk.Stat // of the directory; nil when there is none
+	stat  *zk.Stat // of the directory; nil if there is none
 }
 
-// list reads the directory of a lock. It may be as old as the session's last request: see sync.
+// list reads the directory of a lock. The result may be as old as the session's last request: see
+// sync.
 func (s *session) list(ctx context.Context, dir string) (listing, error) {
 	l, err := retry(ctx, s, func(conn *zk.Conn) (listing, error) {
 		names, stat, err := conn.Children(dir)
@@ -154,7 +154,7 @@ func (s *session) list(ctx context.Context, dir string) (listing, error) {
 	return l, err
 }
 
-// sync lets the server catch up with all that was done before.
+// sync lets the server catch up with everything done before.
 func (s *session) sync(ctx context.Context, path string) error {
 	_, err := retry(ctx, s, func(conn *zk.Conn) (string, error) { return conn.Sync(path) })
 	if errors.Is(err, zk.ErrNoNode) {
@@ -163,7 +163,7 @@ func (s *session) sync(ctx context.Context, path string) error {
 	return err
 }
 
-// A content is what a node holds, and a channel that is closed when that or the node changes.
+// A content is the data of a node, and a channel that is closed when the node or its data changes.
 type content struct {
 	record  record
 	stat    *zk.Stat
@@ -178,7 +178,7 @@ func (s *session) read(ctx context.Context, path string) (content, error) {
 	})
 }
 
-// watch reads a node, and tells when it changes next. A node that does not exist leaves no watch
+// watch reads a node, and reports its next change. A node that does not exist leaves no watch
 // behind.
 func (s *session) watch(ctx context.Context, path string) (content, error) {
 	if changed := s.armed(path); changed != nil {
@@ -195,7 +195,7 @@ func (s *session) watch(ctx context.Context, path string) (content, error) {
 	})
 }
 
-// watchDir tells when a claim comes to the directory of a lock, or goes.
+// watchDir reports when a claim enters or leaves the directory of a lock.
 func (s *session) watchDir(ctx context.Context, dir string) (<-chan struct{}, error) {
 	if changed := s.armed(dir); changed != nil {
 		return changed, nil
@@ -203,11 +203,11 @@ func (s *session) watchDir(ctx context.Context, dir string) (<-chan struct{}, er
 	return retry(ctx, s, func(conn *zk.Conn) (<-chan struct{}, error) {
 		for {
 			_, _, events, err := conn.ChildrenW(dir)
-			if errors.Is(err, zk.ErrNoNode) { // tell when the directory is made
+			if errors.Is(err, zk.ErrNoNode) { // report when the directory is created
 				var exists bool
 				exists, _, events, err = conn.ExistsW(dir)
 				if exists && err == nil {
-					continue // just now
+					continue // created just now
 				}
 			}
 			if err != nil {

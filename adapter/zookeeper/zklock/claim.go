@@ -11,16 +11,16 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A claim is one claim on its way through the queue. It belongs to one session for good: a node
-// that an earlier session left behind is never taken for its own. Take uses it first, and then
-// Drop; not both at a time.
+// A claim is one claim on its way through the queue. It belongs to one session permanently: a node
+// that an earlier session left behind is never mistaken for its own. Take uses it first, then Drop;
+// never both at once.
 type claim struct {
 	*locker.Claim
 	session    *session
 	dir        string
 	made       chan struct{} // closed when the last request to create its node has ended; nil before the first
 	node       string        // the path of its node, once known
-	isDoubtful bool          // the answer to a create was lost: there may be a node, or one more
+	isDoubtful bool          // the answer to a create was lost: there may be a node, or an additional one
 }
 
 func newClaim(s *session, c *locker.Claim) *claim {
@@ -43,11 +43,10 @@ func (k *claim) take(ctx context.Context) (locker.Grant, error) {
 // isNowhere reports whether the claim is certainly not in ZooKeeper.
 func (k *claim) isNowhere() bool { return k.node == "" && !k.isDoubtful }
 
-// maxCreates bounds the tries to create a node in a directory that is removed each time before
-// that.
+// maxCreates bounds the tries to create a node in a directory that keeps being removed first.
 const maxCreates = 10
 
-// enqueue creates the claim's node. When the answer is lost it looks for the node before it creates
+// enqueue creates the claim's node. If the answer is lost, it looks for the node before it creates
 // another.
 func (k *claim) enqueue(ctx context.Context) error {
 	backoff := k.session.backoff()
@@ -76,7 +75,7 @@ func (k *claim) enqueue(ctx context.Context) error {
 	}
 }
 
-// create makes one request for the node.
+// create sends one request to create the node.
 func (k *claim) create(ctx context.Context) error {
 	made := make(chan struct{})
 	k.made = made
@@ -91,9 +90,9 @@ func (k *claim) create(ctx context.Context) error {
 	return err
 }
 
-// recover looks for the node that a create with a lost answer may have left. The sync comes behind
-// that create: ZooKeeper refuses a request that arrives by an old connection when its session has
-// moved to another server.
+// recover looks for the node that a create with a lost answer may have left. The sync is ordered
+// after that create: ZooKeeper refuses a request that arrives over an old connection once its
+// session has moved to another server.
 func (k *claim) recover(ctx context.Context) (isFound bool, err error) {
 	if err := k.session.sync(ctx, k.dir); err != nil {
 		return false, err
@@ -106,7 +105,7 @@ func (k *claim) recover(ctx context.Context) (isFound bool, err error) {
 	return false, err
 }
 
-// advance looks at the queue, and waits for one change of it when the claim is not first.
+// advance reads the queue, and waits for one change of it if the claim is not first.
 func (k *claim) advance(ctx context.Context) (grant locker.Grant, isGranted bool, err error) {
 	l, err := k.session.list(ctx, k.dir)
 	if err != nil {
@@ -146,7 +145,7 @@ func (k *claim) await(ctx context.Context, n node) error {
 	}
 }
 
-// busy takes a try back and tells who was in the way.
+// busy withdraws a try and returns who was in the way.
 func (k *claim) busy(ctx context.Context, q queue, at int) error {
 	holders := q.holders()
 	state, err := k.session.describe(ctx, k.dir, q[:min(holders, at, maxNamed)])
@@ -160,7 +159,7 @@ func (k *claim) busy(ctx context.Context, q queue, at int) error {
 // maxNamed bounds the holders that a BusyError names.
 const maxNamed = 8
 
-// refuse takes the claim out of the queue before it is answered with err.
+// refuse removes the claim from the queue before it fails with err.
 func (k *claim) refuse(ctx context.Context, err error) error {
 	if dropErr := k.drop(ctx, k.session); dropErr != nil && !errors.Is(dropErr, lockstep.ErrLost) {
 		return fmt.Errorf("%w: %w", locker.ErrQueued, err)
@@ -169,8 +168,8 @@ func (k *claim) refuse(ctx context.Context, err error) error {
 	return err
 }
 
-// grant makes a lock of a claim whose turn it is. token is that of a shared claim, or zero for the
-// node's own.
+// grant makes a lock from a claim whose turn it is. token is the token of a shared claim, or zero
+// for the node's own.
 func (k *claim) grant(ctx context.Context, token lockstep.Token) (locker.Grant, error) {
 	c, err := k.session.watch(ctx, k.node)
 	switch {
@@ -191,7 +190,7 @@ func (k *claim) grant(ctx context.Context, token lockstep.Token) (locker.Grant, 
 	return locker.Grant{Token: token, Owner: k.session.owner(), Lease: k.session.lease, Gone: gone}, nil
 }
 
-// drop deletes the claim's node in a session, which need not be its own any more.
+// drop deletes the claim's node through a session, which may differ from its own.
 func (k *claim) drop(ctx context.Context, s *session) error {
 	if k.isDoubtful || k.node == "" {
 		return k.dropByID(ctx, s)
@@ -203,7 +202,7 @@ func (k *claim) drop(ctx context.Context, s *session) error {
 	return err
 }
 
-// dropByID deletes all nodes of the claim, when no more can come.
+// dropByID deletes all nodes of the claim, once no more can appear.
 func (k *claim) dropByID(ctx context.Context, s *session) error {
 	if err := k.awaitMade(ctx); err != nil {
 		return err
@@ -229,7 +228,7 @@ func (k *claim) dropByID(ctx context.Context, s *session) error {
 	return result
 }
 
-// awaitMade waits until no request to create the node is under way any more.
+// awaitMade waits until no request to create the node is in progress.
 func (k *claim) awaitMade(ctx context.Context) error {
 	if k.made == nil {
 		return nil

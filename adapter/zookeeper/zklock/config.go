@@ -22,30 +22,30 @@ const maxServers = 64
 // Config says where ZooKeeper is and how to use it.
 type Config struct {
 	// Servers are the addresses of the ensemble, "host:port" or "host" for port 2181; 1 to 64. They
-	// are tried in random order, and their names are looked up at each connection.
+	// are tried in random order, and their names are resolved for each connection.
 	Servers []string
-	// TTL is the session timeout to ask for, 1 s to 300 s. Default: 10 s. The servers clamp it to
-	// their bounds, by default 2 to 20 ticks: 4 s to 40 s when a tick is 2 s. What they grant is
-	// what counts. It should be five ticks or more to survive the election of a leader.
+	// TTL is the session timeout to request, 1 s to 300 s. Default: 10 s. The servers clamp it to
+	// their bounds, by default 2 to 20 ticks: 4 s to 40 s with a tick of 2 s. The granted value
+	// counts. It should be five ticks or more to survive a leader election.
 	TTL time.Duration
 	// TickTime is the tickTime of the servers, up to half the session timeout. Default: that half,
-	// the longest that it can be. Telling it makes locks outlast longer outages, and
-	// [Locker.Capabilities] tell a shorter Grace. One that is too short lets two holders meet when
-	// a server dies at the wrong moment.
+	// the longest possible. Setting it lets locks survive longer outages, and makes
+	// [Locker.Capabilities] report a shorter Grace. If it is too short, two holders may overlap
+	// when a server dies at the wrong moment.
 	TickTime time.Duration
-	// Root is the node under which everything is kept. Default: "/lockstep". It is made when it is
+	// Root is the node under which everything is kept. Default: "/lockstep". It is created if
 	// missing.
 	Root string
-	// User and Password are credentials of ZooKeeper's scheme "digest". Default: none.
+	// User and Password are credentials for ZooKeeper's "digest" scheme. Default: none.
 	User, Password string
-	// ACL is who may use the nodes that this Locker makes. Default: the user alone when there is
-	// one, else the world.
+	// ACL says who may use the nodes that this Locker creates. Default: only the user if there is
+	// one, otherwise the world.
 	ACL []zk.ACL
-	// Dial makes the connections; its context ends when the session does, or when making one takes
+	// Dial makes the connections; its context ends when the session does, or when connecting takes
 	// too long. Default: TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// UnavailableAfter is how long Acquire tries to reach servers that do not answer before it
-	// returns [lockstep.ErrUnavailable]. Default: the TTL, but 5 s to 15 s.
+	// UnavailableAfter is how long Acquire keeps trying servers that do not answer before it
+	// returns [lockstep.ErrUnavailable]. Default: the TTL, limited to 5 s to 15 s.
 	UnavailableAfter time.Duration
 	// Logger receives the log. Default: [slog.DiscardHandler].
 	Logger *slog.Logger

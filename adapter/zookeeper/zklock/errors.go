@@ -9,16 +9,17 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// answers are errors with which a server has answered: the request had no effect. After any other
-// error from the library the request may have taken effect, and can be made again when the
-// connection is back.
+// answers lists the errors that are a server's answer: the request had no effect. After any other
+// error from the library the request may have taken effect, and can be repeated when the connection
+// is back.
 var answers = []error{
 	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments,
 	zk.ErrInvalidPath, zk.ErrInvalidFlags,
 	lockstep.ErrLost, lockstep.ErrInvalid, lockstep.ErrQuota, lockstep.ErrUnsupported, lockstep.ErrClosed,
 }
 
-// meanings are errors of the library in the words of the contract. It has no names for two of them.
+// meanings maps errors of the library to those of the contract. The library has no names for two of
+// them.
 var meanings = []struct {
 	text string
 	err  error
@@ -31,7 +32,7 @@ var meanings = []struct {
 	{"unknown error: -6", lockstep.ErrUnsupported}, // Unimplemented: a server older than 3.5.3 has no container nodes
 }
 
-// explain gives an error of the library its meaning.
+// explain maps an error of the library to the contract's.
 func explain(err error) error {
 	if err == nil {
 		return nil
@@ -57,7 +58,7 @@ func isBroken(err error) bool {
 	return true
 }
 
-// missing is the loss of a claim whose node is not there.
+// missing is the loss of a claim whose node does not exist.
 func missing(detail string) *lockstep.LossError {
 	return &lockstep.LossError{Reason: lockstep.RecordMissing, Detail: detail}
 }

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// maxBeats bounds the beats that are remembered: those of the time that a report takes, which is at
-// most 0.275 of the timeout, and at most one in half of beatEvery. That makes 14.
+// maxBeats bounds the remembered beats: those within the time of a report, which is at most 0.275
+// of the timeout, with at most one per half of beatEvery. That makes 14.
 const maxBeats = 32
 
-// evidence knows a time at or after which ZooKeeper's leader has certainly heard of a session.
+// evidence tracks a time at or after which ZooKeeper's leader has certainly heard from a session.
 //
-// The leader hears of a session when it is opened, and when a connection takes it over: the
-// follower asks it. After that it hears what the follower reports in its answers to the leader's
-// pings. A report and a forwarded write go the same way in order. So when a write is confirmed that
-// was sent reportWithin after a beat was answered on the same connection, then a report that
-// contains that beat came to the leader before the write did. A follower that gets another leader
+// The leader hears from a session when it is opened, and when a connection takes it over, because
+// the follower asks the leader. After that it learns what the follower reports in its answers to
+// the leader's pings. Reports and forwarded writes travel the same way, in order. So if a confirmed
+// write was sent at least reportWithin after a beat was answered on the same connection, a report
+// with that beat reached the leader before the write did. A follower that gets another leader
 // closes its connections first.
 type evidence struct {
 	mu         sync.Mutex
@@ -28,7 +28,7 @@ type evidence struct {
 // A beat is a request of the session and its answer.
 type beat struct{ sent, answered time.Duration }
 
-// connected notes that a server has taken the session over; sent is when it was asked to.
+// connected records that a server has taken the session over; sent is when it was asked to.
 func (e *evidence) connected(sent time.Duration, t timing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -38,15 +38,15 @@ func (e *evidence) connected(sent time.Duration, t timing) {
 	e.beats = e.beats[:0]
 }
 
-// present is the connection that is in use. What was sent while it was and answered while it still
-// is went over it.
+// present is the connection in use. A request that was sent and answered while it is in use went
+// over it.
 func (e *evidence) present() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.connection
 }
 
-// beat notes an answered request, unless there is one of about the same time.
+// beat records an answered request, unless there is one of about the same time.
 func (e *evidence) beat(connection uint64, b beat) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -59,7 +59,7 @@ func (e *evidence) beat(connection uint64, b beat) {
 	e.beats = append(e.beats, b)
 }
 
-// wrote notes a confirmed write, and returns the time from which it renews the session.
+// wrote records a confirmed write, and returns the time from which it renews the session.
 func (e *evidence) wrote(connection uint64, sent time.Duration) (since time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

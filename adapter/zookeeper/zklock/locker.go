@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A Locker hands out locks that ZooKeeper keeps. It implements [lockstep.Locker],
-// [lockstep.Inspector] and [lockstep.Watcher], and is safe for concurrent use.
+// A Locker hands out locks kept in ZooKeeper. It implements [lockstep.Locker], [lockstep.Inspector]
+// and [lockstep.Watcher], and is safe for concurrent use.
 type Locker struct {
 	*locker.Locker
 	backend *backend
@@ -21,8 +21,8 @@ var (
 	_ lockstep.Watcher   = (*Locker)(nil)
 )
 
-// New makes a Locker. It connects to nothing: the session is opened when it is needed first. A
-// value of cfg that breaks a rule is [lockstep.ErrInvalid].
+// New makes a Locker. It does not connect: the session is opened when it is first needed. A value
+// of cfg that breaks a rule returns [lockstep.ErrInvalid].
 func New(cfg Config) (*Locker, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -34,8 +34,8 @@ func New(cfg Config) (*Locker, error) {
 	return &Locker{kit, b}, nil
 }
 
-// Capabilities implements [lockstep.Locker]. Its TTL is what was asked for until the first session
-// is open, and then what the servers granted.
+// Capabilities implements [lockstep.Locker]. The TTL is the requested one until the first session
+// is open, and then the one that the servers granted.
 func (l *Locker) Capabilities() lockstep.Capabilities {
 	if granted := time.Duration(l.backend.granted.Load()); granted != 0 {
 		return capabilities(newTiming(granted, l.backend.cfg.TickTime))

@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// Inspect implements [lockstep.Inspector]. Since is when a claim was queued, for a holder too. A
-// shared claim that is about to hold is a waiter until it has written its token.
+// Inspect implements [lockstep.Inspector]. Since is when a claim was queued, even for a holder. A
+// shared claim that is about to hold the lock is a waiter until it has written its token.
 func (l *Locker) Inspect(ctx context.Context, name string) (lockstep.State, error) {
 	state, err := l.backend.inspect(ctx, name)
 	if err != nil {
@@ -40,7 +40,7 @@ func (b *backend) inspect(ctx context.Context, name string) (lockstep.State, err
 	return state.State, err
 }
 
-// inspect reads the state of a lock as the server knows it.
+// inspect reads the state of a lock as the server sees it.
 func (s *session) inspect(ctx context.Context, name string) (snapshot, error) {
 	dir := dirOf(s.cfg.Root, name)
 	l, err := s.list(ctx, dir)
@@ -49,13 +49,13 @@ func (s *session) inspect(ctx context.Context, name string) (snapshot, error) {
 	}
 	state, err := s.describe(ctx, dir, l.nodes)
 	state.Name = name
-	if state.NextToken == 0 && l.stat != nil { // whatever is created next comes after the last change
+	if state.NextToken == 0 && l.stat != nil { // the next node comes after the last change
 		state.NextToken = lockstep.Token(l.stat.Pzxid) + 1
 	}
 	return state, err
 }
 
-// describe tells of the claims of a queue that are still there.
+// describe returns the claims of a queue that still exist.
 func (s *session) describe(ctx context.Context, dir string, q queue) (snapshot, error) {
 	contents, err := s.readAll(ctx, dir, q)
 	var state snapshot
@@ -67,11 +67,11 @@ func (s *session) describe(ctx context.Context, dir string, q queue) (snapshot, 
 	return state, err
 }
 
-// A snapshot is a state in the making.
+// A snapshot is a state under construction.
 type snapshot struct {
 	lockstep.State
-	isClosed   bool // by an exclusive claim: all behind it wait
-	isSettling bool // a shared claim is about to hold
+	isClosed   bool // by an exclusive claim: all later ones wait
+	isSettling bool // a shared claim is about to hold the lock
 }
 
 // add adds the next claim of the queue.
@@ -98,10 +98,10 @@ func (s *snapshot) add(n node, c content) {
 	}
 }
 
-// maxReads bounds the reads that are under way for one state.
+// maxReads bounds the concurrent reads for one state.
 const maxReads = 16
 
-// readAll reads the nodes of a queue. A node that is gone has no stat.
+// readAll reads the nodes of a queue. A deleted node has no stat.
 func (s *session) readAll(ctx context.Context, dir string, q queue) ([]content, error) {
 	contents, failed := make([]content, len(q)), make([]error, len(q))
 	slots := make(chan struct{}, maxReads)
@@ -137,10 +137,10 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.Stat
 	}
 }
 
-// errStopped ends a watch whose caller has seen enough.
+// errStopped ends a watch whose caller has stopped.
 var errStopped = errors.New("stopped")
 
-// follow yields states until ctx is done or something is wrong that does not pass.
+// follow yields states until ctx is done or a permanent error occurs.
 func (b *backend) follow(ctx context.Context, name string, yield func(lockstep.State) bool) error {
 	if err := lockstep.CheckName(name); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (b *backend) follow(ctx context.Context, name string, yield func(lockstep.S
 type watching struct {
 	name  string
 	yield func(lockstep.State) bool
-	last  *lockstep.State // that was yielded
+	last  *lockstep.State // last state yielded
 }
 
 // inSession follows the lock until the session is over.
@@ -203,7 +203,7 @@ func (w *watching) show(state lockstep.State) (goesOn bool) {
 	return w.yield(state)
 }
 
-// tokenSoon is how soon a shared claim may have written its token, of which no watch tells.
+// tokenSoon is how soon a shared claim may have written its token, which no watch reports.
 const tokenSoon = 50 * time.Millisecond
 
 // awaitNext waits until the state may have changed.

@@ -9,12 +9,12 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// dirOf is the directory of a lock: its name as one segment, in which "/", "%" and all that
-// ZooKeeper forbids are escaped.
+// dirOf is the directory of a lock: its name as one segment, with "/", "%" and everything that
+// ZooKeeper forbids escaped.
 func dirOf(root, name string) string { return root + "/locks/" + url.PathEscape(name) }
 
 // The nodes of a lock are named x-ID-NUMBER for exclusive and s-ID-NUMBER for shared claims: ID is
-// the claim's, 32 hexadecimal digits, and NUMBER is ZooKeeper's.
+// the claim's id, 32 hexadecimal digits, and NUMBER is assigned by ZooKeeper.
 const (
 	idBytes     = 32
 	prefixBytes = len("x-") + idBytes + len("-")
@@ -37,7 +37,7 @@ type node struct {
 	number   int32
 }
 
-// parseNode reads the name of a node. What is no claim is not ours.
+// parseNode parses the name of a node. A node that is not a claim is not ours.
 func parseNode(name string) (node, bool) {
 	if len(name) <= prefixBytes || name[1] != '-' || name[prefixBytes-1] != '-' || name[0] != 'x' && name[0] != 's' {
 		return node{}, false
@@ -46,7 +46,7 @@ func parseNode(name string) (node, bool) {
 	return node{name, name[2 : 2+idBytes], name[0] == 's', int32(number)}, err == nil
 }
 
-// A queue is the claims of a lock, first come first.
+// A queue holds the claims of a lock, in order of arrival.
 type queue []node
 
 func parseQueue(names []string) queue {
@@ -60,14 +60,14 @@ func parseQueue(names []string) queue {
 	return q
 }
 
-// find is the place of a claim, or -1.
+// find returns the index of a claim, or -1.
 func (q queue) find(id string) int {
 	return slices.IndexFunc(q, func(n node) bool { return n.id == id })
 }
 
-// blocker is the place of the claim for whose end the one at i has to wait, or -1 when there is
-// none: for an exclusive claim the one before it, which waits for those before itself; for a shared
-// claim the nearest exclusive one.
+// blocker returns the index of the claim that the one at i has to wait for, or -1 if there is none:
+// for an exclusive claim the one before it, which itself waits for those before it; for a shared
+// claim the nearest exclusive one before it.
 func (q queue) blocker(i int) int {
 	if !q[i].isShared {
 		return i - 1
@@ -80,7 +80,7 @@ func (q queue) blocker(i int) int {
 	return -1
 }
 
-// holders is how many claims at the head of the queue hold the lock or are about to.
+// holders returns how many claims at the head of the queue hold the lock or are about to.
 func (q queue) holders() int {
 	if len(q) > 0 && !q[0].isShared {
 		return 1
@@ -91,8 +91,7 @@ func (q queue) holders() int {
 	return len(q)
 }
 
-// checkNumber refuses numbers beyond those that ZooKeeper can count: it gives out the same one
-// again and again then.
+// checkNumber refuses numbers beyond ZooKeeper's range: after that it keeps assigning the same one.
 func checkNumber(n node) error {
 	if n.number < 0 {
 		return fmt.Errorf("%w: ZooKeeper has numbered 2^31 claims of this name; leave it unused for two minutes", lockstep.ErrQuota)
@@ -100,7 +99,7 @@ func checkNumber(n node) error {
 	return nil
 }
 
-// tokenOf makes a token of the transaction that created a node.
+// tokenOf makes a token from the transaction that created a node.
 func tokenOf(czxid int64) (lockstep.Token, error) {
 	if czxid < 1 || lockstep.Token(czxid) > lockstep.MaxToken {
 		return 0, fmt.Errorf("%w: transaction %#x of ZooKeeper is no token, which is 1 to 2^53-1: it has had more than 2^21 elections",
@@ -109,5 +108,5 @@ func tokenOf(czxid int64) (lockstep.Token, error) {
 	return lockstep.Token(czxid), nil
 }
 
-// join is the path of a node in a directory.
+// join returns the path of a node in a directory.
 func join(dir, name string) string { return dir + "/" + name }

@@ -9,24 +9,24 @@ import (
 
 // A record is the data of a claim's node, as JSON.
 type record struct {
-	// Owner is the session, as ZooKeeper's tools show it.
+	// Owner is the session, as shown by ZooKeeper's tools.
 	Owner string `json:"owner"`
-	// Token is that of a shared claim which was granted; it is zero before, and for an exclusive
+	// Token is the token of a granted shared claim; it is zero before that, and for an exclusive
 	// claim.
 	Token lockstep.Token `json:"token,omitempty"`
-	// Metadata is the claim's.
+	// Metadata is the metadata of the claim.
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 func (r record) encode() []byte {
 	data, err := json.Marshal(r)
 	if err != nil {
-		panic(fmt.Sprintf("zklock: record %+v: %v", r, err)) // strings and a number
+		panic(fmt.Sprintf("zklock: record %+v: %v", r, err)) // strings and a number can always be encoded
 	}
 	return data
 }
 
-// parseRecord reads what others wrote. Data that is no record is like none.
+// parseRecord parses data that others wrote. Data that is not a record counts as empty.
 func parseRecord(data []byte) (r record) {
 	if json.Unmarshal(data, &r) != nil {
 		return record{}

@@ -17,7 +17,7 @@ import (
 )
 
 // A session is one session with ZooKeeper and the client that serves it. It is over when its lease
-// is, and never comes back.
+// is, for good.
 type session struct {
 	cfg    Config
 	clock  lease.Clock
@@ -27,20 +27,20 @@ type session struct {
 	id     int64
 	timing timing
 	state  *lease.State
-	lease  *locker.Lease // of the state; nil before the session was opened
+	lease  *locker.Lease // of the state; nil before the session is opened
 
-	isRegistered atomic.Bool // its node was made
+	isRegistered atomic.Bool // its node was created
 	watches      watches
-	done         chan struct{} // closed when nothing of it runs any more
+	done         chan struct{} // closed when nothing of it is running
 
 	mu struct {
 		sync.Mutex
-		isShut bool // no call begins after it is set
+		isShut bool // once set, no call begins
 		calls  sync.WaitGroup
 	}
 }
 
-// connect starts the client of a session that is not open yet: begin opens it. In any case run or
+// connect starts the client of a session that is not open yet: begin opens it. Either run or
 // abandon must end it.
 func connect(cfg Config, clock lease.Clock) (*session, error) {
 	w := newWire(cfg, clock)
@@ -54,7 +54,7 @@ func connect(cfg Config, clock lease.Clock) (*session, error) {
 	return s, nil
 }
 
-// begin waits for the session and makes what all its claims need, or gives up when ctx is done.
+// begin waits for the session and creates what all its claims need, or gives up when ctx is done.
 func (s *session) begin(ctx context.Context) error {
 	select {
 	case o := <-s.wire.opened:
@@ -70,7 +70,7 @@ func (s *session) begin(ctx context.Context) error {
 	return nil
 }
 
-// unavailable marks an error that says nothing better: no claim was made yet.
+// unavailable marks an error without a more specific meaning: no claim was made yet.
 func (s *session) unavailable(err error) error {
 	if isBroken(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, lockstep.ErrLost) {
 		return fmt.Errorf("%w: %w", lockstep.ErrUnavailable, err)
@@ -78,7 +78,7 @@ func (s *session) unavailable(err error) error {
 	return err
 }
 
-// adopt begins the lease of a session that was opened.
+// adopt starts the lease of an opened session.
 func (s *session) adopt(o opening) error {
 	if o.timeout < lockstep.MinTTL {
 		return fmt.Errorf("%w: the servers end sessions after %v (maxSessionTimeout), it must be %v at least", lockstep.ErrUnsupported, o.timeout, lockstep.MinTTL)
@@ -106,14 +106,14 @@ func (s *session) authenticate(ctx context.Context) error {
 	return err
 }
 
-// node is the session's own node. Its name has the session's id, so no other session can have made
-// it.
+// node is the session's own node. Its name has the session's id, so no other session can have
+// created it.
 func (s *session) node() string { return s.cfg.Root + "/sessions/" + s.owner() }
 
-// owner is the public name of the session: its id, as ZooKeeper's tools show it.
+// owner is the public name of the session: its id, as shown by ZooKeeper's tools.
 func (s *session) owner() string { return fmt.Sprintf("0x%x", uint64(s.id)) }
 
-// register makes the session's own node.
+// register creates the session's own node.
 func (s *session) register(ctx context.Context) error {
 	err := s.create(ctx, s.node(), zk.FlagEphemeral)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -125,7 +125,7 @@ func (s *session) register(ctx context.Context) error {
 	return err
 }
 
-// run serves the session until its lease is over, and then ends it in ZooKeeper too, if it can.
+// run serves the session until its lease is over, and then also ends it in ZooKeeper, if it can.
 func (s *session) run() {
 	defer close(s.done)
 	beats := time.NewTicker(s.timing.beatEvery())
@@ -156,11 +156,11 @@ func (s *session) abandon(cause error) {
 	s.shut()
 }
 
-// over is done when the session is.
+// over returns a context that is done when the session is over.
 func (s *session) over() context.Context { return s.lease.Context() }
 
 // isExpired reports whether ZooKeeper has said that the session is over: its nodes are gone, or
-// will be before anybody can look for them.
+// will be before anyone can look for them.
 func (s *session) isExpired() bool {
 	select {
 	case <-s.wire.expired:
@@ -170,17 +170,17 @@ func (s *session) isExpired() bool {
 	}
 }
 
-// beat gives the server a sign of life. That of the answer is kept as evidence: see call.
+// beat gives the server a sign of life. The answer is recorded as evidence: see call.
 func (s *session) beat() {
 	ctx, cancel := context.WithTimeout(s.over(), quietFor(s.timing.timeout))
 	defer cancel()
-	call(ctx, s, func(conn *zk.Conn) (bool, error) { // no answer is no evidence, and nothing else
+	call(ctx, s, func(conn *zk.Conn) (bool, error) { // a missing answer only means no evidence
 		exists, _, err := conn.Exists(s.node())
 		return exists, err
 	})
 }
 
-// renew is one renewal of the lease, for [locker.KeepLeaseSince].
+// renew renews the lease once, for [locker.KeepLeaseSince].
 func (s *session) renew(ctx context.Context) (since time.Duration, err error) {
 	connection, sent := s.wire.evidence.present(), s.clock.Now()
 	_, err = call(ctx, s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(s.node(), nil, -1) })
@@ -194,9 +194,9 @@ func (s *session) renew(ctx context.Context) (since time.Duration, err error) {
 	}
 }
 
-// renewNow renews the lease out of turn. After a reconnection the leader has just heard of the
-// session, and a confirmed write shows that it was the real leader: no time is to be lost waiting
-// for the next renewal.
+// renewNow renews the lease ahead of schedule. After a reconnection the leader has just heard from
+// the session, and a confirmed write proves that it was the real leader, so there is no reason to
+// wait for the next renewal.
 func (s *session) renewNow() {
 	ctx, cancel := context.WithTimeout(s.over(), quietFor(s.timing.timeout))
 	defer cancel()
@@ -205,11 +205,12 @@ func (s *session) renewNow() {
 	}
 }
 
-// answerWithin is how long calls under way may take to end before the session is closed under them.
+// answerWithin is how long calls in progress may take to end before the session is closed under
+// them.
 const answerWithin = 200 * time.Millisecond
 
-// shut closes the session, by a request if a server is reached within a second, and waits for all
-// that it has started.
+// shut closes the session, with a request if a server can be reached within a second, and waits for
+// everything that it has started.
 func (s *session) shut() {
 	s.mu.Lock()
 	s.mu.isShut = true
@@ -217,7 +218,7 @@ func (s *session) shut() {
 	s.awaitCalls()
 	s.conn.Close()
 	s.wire.close()
-	for range s.events { // closed at the end of the library's goroutines
+	for range s.events { // closed when the library's goroutines end
 	}
 	s.mu.calls.Wait()
 	if s.lease != nil {
@@ -225,8 +226,8 @@ func (s *session) shut() {
 	}
 }
 
-// awaitCalls waits for the calls under way, but not long: they end soon unless the connection is
-// dead.
+// awaitCalls waits for the calls in progress, but not for long: they end soon unless the connection
+// is dead.
 func (s *session) awaitCalls() {
 	ended := make(chan struct{})
 	go func() {
@@ -239,7 +240,7 @@ func (s *session) awaitCalls() {
 	}
 }
 
-// libraryLog passes the library's log on.
+// libraryLog forwards the library's log.
 type libraryLog struct{ to *slog.Logger }
 
 func (l libraryLog) Printf(format string, args ...any) {

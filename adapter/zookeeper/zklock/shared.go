@@ -10,18 +10,17 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// grantShared grants a shared claim when only shared ones are before it. Its token is that of the
-// nearest one, which must have written it, or its own czxid when there is none. It waits, without a
-// grant, while the nearest has not written its token yet.
+// grantShared grants a shared claim when only shared ones are before it. It takes the token of the
+// nearest one, which must have written it, or its own czxid if there is none. While the nearest has
+// not yet written its token, the claim waits without a grant.
 //
 // Why only the nearest: let i and j hold at the same time, i before j. The claim from which j took
-// its token was between them or i itself, since i was there. The same goes for that claim, and so
-// on down to i: the tokens are the same. A claim that took the token of any other before it could
-// pass i by, and i could later take another token.
+// its token was between them or i itself, since i existed. The same is true of that claim, and so
+// on down to i: the tokens are the same. If a claim took its token from any other claim before it,
+// it could skip i, and i could later take a different token.
 //
-// Why it never falls: an exclusive claim between i and j in the queue was not granted while i was
-// there, and one behind j has a later czxid than the claim from which the token of all of them
-// came.
+// Why tokens never decrease: an exclusive claim between i and j in the queue was not granted while
+// i existed, and one behind j has a later czxid than the claim that all their tokens came from.
 func (k *claim) grantShared(ctx context.Context, before queue) (grant locker.Grant, isGranted bool, err error) {
 	token, err := k.inherit(ctx, before)
 	if err != nil || token == 0 {
@@ -34,7 +33,7 @@ func (k *claim) grantShared(ctx context.Context, before queue) (grant locker.Gra
 	return grant, err == nil, err
 }
 
-// inherit finds the token. Zero means that the queue has changed and must be looked at again.
+// inherit finds the token. Zero means that the queue has changed and must be read again.
 func (k *claim) inherit(ctx context.Context, before queue) (lockstep.Token, error) {
 	if len(before) == 0 {
 		return k.ownToken(ctx)
@@ -67,7 +66,7 @@ func (k *claim) ownToken(ctx context.Context) (lockstep.Token, error) {
 	return token, nil
 }
 
-// publish writes the token for those behind. Writing it twice does no harm.
+// publish writes the token for the claims behind. Writing it twice is harmless.
 func (k *claim) publish(ctx context.Context, token lockstep.Token) error {
 	data := record{Owner: k.session.owner(), Token: token, Metadata: k.Metadata}.encode()
 	_, err := retry(ctx, k.session, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(k.node, data, -1) })

@@ -9,17 +9,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// watches are the watches of a session that have not fired. The library keeps a channel for each
-// watch that was asked for until it fires, so those that are interested in a node share one: a
-// program that tries again and again while a lock is held must not pile them up.
+// watches holds the watches of a session that have not fired. The library keeps a channel for each
+// requested watch until it fires, so all callers interested in a node share one: a program that
+// keeps retrying while a lock is held must not accumulate them.
 type watches struct {
 	sync.Mutex
 	changed map[string]*watch // by path
 	group   sync.WaitGroup
-	isShut  bool // none is added after it is set
+	isShut  bool // once set, none is added
 }
 
-// A watch is closed when it has fired, or to make all who wait for it look again.
+// A watch is closed when it has fired, or to make all its waiters check again.
 type watch struct {
 	changed chan struct{}
 	closing sync.Once
@@ -27,7 +27,7 @@ type watch struct {
 
 func (w *watch) close() { w.closing.Do(func() { close(w.changed) }) }
 
-// armed is the watch of a path that has not fired, or nil.
+// armed returns the watch of a path that has not fired, or nil.
 func (s *session) armed(path string) <-chan struct{} {
 	s.watches.Lock()
 	defer s.watches.Unlock()
@@ -37,7 +37,7 @@ func (s *session) armed(path string) <-chan struct{} {
 	return nil
 }
 
-// arm keeps a watch. Its channel is closed when it fires or the session is over.
+// arm registers a watch. Its channel is closed when it fires or the session is over.
 func (s *session) arm(path string, events <-chan zk.Event) <-chan struct{} {
 	w := &watch{changed: make(chan struct{})}
 	s.watches.Lock()
@@ -58,7 +58,7 @@ func (s *session) arm(path string, events <-chan zk.Event) <-chan struct{} {
 	return w.changed
 }
 
-// disarm ends a watch. Another may have taken its place in the table already.
+// disarm ends a watch. Another may already have replaced it in the table.
 func (s *session) disarm(path string, w *watch) {
 	s.watches.Lock()
 	defer s.watches.Unlock()
@@ -68,9 +68,9 @@ func (s *session) disarm(path string, w *watch) {
 	w.close()
 }
 
-// recheck makes all who wait for a watch look again. After a reconnection the library asks for its
-// watches again, but it can name a transaction that is too late, so that a change of a node's data
-// in between is not told.
+// recheck makes all waiters check again. After a reconnection the library sets its watches again,
+// but it can name too late a transaction, so that a change of a node's data in between is not
+// reported.
 func (s *session) recheck() {
 	s.watches.Lock()
 	defer s.watches.Unlock()
@@ -80,7 +80,7 @@ func (s *session) recheck() {
 	}
 }
 
-// closeWatches waits for all watches of a session that is over.
+// closeWatches waits for all watches of an ended session.
 func (s *session) closeWatches() {
 	s.watches.Lock()
 	s.watches.isShut = true
@@ -88,7 +88,7 @@ func (s *session) closeWatches() {
 	s.watches.group.Wait()
 }
 
-// awaitChange waits until a watch fires, but not for ever.
+// awaitChange waits until a watch fires, but not forever.
 func (s *session) awaitChange(ctx context.Context, changed <-chan struct{}) error {
 	timer := time.NewTimer(recheckEvery)
 	defer timer.Stop()
@@ -104,7 +104,7 @@ func (s *session) awaitChange(ctx context.Context, changed <-chan struct{}) erro
 	}
 }
 
-// keepWatch tells when the node of a lock is deleted. It fails when the session is over by now: no
+// keepWatch reports when the node of a lock is deleted. It fails if the session is already over: no
 // lock is granted to a dead session.
 func (s *session) keepWatch(path string, changed <-chan struct{}, gone chan<- error) error {
 	s.watches.Lock()

@@ -14,40 +14,40 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// A wire makes the connections of one session. It sees in them what the client library does not
-// show: when the session was asked for, what timeout the server granted, and that the session has
-// expired. It ends connections that are silent, and makes none when the session is over, so that
-// the library cannot open another one in its place.
+// A wire makes the connections of one session. From them it learns what the client library does not
+// expose: when the session was requested, what timeout the server granted, and that the session has
+// expired. It ends silent connections, and makes none once the session is over, so that the library
+// cannot open another session in its place.
 //
 // It is the library's dialer and its host provider. The library calls Next and dial in turn from
 // one goroutine.
 type wire struct {
 	clock      lease.Clock
-	forOpening time.Duration // that a server has to answer when there is no session yet
+	forOpening time.Duration // how long a server has to answer when there is no session yet
 	evidence   *evidence
-	life       context.Context // done when no connection is to be made any more
+	life       context.Context // done when no more connections may be made
 	end        context.CancelFunc
 	tick       time.Duration // as configured
-	opened     chan opening  // gets the first answer
-	resumed    chan struct{} // is filled when a later connection has taken the session over
+	opened     chan opening  // receives the first answer
+	resumed    chan struct{} // receives a value when a later connection has taken the session over
 	expired    chan struct{} // closed when a server has said that the session is over
 	backoff    lease.Backoff
 	servers    []string
-	next       int // of servers
+	next       int // index into servers
 	connect    func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu      sync.Mutex
 	id      int64 // of the session; 0 before it was opened
 	timeout time.Duration
-	unheard int // connections in a row that gave no answer
+	unheard int // consecutive connections without an answer
 	isOver  bool
-	link    *link // the present connection
+	link    *link // the current connection
 }
 
 // An opening is the answer that opened a session.
 type opening struct {
 	id      int64
-	sent    time.Duration // when it was asked for, on the clock
+	sent    time.Duration // when it was requested, on the clock
 	timeout time.Duration
 }
 
@@ -63,7 +63,7 @@ func newWire(cfg Config, clock lease.Clock) *wire {
 	return w
 }
 
-// close ends the present connection and makes no other.
+// close ends the current connection and prevents others.
 func (w *wire) close() {
 	w.end()
 	w.mu.Lock()
@@ -74,15 +74,15 @@ func (w *wire) close() {
 	}
 }
 
-// Init implements [zk.HostProvider]. The wire has its servers already.
+// Init implements [zk.HostProvider]. The wire already has its servers.
 func (w *wire) Init([]string) error { return nil }
 
 // Len implements [zk.HostProvider].
 func (w *wire) Len() int { return len(w.servers) }
 
-// Next implements [zk.HostProvider]. The library pauses for a second when it is told that all
-// servers were tried, which is too long for short leases: dial pauses instead. But only then does
-// the library look whether it was closed.
+// Next implements [zk.HostProvider]. The library pauses for a second when Next reports that all
+// servers were tried, which is too long for short leases, so dial pauses instead. But only then
+// does the library check whether it was closed.
 func (w *wire) Next() (server string, allTried bool) {
 	w.next++
 	return w.servers[w.next%len(w.servers)], w.life.Err() != nil
@@ -107,8 +107,8 @@ func (w *wire) dial(network, address string, _ time.Duration) (net.Conn, error) 
 	return w.adopt(conn)
 }
 
-// pause keeps the library from trying servers without a rest. The first wait after a connection
-// that worked is short.
+// pause keeps the library from trying servers in a tight loop. The first wait after a working
+// connection is short.
 func (w *wire) pause() error {
 	timer := time.NewTimer(w.backoff.Next() / time.Duration(len(w.servers)))
 	defer timer.Stop()
@@ -132,8 +132,8 @@ func (w *wire) adopt(conn net.Conn) (net.Conn, error) {
 	return w.link, nil
 }
 
-// patience is how long a connection may be silent: longer before the answer to its first request.
-// Without a connection it is the time for making one.
+// patience is how long a connection may be silent, which is longer before the answer to its first
+// request. Without a connection it is the time for connecting.
 func (w *wire) patience(l *link) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +146,7 @@ func (w *wire) patience(l *link) time.Duration {
 	return answerFor(w.timeout, w.unheard-1)
 }
 
-// answered handles the answer to a request for the session. An error makes the library give up the
+// answered handles the answer to a request for the session. An error makes the library drop the
 // connection.
 func (w *wire) answered(o opening) error {
 	w.mu.Lock()
@@ -154,7 +154,7 @@ func (w *wire) answered(o opening) error {
 	switch {
 	case w.isOver:
 		return errSessionOver
-	case o.id == 0: // let through: the library then fails what waits for an answer, with the right error
+	case o.id == 0: // let through: the library then fails the waiting requests with the right error
 		w.isOver = true
 		close(w.expired)
 		return nil
@@ -174,20 +174,20 @@ func (w *wire) answered(o opening) error {
 	return nil
 }
 
-// A link is one connection. The library reads and writes it from one goroutine each, after it has
-// read the answer to its first request from the one that wrote it.
+// A link is one connection. The library reads and writes it from one goroutine each, but reads the
+// answer to its first request on the goroutine that wrote it.
 type link struct {
 	net.Conn
 	wire  *wire
-	sent  time.Duration // of the first write, which asks for the session
+	sent  time.Duration // time of the first write, which requests the session
 	wrote bool
-	head  []byte // what was read of the answer to that
+	head  []byte // what was read of its answer
 
-	rewatched chan struct{} // closed when the library has asked for its watches again
-	isSettled bool          // nothing has to wait for that
+	rewatched chan struct{} // closed when the library has set its watches again
+	isSettled bool          // nothing has to wait for that any longer
 }
 
-// Write notes when the session was asked for.
+// Write records when the session was requested.
 func (l *link) Write(p []byte) (int, error) {
 	switch {
 	case !l.wrote:
@@ -198,7 +198,8 @@ func (l *link) Write(p []byte) (int, error) {
 	return l.Conn.Write(p)
 }
 
-// setWatches is the kind of the library's request for the watches of an earlier connection.
+// setWatches is the type of the library's request to set the watches of an earlier connection
+// again.
 const setWatches = 101
 
 func (l *link) closeRewatched() {
@@ -212,9 +213,9 @@ func (l *link) closeRewatched() {
 // settleWithin bounds the wait for that request; there is none without watches.
 const settleWithin = 25 * time.Millisecond
 
-// settle keeps the first answer on a resumed connection back until the library has asked for its
-// watches. It asks for what has happened since the last transaction that it has seen, which it
-// reads while answers already move that on: a data race, which could lose an event.
+// settle holds back the first answer on a resumed connection until the library has set its watches
+// again. The library asks for events since the last transaction it has seen, but reads that value
+// while answers are already advancing it: a data race, which could lose an event.
 func (l *link) settle() {
 	l.isSettled = true
 	timer := time.NewTimer(settleWithin)
@@ -225,11 +226,11 @@ func (l *link) settle() {
 	}
 }
 
-// headBytes are the length of the answer, the version of the protocol, the timeout in milliseconds
-// and the session's id.
+// headBytes covers the length of the answer, the version of the protocol, the timeout in
+// milliseconds and the session's id.
 const headBytes = 4 + 4 + 4 + 8
 
-// Read looks at the answer to the request for the session.
+// Read inspects the answer to the session request.
 func (l *link) Read(p []byte) (int, error) {
 	if !l.isSettled && len(l.head) == headBytes {
 		l.settle()
@@ -255,9 +256,9 @@ func (l *link) parse() opening {
 	}
 }
 
-// SetReadDeadline sets an earlier deadline than the library wants, so that a silent server is left
-// in time. The library sets one before each read but that of the rest of an answer, for which it
-// asks for none.
+// SetReadDeadline sets an earlier deadline than the library wants, so that a silent server is
+// abandoned in time. The library sets one before each read, except for the rest of an answer, which
+// it reads without one.
 func (l *link) SetReadDeadline(t time.Time) error { return l.Conn.SetReadDeadline(l.earlier(t)) }
 
 // SetWriteDeadline does the same for a server that does not read.

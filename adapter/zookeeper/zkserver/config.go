@@ -12,25 +12,25 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// Jar is where the Debian package "libzookeeper-java" puts ZooKeeper. Its manifest names the other
-// jars that it needs.
+// Jar is where the Debian package "libzookeeper-java" installs ZooKeeper. Its manifest names the
+// other jars that it needs.
 const Jar = "/usr/share/java/zookeeper.jar"
 
 // logJar prints the log of the servers. They also run without it.
 const logJar = "/usr/share/java/slf4j-simple.jar"
 
-// Config says what servers to start.
+// Config configures the servers.
 type Config struct {
-	// Dir gets the data, the configuration and the log of each server. It must exist.
+	// Dir holds the data, the configuration and the log of each server. It must exist.
 	Dir string
 	// Servers is 1 or 3. Default: 3.
 	Servers int
 	// TickTime is ZooKeeper's unit of time, 100 ms to 2 s: sessions time out after 2 to 20 ticks,
-	// and they are looked at once a tick. Default: 500 ms.
+	// and are checked once per tick. Default: 500 ms.
 	TickTime time.Duration
-	// Options are more lines for zoo.cfg, such as "maxSessionTimeout=3000". With "forceSync=no" the
-	// servers do not wait for the disk: what they have confirmed then survives their being killed,
-	// but no power cut.
+	// Options are further lines for zoo.cfg, such as "maxSessionTimeout=3000". With "forceSync=no"
+	// the servers do not wait for the disk: confirmed writes then survive a kill but not a power
+	// cut.
 	Options []string
 }
 
@@ -52,7 +52,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Installed says what is missing to run ZooKeeper here, or nil.
+// Installed returns what is missing to run ZooKeeper here, or nil.
 func Installed() error {
 	if _, err := exec.LookPath("java"); err != nil {
 		return fmt.Errorf("java is not installed (Debian: apt-get install zookeeper): %w", err)
@@ -66,17 +66,17 @@ func Installed() error {
 // ports are the addresses of one server.
 type ports struct{ client, peer, election string }
 
-// zooCfg is the configuration of server i, which counts from 0.
+// zooCfg is the configuration of server i, counting from 0.
 func (c Config) zooCfg(dir string, all []ports, i int) string {
 	_, clientPort, _ := strings.Cut(all[i].client, ":")
 	lines := []string{
 		fmt.Sprintf("tickTime=%d", c.TickTime.Milliseconds()),
 		"initLimit=60", // ticks that a server may take to load what it missed
-		"syncLimit=10", // ticks without a word after which a server and its leader give each other up
+		"syncLimit=10", // ticks of silence after which a server and its leader give up on each other
 		"dataDir=" + dir,
 		"clientPort=" + clientPort,
 		"clientPortAddress=127.0.0.1",
-		"maxClientCnxns=0", // no bound: all clients come from one address
+		"maxClientCnxns=0", // no limit: all clients come from one address
 		"admin.enableServer=false",
 		"4lw.commands.whitelist=srvr,conf",
 	}
@@ -89,7 +89,8 @@ func (c Config) zooCfg(dir string, all []ports, i int) string {
 	return strings.Join(append(lines, c.Options...), "\n") + "\n"
 }
 
-// javaArgs start one server with little memory, and quickly rather than fast in the long run.
+// javaArgs start one server with little memory, tuned for a quick start rather than long-term
+// speed.
 func javaArgs(config string) []string {
 	return []string{
 		"-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
@@ -99,5 +100,5 @@ func javaArgs(config string) []string {
 	}
 }
 
-// errNoLeader is what Leader returns while the servers elect.
+// errNoLeader is returned by Leader during an election.
 var errNoLeader = errors.New("zkserver: no server leads at the moment")

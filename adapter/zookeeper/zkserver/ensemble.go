@@ -15,14 +15,14 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// An Ensemble is the servers that Start started. Its servers count from 0. It is safe for
-// concurrent use.
+// An Ensemble is a set of servers started by Start and numbered from 0. It is safe for concurrent
+// use.
 type Ensemble struct {
 	ports   []ports
 	servers []*testbed.Process
 }
 
-// Start starts the servers and returns when all of them serve.
+// Start starts the servers and returns when all of them are serving.
 func Start(cfg Config) (*Ensemble, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.validate(), Installed()); err != nil {
@@ -80,7 +80,7 @@ func (e *Ensemble) prepare(cfg Config, i int) (testbed.Command, error) {
 	}, nil
 }
 
-// serves says whether the server is one of a quorum, or stands alone.
+// serves returns nil if the server is part of a quorum or runs standalone.
 func (e *Ensemble) serves(i int) error {
 	mode, err := e.mode(i)
 	if err == nil && mode == "" {
@@ -89,7 +89,7 @@ func (e *Ensemble) serves(i int) error {
 	return err
 }
 
-// mode is "leader", "follower", "standalone", or empty while the server does not serve.
+// mode is "leader", "follower", "standalone", or empty while the server is not serving.
 func (e *Ensemble) mode(i int) (string, error) {
 	answer, err := ask(e.ports[i].client, "srvr")
 	if err != nil {
@@ -129,8 +129,8 @@ func (e *Ensemble) Addresses() []string {
 	return addresses
 }
 
-// Leader is the server that leads; one that stands alone leads itself. It returns an error during
-// an election.
+// Leader returns the leader; a standalone server is its own leader. It returns an error during an
+// election.
 func (e *Ensemble) Leader() (int, error) {
 	for i := range e.ports {
 		if mode, err := e.mode(i); err == nil && (mode == "leader" || mode == "standalone") {
@@ -140,20 +140,20 @@ func (e *Ensemble) Leader() (int, error) {
 	return 0, errNoLeader
 }
 
-// Kill ends one server at once, as a crash does. It does nothing when the server does not run.
+// Kill ends one server at once, as in a crash. It does nothing if the server is not running.
 func (e *Ensemble) Kill(i int) { e.servers[i].Kill() }
 
-// Start starts a server again that was killed, and returns when it serves.
+// Start restarts a killed server, and returns when it is serving.
 func (e *Ensemble) Start(i int) error { return e.servers[i].Start() }
 
-// Freeze stops one server without ending it, so that its connections stay open; Thaw lets it go on.
+// Freeze suspends one server, so that its connections stay open; Thaw resumes it.
 func (e *Ensemble) Freeze(i int) error { return e.servers[i].Freeze() }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (e *Ensemble) Thaw(i int) error { return e.servers[i].Thaw() }
 
-// Restart kills all servers at once, starts them again with what they have stored, and returns when
-// they serve.
+// Restart kills all servers at once, restarts them with their stored data, and returns when they
+// are serving.
 func (e *Ensemble) Restart(ctx context.Context) error {
 	e.Close()
 	if err := ctx.Err(); err != nil {
@@ -171,8 +171,8 @@ func (e *Ensemble) Close() {
 	}
 }
 
-// each does something to all servers at once and joins the errors: none of a quorum serves before
-// most of them do.
+// each calls f for all servers concurrently and joins the errors: no member serves before a
+// majority is up.
 func (e *Ensemble) each(f func(i int) error) error {
 	failed := make([]error, len(e.ports))
 	var group sync.WaitGroup
