@@ -95,8 +95,8 @@ func TestDoTellsItsFunctionAndItsCallerOfALoss(t *testing.T) {
 	}
 }
 
-// The context of the work is asked in the very moment after the loss, before any
-// goroutine could have passed it on.
+// The work's context is checked right after the loss, before any goroutine could have propagated
+// it.
 func TestDoTellsALossToWhoAsksNow(t *testing.T) {
 	l := memlock.New()
 	type key struct{}

@@ -63,8 +63,8 @@ func TestCauseIsFoundThroughWrapping(t *testing.T) {
 	}
 }
 
-// TestLossReasonsDiffer: a caller can tell the ways in which a lock ends apart, in
-// code and in the message.
+// TestLossReasonsDiffer: a caller can distinguish the ways in which a lock ends, in code and in the
+// message.
 func TestLossReasonsDiffer(t *testing.T) {
 	seen := map[string]lockstep.LossReason{}
 	for reason := lockstep.LeaseEnded; reason <= lockstep.MaxHoldReached; reason++ {

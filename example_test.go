@@ -26,7 +26,7 @@ func ExampleDo() {
 	// <nil>
 }
 
-// A lock has a life of its own: its context says when it ends, and why.
+// A lock has its own lifetime: its context says when it ends, and why.
 func ExampleLocker() {
 	space := memlock.NewSpace()
 	locker := space.Locker()
@@ -63,8 +63,7 @@ func ExampleTryAcquire() {
 	// acquire backup: lockstep: lock is busy: held by memory-1 host="db1" pid="4711"
 }
 
-// Two kinds of a bounded wait: the one ends with an error of its own, the other
-// with that of the context.
+// Two kinds of bounded wait: one ends with its own error, the other with that of the context.
 func ExampleWithWait() {
 	locker := memlock.New()
 	ctx := context.Background()
@@ -102,7 +101,7 @@ func ExampleWithShared() {
 	// true
 }
 
-// At most three downloads at a time, in all processes together.
+// At most three downloads at a time, across all processes.
 func ExampleWithPermits() {
 	locker := memlock.New()
 	ctx := context.Background()
@@ -117,8 +116,8 @@ func ExampleWithPermits() {
 	// true
 }
 
-// A transfer needs two accounts. All names of a claim are had at once, so that two
-// transfers in opposite directions cannot block each other.
+// A transfer needs two accounts. All names of a claim are granted at once, so two transfers in
+// opposite directions cannot deadlock.
 func ExampleWithAlso() {
 	locker := memlock.New()
 	ctx := context.Background()

@@ -79,8 +79,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// wantInvalid makes sure that the error names the field and the rule in one line
-// that is safe to print.
+// wantInvalid checks that the error names the field and the rule in one line that is safe to print.
 func wantInvalid(t *testing.T, err error, field string) {
 	t.Helper()
 	invalid, ok := errors.AsType[*lockstep.InvalidError](err)

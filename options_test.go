@@ -75,7 +75,7 @@ func TestBadOptionsAreInvalid(t *testing.T) {
 	}
 	for _, test := range []struct {
 		what  string
-		field string // of the error; empty when it is right
+		field string // of the error; empty if there is none
 		opts  []lockstep.AcquireOption
 	}{
 		{"a negative wait", "wait", []lockstep.AcquireOption{lockstep.WithWait(-1)}},

@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// Between the look at a claim and the end of its wait its session may end, which forgets what was
-// known of the queue.
+// Between checking a claim and the end of its wait its session may end, which discards what was
+// known about the queue.
 func TestAWaitThatRunsOutWhileItsSessionEndsIsBusy(t *testing.T) {
 	k := newClaim(lockstep.AcquireConfig{Names: []string{"a"}, HasWait: true, Wait: time.Second})
 	if err := k.busy(); !errors.Is(err, lockstep.ErrBusy) {

@@ -18,11 +18,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds what should happen at once, on a machine that is busy with other tests.
+// patience bounds what should happen at once, on a machine busy with other tests.
 const patience = 20 * time.Second
 
-// shortTTL is for tests that wait for the end of a lease. The others have the default, which a busy
-// machine renews in time.
+// shortTTL is for tests that wait for the end of a lease. The others have the default, which even a
+// busy machine renews in time.
 func shortTTL(c *client.Config) { c.TTL, c.UnavailableAfter = 2*time.Second, patience }
 
 func newClient(t *testing.T, nodes []*wirefake.Node, change ...func(*client.Config)) *client.Client {
@@ -162,7 +162,7 @@ func TestALeaderThatHangsIsLeftForAnother(t *testing.T) {
 	cluster, nodes := wirefake.Start(t, 3)
 	c := newClient(t, nodes, func(c *client.Config) { c.TTL = 6 * time.Second })
 	l := acquire(t, c, "a")
-	nodes[0].Silence(true) // its connections live, its streams too
+	nodes[0].Silence(true) // its connections and streams stay up
 	cluster.Elect(nodes[1])
 	time.Sleep(7 * time.Second)
 	if err := l.Check(); err != nil {
@@ -177,7 +177,7 @@ func TestTheEndOfTheLeaseNeedsNoNetworkAndTheClientGoesOnAfterwards(t *testing.T
 	c := newClient(t, nodes, shortTTL, func(c *client.Config) { c.Observer = &e })
 	l := acquire(t, c, "a")
 	nodes[0].Silence(true)
-	time.Sleep(2 * time.Second) // no renewal is confirmed that was sent later
+	time.Sleep(2 * time.Second) // no renewal sent after this is confirmed
 	if l.Check() == nil || l.Remaining() != 0 {
 		t.Errorf("%v remain 2 s after the last renewal, the lease is 2 s", l.Remaining())
 	}
@@ -225,7 +225,7 @@ func waiters(c *wirefake.Cluster, name string) (n int) {
 	return n
 }
 
-// owner is the session of the first waiter.
+// owner returns the session of the first waiter.
 func owner(t *testing.T, c *client.Client, name string) string {
 	t.Helper()
 	s, err := c.Inspect(t.Context(), name)
@@ -293,7 +293,7 @@ func TestAWaitThatRunsOutIsBusyAndNamesTheHolder(t *testing.T) {
 	c := newClient(t, nodes)
 	l := acquire(t, c, "a")
 	began := time.Now()
-	_, err := c.Acquire(t.Context(), "a", lockstep.WithWait(100*time.Millisecond)) // the fake times no waits
+	_, err := c.Acquire(t.Context(), "a", lockstep.WithWait(100*time.Millisecond)) // the fake does not time waits
 	if !errors.Is(err, lockstep.ErrBusy) {
 		t.Errorf("err = %v, want ErrBusy", err)
 	}
@@ -412,7 +412,7 @@ func TestConcurrentClaimsAreBatched(t *testing.T) {
 	}
 	all.Wait()
 	frames, _ := cluster.Received()
-	// Each hand-over is a release of its own, but the waiters come together.
+	// Each hand-over is a separate release, but the waiters arrive together.
 	frames -= before
 	t.Logf("%d frames for 1000 requests", frames)
 	if frames >= 1000 {
@@ -420,7 +420,7 @@ func TestConcurrentClaimsAreBatched(t *testing.T) {
 	}
 }
 
-// events notes what an Observer is told.
+// events records what an Observer is notified of.
 type events struct {
 	mu   sync.Mutex
 	seen []client.Event

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client/internal/wirefake"
 )
 
-// threeClusters are three nodes, each a cluster of its own: what comes of a forgotten
+// threeClusters returns three nodes, each its own cluster: the result of a forgotten
 // --initial-cluster.
 func threeClusters(t *testing.T) (clusters []*wirefake.Cluster, nodes []*wirefake.Node) {
 	for range 3 {
@@ -39,7 +39,7 @@ func heldAnywhere(clusters []*wirefake.Cluster, name string) (held bool) {
 	return held
 }
 
-// wantTwoClusters wants the error to name two endpoints and their clusters.
+// wantTwoClusters checks that the error names two endpoints and their clusters.
 func wantTwoClusters(t *testing.T, what string, err error, nodes []*wirefake.Node) {
 	t.Helper()
 	e, ok := errors.AsType[*client.ClusterError](err)
@@ -82,7 +82,7 @@ func TestNoLockComesFromEndpointsOfSeveralClusters(t *testing.T) {
 func TestAClaimThatWaitsFailsWhenTheEndpointsAreOfTwoClusters(t *testing.T) {
 	t.Parallel()
 	clusters, nodes := threeClusters(t)
-	for _, n := range nodes { // whichever the client meets first
+	for _, n := range nodes { // whichever the client reaches first
 		holder := newClient(t, []*wirefake.Node{n}, longLease)
 		acquire(t, holder, "a")
 	}
@@ -148,7 +148,7 @@ func TestANodeOfAnotherClusterThatIsNamedAsTheLeaderIsAskedForNothing(t *testing
 	t.Parallel()
 	a, nodes := wirefake.Start(t, 1)
 	b, others := wirefake.Start(t, 1)
-	a.Lead(others[0]) // its address was another's before
+	a.Lead(others[0]) // its address belonged to another before
 	c := newClient(t, nodes)
 	_, err := c.Acquire(t.Context(), "a")
 	wantTwoClusters(t, "acquire", err, append(nodes, others...))
@@ -163,13 +163,13 @@ func TestALockThatIsHeldStaysInItsClusterWhenAnotherTurnsUp(t *testing.T) {
 	t.Parallel()
 	a, nodes := wirefake.Start(t, 2)
 	b, others := wirefake.Start(t, 1)
-	b.SetID(a.ID()) // a node of the cluster, until it is not
+	b.SetID(a.ID()) // a node of the cluster, for now
 	b.Lead(nodes[0])
 	c := newClient(t, append(slices.Clone(nodes), others...), func(cfg *client.Config) { cfg.TTL = 5 * time.Second })
 	l := acquire(t, c, "a")
 	b.SetID(strings.Repeat("f", 32))
 	b.Lead(others[0])
-	a.Lead(nil) // the client looks for a leader, and comes to the other cluster
+	a.Lead(nil) // the client looks for a leader, and finds the other cluster
 	failed := make(chan error, 1)
 	go func() {
 		_, err := c.Acquire(t.Context(), "b")
@@ -184,7 +184,7 @@ func TestALockThatIsHeldStaysInItsClusterWhenAnotherTurnsUp(t *testing.T) {
 	if heldAnywhere([]*wirefake.Cluster{b}, "a") || heldAnywhere([]*wirefake.Cluster{b}, "b") {
 		t.Error("a lock came from the other cluster")
 	}
-	b.SetID(a.ID()) // put right
+	b.SetID(a.ID()) // corrected
 	b.Lead(nodes[1])
 	acquire(t, c, "b")
 	if err := l.Release(t.Context()); err != nil {
@@ -288,7 +288,7 @@ func TestAHandleIsForItsCluster(t *testing.T) {
 	}
 }
 
-// silent is an address that takes connections and says nothing.
+// silent returns an address that accepts connections but never answers.
 func silent(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -316,7 +316,7 @@ func TestAGrantDoesNotWaitLongForANodeThatHangs(t *testing.T) {
 		if _, err := k.Acquire(ctx, "a/"+strings.Repeat("x", len(c.nodes))); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > c.most+time.Second { // and a busy machine
+		if took := time.Since(began); took > c.most+time.Second { // plus slack for a busy machine
 			t.Errorf("with %d nodes and one that hangs: %v", len(c.nodes), took)
 		}
 	}
@@ -328,7 +328,7 @@ func TestASessionOfTheNewClusterIsNotBegunOnTheStreamOfTheOldOne(t *testing.T) {
 	c := newClient(t, nodes, longLease)
 	held := acquire(t, c, "a")
 	streams, old := cluster.Streams(), cluster.ID()
-	cluster.SetID(strings.Repeat("d", 32)) // the endpoints lead to another cluster, and the old stream lives
+	cluster.SetID(strings.Repeat("d", 32)) // the endpoints lead to another cluster, but the old stream is still up
 	if _, err := c.Inspect(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestALockPassesThroughManyHands(t *testing.T) {
 	l := acquire(t, first, "a")
 	token := l.Token()
 	h := detach(t, first, l)
-	for range 4 { // each a process of its own
+	for range 4 { // each like a separate process
 		c := newClient(t, nodes, ttl)
 		l, err := c.Attach(t.Context(), h)
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(package .*?)^```$")
 
-// TestProgramsOfTheDocsCompile vets each Go block of a page that is a whole file. There are at
-// least as many as today.
+// TestProgramsOfTheDocsCompile vets each Go block on a page that is a complete file. There must be
+// at least as many as today.
 func TestProgramsOfTheDocsCompile(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../docs/*.md")
@@ -36,10 +36,10 @@ func TestProgramsOfTheDocsCompile(t *testing.T) {
 	}
 }
 
-// inModule makes a directory of this module, as the programs import it and its requirements.
+// inModule creates a directory in this module, since the programs import it and its requirements.
 func inModule(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(".", "_docs-") // of no "./..." pattern
+	dir, err := os.MkdirTemp(".", "_docs-") // not matched by "./..."
 	if err != nil {
 		t.Fatal(err)
 	}

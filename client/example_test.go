@@ -25,8 +25,8 @@ func endpoints() (addresses []string, stop func()) {
 	return addresses, stop
 }
 
-// Take a lock, do the work under it, and give it back. The token goes with every write, so
-// that the protected resource can refuse a holder that has been overtaken.
+// Take a lock, do the work under it, and release it. The token goes with every write, so that the
+// protected resource can refuse a holder that was superseded.
 func Example() {
 	addresses, stop := endpoints()
 	defer stop()
@@ -37,7 +37,7 @@ func Example() {
 	}
 	defer c.Close(context.Background())
 
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // of the waiting alone
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // bounds only the wait
 	defer cancel()
 	l, err := c.Acquire(ctx, "billing/nightly")
 	if err != nil {
@@ -76,8 +76,8 @@ func ExampleClient_Acquire_try() {
 	// released: true
 }
 
-// Endpoints of two clusters, such as a forgotten --initial-cluster makes them, are an error that
-// names both: no lock comes from either. Config.Cluster says which cluster is wanted.
+// Endpoints of two clusters, such as after a forgotten --initial-cluster, return an error that
+// names both: neither grants a lock. Config.Cluster says which cluster is wanted.
 func ExampleClusterError() {
 	addresses, stop := endpoints()
 	defer stop()
@@ -100,7 +100,7 @@ func ExampleClusterError() {
 	// named: true true
 }
 
-// An operator takes a lock away; its holder is told who did it.
+// An operator takes a lock away; its holder learns who did it.
 func ExampleAdmin_RevokeLock() {
 	addresses, stop := endpoints()
 	defer stop()

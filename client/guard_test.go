@@ -18,14 +18,14 @@ func guardOf(endpoints ...string) *guard {
 	return newGuard(Config{Endpoints: endpoints}.withDefaults())
 }
 
-// twoClusters are the addresses of two nodes, each a cluster of its own.
+// twoClusters returns the addresses of two nodes, each its own cluster.
 func twoClusters(t *testing.T) []string {
 	_, a := wirefake.Start(t, 1)
 	_, b := wirefake.Start(t, 1)
 	return []string{a[0].Address(), b[0].Address()}
 }
 
-// nobody is an address where nothing listens.
+// nobody returns an address where nothing is listening.
 func nobody(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,7 +85,7 @@ func TestARestoreInTheMiddleOfASurveyIsNoClash(t *testing.T) {
 	var mu sync.Mutex
 	restored := false
 	restore := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		mu.Lock() // one answer after the other, and the restore after the first one
+		mu.Lock() // one answer after the other, with the restore after the first one
 		defer mu.Unlock()
 		err := invoke(ctx, method, req, reply, cc, opts...)
 		if !restored {

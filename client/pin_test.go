@@ -47,7 +47,7 @@ func TestWhatAnswersMeanTogether(t *testing.T) {
 		name string
 		pin  pin
 		n    int
-		say  string // a letter for each endpoint that told its cluster, - for one that answered without
+		say  string // a letter for each endpoint that reported its cluster, - for one that answered without it
 		want verdict
 	}{
 		{"nobody answers", told, 3, "", few},

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client/internal/wirefake"
 )
 
-// held is what the service answers to a claim while it grants nothing.
+// held is the service's answer to a claim while it grants nothing.
 func held(after time.Duration) *pb.Error {
 	return &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "the cluster is not ready to grant yet", RetryAfterMs: uint64(after.Milliseconds())}
 }
@@ -89,7 +89,7 @@ func TestABoundedWaitEndsByTheClientsClockAcrossAChangeOfLeader(t *testing.T) {
 	holder, waiter := newClient(t, nodes, longLease), newClient(t, nodes, longLease)
 	held := acquire(t, holder, "a")
 	const wait = 3 * time.Second
-	time.AfterFunc(time.Second, func() { cluster.Lead(nodes[1]) }) // the fake never ends a wait, as a new leader that begins it again
+	time.AfterFunc(time.Second, func() { cluster.Lead(nodes[1]) }) // the fake never ends a wait, like a new leader that restarts it
 	began := time.Now()
 	_, err := waiter.Acquire(t.Context(), "a", lockstep.WithWait(wait))
 	took := time.Since(began)

@@ -20,8 +20,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client/internal/wirefake"
 )
 
-// loseAnswers makes every answer of Revoke end with err, after the service has done what it asks
-// for.
+// loseAnswers makes every call of Revoke fail with err after the service has carried it out.
 func loseAnswers(err error) grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		done := invoke(ctx, method, req, reply, cc, opts...)
@@ -87,8 +86,8 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestUsersAreToldNothingOfGRPC: what is wrong with an endpoint is said in the words of the user.
-// speaksHTTP2 is the address of a server of HTTP/2 that knows nothing of gRPC.
+// TestUsersAreToldNothingOfGRPC checks that errors about an endpoint are in the user's terms.
+// speaksHTTP2 returns the address of an HTTP/2 server that does not know gRPC.
 func speaksHTTP2(t *testing.T) string {
 	t.Helper()
 	web := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -114,7 +113,7 @@ func TestUsersAreToldNothingOfGRPC(t *testing.T) {
 			if err != nil {
 				return
 			}
-			go func() { // as the port for peers: it waits for a greeting of its own kind
+			go func() { // like the peer port: it waits for its own kind of greeting
 				conn.Read(make([]byte, 1024))
 				conn.Close()
 			}()

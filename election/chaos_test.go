@@ -17,15 +17,16 @@ import (
 
 const candidates = 8
 
-// Faults of two kinds. After those of the first a lock is free only when its holder has
-// consented or its lease has ended; the others take it from under the holder.
+// There are two kinds of faults. After the first kind a lock is free only when its holder has
+// acknowledged the loss or its lease has ended; the second kind takes it away from under the
+// holder.
 const (
 	faultsThatLeaveTheLease = 7
 	allFaults               = 9
 )
 
-// TestTermsNeverOverlap has candidates lead and write to a guarded resource while they are
-// cut off, revoked, resigned and stopped: a body that returns within Drain never meets the next.
+// TestTermsNeverOverlap has candidates lead and write to a guarded resource while they are cut off,
+// revoked, resigned and stopped: a body that returns within Drain never overlaps with the next.
 func TestTermsNeverOverlap(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -40,8 +41,8 @@ func TestTermsNeverOverlap(t *testing.T) {
 }
 
 // TestNoTwoLeadersBelieve adds what no election can wait for: sessions that end and records that
-// vanish under the leader. Late writes are then refused by the guard; no write is that
-// a candidate makes while its context says that it leads.
+// vanish under the leader. The guard then refuses late writes, but never a write that a candidate
+// makes while its context says that it leads.
 func TestNoTwoLeadersBelieve(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -55,7 +56,7 @@ func TestNoTwoLeadersBelieve(t *testing.T) {
 	}
 }
 
-// An office is what its candidates do at the same time.
+// An office tracks what its candidates do at the same time.
 type office struct {
 	t       *testing.T
 	space   *memlock.Space
@@ -64,14 +65,14 @@ type office struct {
 	drain   time.Duration
 
 	mu      sync.Mutex
-	bodies  map[*election.Candidate]context.Context // those that run
+	bodies  map[*election.Candidate]context.Context // those that are running
 	begun   int
 	ended   int
-	last    lockstep.Token // of the term that began last
-	mark    lockstep.Token // the guard: the highest token that was written
+	last    lockstep.Token // of the latest term
+	mark    lockstep.Token // the guard: the highest token written
 	written int
 	refused int
-	// overlaps counts the terms that began before another's body had returned.
+	// overlaps counts the terms that began before the body of another had returned.
 	overlaps int
 }
 
@@ -90,7 +91,7 @@ func chaos(t *testing.T, seed uint64, faults int) *office {
 	}
 	wg.Go(func() { o.hurt(ctx, rand.New(rand.NewPCG(seed, 99)), faults) })
 	wg.Wait()
-	time.Sleep(time.Minute) // what is cut off is undone
+	time.Sleep(time.Minute) // cut-off requests are undone
 	if held(t, o.lockers[0]) {
 		t.Error("the lock is held after all have gone")
 	}
@@ -103,7 +104,7 @@ func chaos(t *testing.T, seed uint64, faults int) *office {
 	return o
 }
 
-// stand runs the candidate again and again: a body that finishes ends its Run.
+// stand runs the candidate repeatedly: a body that finishes ends its Run.
 func (o *office) stand(ctx context.Context, c *election.Candidate, r *rand.Rand) {
 	for ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, upTo(r, 10*time.Minute))
@@ -121,8 +122,8 @@ func (o *office) stand(ctx context.Context, c *election.Candidate, r *rand.Rand)
 
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
-// work writes until it has enough or its term is over; then it takes its time, but not
-// longer than Drain, and writes once more, too late.
+// work writes until it is done or its term is over; then it lingers, but no longer than Drain, and
+// writes once more, too late.
 func (o *office) work(ctx context.Context, token lockstep.Token, r *rand.Rand) error {
 	enough := time.Now().Add(upTo(r, 5*time.Minute))
 	for time.Now().Before(enough) {
@@ -155,7 +156,7 @@ func (o *office) write(token lockstep.Token) bool {
 	return true
 }
 
-// begin looks whether anybody else leads or still works, and whether the tokens rise.
+// begin checks whether anyone else leads or is still working, and whether the tokens rise.
 func (o *office) begin(ctx context.Context, c *election.Candidate, token lockstep.Token) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,7 +183,7 @@ func (o *office) end(c *election.Candidate) {
 	delete(o.bodies, c)
 }
 
-// hurt does one of the faults to a candidate every few seconds, and heals at the end.
+// hurt injects one of the faults into a candidate every few seconds, and heals at the end.
 func (o *office) hurt(ctx context.Context, r *rand.Rand, faults int) {
 	cut := map[*memlock.Locker]bool{}
 	for ctx.Err() == nil {
@@ -206,7 +207,7 @@ func (o *office) hurt(ctx context.Context, r *rand.Rand, faults int) {
 		case 6:
 			o.all[i].StepDown(upTo(r, time.Minute))
 		case 7:
-			if !cut[l] { // else its holder would rightly not know
+			if !cut[l] { // otherwise its holder could not know
 				l.Expire()
 			}
 		case 8:
@@ -220,7 +221,7 @@ func (o *office) hurt(ctx context.Context, r *rand.Rand, faults int) {
 	}
 }
 
-// leader is the index of the candidate that leads, or -1.
+// leader returns the index of the candidate that leads, or -1.
 func (o *office) leader() int {
 	for i, c := range o.all {
 		if c.IsLeader() {
@@ -230,8 +231,8 @@ func (o *office) leader() int {
 	return -1
 }
 
-// TestTheNextLeaderComesInTime kills, cuts off, resigns and stops the leader of eight
-// and measures how long nobody leads.
+// TestTheNextLeaderComesInTime kills, cuts off, resigns and stops the leader of eight and measures
+// how long there is no leader.
 func TestTheNextLeaderComesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -251,7 +252,7 @@ func TestTheNextLeaderComesInTime(t *testing.T) {
 			limit, fault := time.Second, r.IntN(3)
 			start := time.Now()
 			switch fault {
-			case 0: // killed or cut off: nothing more is heard of it
+			case 0: // killed or cut off: it is not heard from again
 				o.lockers[i].Cut()
 				limit = ttl + memlock.Grace + time.Second
 			case 1:
@@ -275,7 +276,7 @@ func TestTheNextLeaderComesInTime(t *testing.T) {
 	})
 }
 
-// A thousand candidates wait for one office; its leader goes again and again.
+// A thousand candidates wait for leadership; the leader leaves again and again.
 func TestAThousandCandidates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()

@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// One of many processes runs the scheduler. When the work is done the election is too.
+// One of many processes runs the scheduler. When the work is done, so is the election.
 func Example() {
 	var locker lockstep.Locker = memlock.New() // or a client of the service, etcd, Postgres, ...
 	c, err := election.New(locker, "billing/scheduler", election.Config{Identity: "host-1"})
@@ -36,7 +36,7 @@ func Example() {
 	// <nil>
 }
 
-// A ledger is a store that outlives its writers and refuses those whose term is past.
+// A ledger is a store that outlives its writers and refuses those whose term has passed.
 type ledger struct {
 	mu   sync.Mutex
 	mark lockstep.Token
@@ -67,9 +67,9 @@ func (l *ledger) finish(token lockstep.Token, invoice int) error {
 	return nil
 }
 
-// A body that can be started again. It keeps nothing from an earlier term: at the beginning it
-// reads from the store how far the work has come, also when that was another's work. It returns
-// when its context is done, and takes up the work in its next term.
+// A restartable body. It keeps nothing from an earlier term: at the start it reads from the store
+// how far the work has progressed, even if another leader did it. It returns when its context is
+// done, and resumes the work in its next term.
 func ExampleCandidate_Run_restartable() {
 	locker := memlock.New(memlock.WithTTL(time.Second))
 	store := &ledger{}
@@ -87,7 +87,7 @@ func ExampleCandidate_Run_restartable() {
 		for ; invoice <= 5; invoice++ {
 			if ctx.Err() != nil {
 				fmt.Println("term", token, "is over:", context.Cause(ctx))
-				return nil // Run stands again
+				return nil // Run campaigns again
 			}
 			if err := store.finish(token, invoice); err != nil {
 				return err
@@ -148,7 +148,7 @@ func ExampleCandidate_Run_guarded() {
 	// report: the second leader's <nil>
 }
 
-// Anybody can follow who leads. That nobody does is an event too.
+// Anyone can follow who leads. Having no leader is an event too.
 func ExampleObserve() {
 	space := memlock.NewSpace()
 	c, err := election.New(space.Locker(), "billing/scheduler", election.Config{Identity: "host-1"})
@@ -196,7 +196,7 @@ func ExampleObserve() {
 	// context canceled
 }
 
-// A leader that finds itself unfit hands the office over and stays away for a while.
+// A leader that finds itself unfit gives up leadership and stays out of the election for a while.
 func ExampleCandidate_StepDown() {
 	space := memlock.NewSpace()
 	ctx, stop := context.WithCancel(context.Background())

@@ -34,7 +34,7 @@ func TestALeaderThatCannotRenewIsNotHealthy(t *testing.T) {
 		time.Sleep(time.Hour)
 		wantHealth(t, s.Candidate, "")
 		l.Cut()
-		time.Sleep(4600 * time.Millisecond) // half way from TTL/3 to 6 s is 4.667 s
+		time.Sleep(4600 * time.Millisecond) // the midpoint between TTL/3 and 6 s is 4.667 s
 		wantHealth(t, s.Candidate, "")
 		time.Sleep(100 * time.Millisecond)
 		wantHealth(t, s.Candidate, "the last renewal was 4.7s ago")

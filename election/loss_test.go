@@ -121,7 +121,7 @@ func TestACandidateThatIsHealedStandsAgain(t *testing.T) {
 	})
 }
 
-// A term that ends at once, again and again, must not become a busy loop.
+// Terms that keep ending at once must not become a busy loop.
 func TestTermsBeginARetryPeriodApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Second
@@ -146,7 +146,7 @@ func TestTermsBeginARetryPeriodApart(t *testing.T) {
 	})
 }
 
-// The context says that the term is over before any timer or goroutine has done so.
+// The context reports that the term is over before any timer or goroutine does.
 func TestTheContextKnowsALossAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memlock.New()
@@ -166,7 +166,7 @@ func TestTheContextKnowsALossAtOnce(t *testing.T) {
 	})
 }
 
-// late grants locks that are over by the time they are handed out.
+// late is a Locker whose locks are over by the time they are handed out.
 type late struct {
 	*memlock.Locker
 	times int
@@ -224,8 +224,8 @@ func TestABodyThatHangsKeepsTheLockAndItsTerm(t *testing.T) {
 	})
 }
 
-// A leader that is frozen beyond its lease wakes up beside its successor. Its token tells
-// the resource; it leads again only after its body has returned.
+// A leader that is frozen beyond its lease wakes up while its successor leads. The resource
+// recognizes its old token; it leads again only after its body has returned.
 func TestALeaderThatWasFrozenIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()

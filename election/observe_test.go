@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// watchLeaders collects who is observed to lead, "-" for nobody, until ctx is done.
+// watchLeaders collects the observed leaders, "-" for none, until ctx is done.
 func watchLeaders(t *testing.T, ctx context.Context, leaders iter.Seq2[election.Leader, error]) *[]string {
 	seen := new([]string)
 	go func() {
@@ -45,7 +45,7 @@ func TestObserveYieldsEachLeaderAndNobody(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		seen := watchLeaders(t, ctx, election.Observe(ctx, space.Locker(), "leader"))
 		a := run(t, space.Locker(), election.Config{Identity: "a"})
-		b := run(t, space.Locker(), election.Config{Identity: "b"}) // a waiter is no news
+		b := run(t, space.Locker(), election.Config{Identity: "b"}) // a waiter is not an event
 		time.Sleep(time.Minute)
 		a.Resign()
 		synctest.Wait()
@@ -71,7 +71,7 @@ func TestObserveYieldsANewTermOfTheSameLeader(t *testing.T) {
 		go func() {
 			for leader := range s.Observe(ctx) {
 				tokens = append(tokens, leader.Token)
-				time.Sleep(2 * time.Minute) // it does not see that nobody leads for a moment
+				time.Sleep(2 * time.Minute) // it misses the moment without a leader
 			}
 		}()
 		time.Sleep(time.Minute)
@@ -86,8 +86,8 @@ func TestObserveYieldsANewTermOfTheSameLeader(t *testing.T) {
 	})
 }
 
-// Two leaders come and go while the observer is busy with what it read: it must not
-// report them later as leading, and must not miss that nobody does.
+// Two leaders come and go while the observer is busy: it must not report them as leading later, and
+// must not miss that there is no leader.
 func TestALateObserverInventsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
@@ -180,7 +180,7 @@ func TestOnNewLeaderHearsOfEachLeaderOnce(t *testing.T) {
 				time.Sleep(time.Minute)
 				l.Expire() // a
 				time.Sleep(time.Minute)
-				l.Cut() // its watch is silent, its looks fail
+				l.Cut() // its watch is silent, its reads fail
 				time.Sleep(time.Minute)
 				l.Heal()
 				time.Sleep(time.Minute)

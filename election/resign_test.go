@@ -100,7 +100,7 @@ func TestStepDownRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// unordered is a Locker that admits to have no queue, as those do that poll.
+// unordered is a Locker that declares that it has no queue, as polling ones do.
 type unordered struct{ lockstep.Locker }
 
 func (u unordered) Capabilities() lockstep.Capabilities {

@@ -28,7 +28,7 @@ func candidate(t *testing.T, l lockstep.Locker, cfg election.Config) *election.C
 	return c
 }
 
-// A stand is a candidate that runs on a goroutine of its own.
+// A stand is a candidate that runs on its own goroutine.
 type stand struct {
 	*election.Candidate
 	cancel context.CancelFunc
@@ -36,8 +36,8 @@ type stand struct {
 	ended  chan error           // what Run returned
 }
 
-// run starts a candidate whose body waits for the end of its term. The test's end
-// ends it; in a bubble a goroutine that stays fails the test.
+// run starts a candidate whose body waits for the end of its term. It ends with the test; in a
+// bubble a leftover goroutine fails the test.
 func run(t *testing.T, l lockstep.Locker, cfg election.Config) *stand {
 	return runWith(t, l, cfg, func(ctx context.Context, _ lockstep.Token) error {
 		<-ctx.Done()
@@ -62,7 +62,7 @@ func runWith(t *testing.T, l lockstep.Locker, cfg election.Config, body func(con
 	return s
 }
 
-// held tells whether anybody holds the office's lock.
+// held reports whether anyone holds the election's lock.
 func held(t *testing.T, l *memlock.Locker) bool {
 	t.Helper()
 	s, err := l.Inspect(t.Context(), "leader")
@@ -221,7 +221,7 @@ func TestTheClaimCarriesIdentityAndLabels(t *testing.T) {
 	}
 }
 
-// lines counts the log's lines by message.
+// lines counts log lines by message.
 type lines struct {
 	slog.Handler
 	mu sync.Mutex

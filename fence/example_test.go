@@ -14,14 +14,14 @@ import (
 // wakes and writes late. The resource refuses A.
 func Example() {
 	ctx := context.Background()
-	space := memlock.NewSpace() // stands for the lock service
+	space := memlock.NewSpace() // stands in for the lock service
 	a, b := space.Locker(), space.Locker()
 	source, err := fence.For(a, "prod", "billing/nightly") // once, at the start of the program
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	guard := fence.NewMemory(0) // stands for the resource
+	guard := fence.NewMemory(0) // stands in for the resource
 
 	lockA, _ := a.Acquire(ctx, "billing/nightly")
 	a.Expire() // A is frozen, and its lease ends
@@ -68,8 +68,7 @@ func ExampleMark_Admit() {
 	// by the new holder
 }
 
-// Work that must be done once in a grant: the retry after a lost reply learns that it is
-// done.
+// Work that must be done once per grant: the retry after a lost reply learns that it is done.
 func ExampleStep() {
 	ctx := context.Background()
 	guard := fence.NewMemory(0)
@@ -83,8 +82,7 @@ func ExampleStep() {
 	// true
 }
 
-// A backend whose tokens do not rise is refused when the program starts, and not
-// when it matters.
+// A backend whose tokens do not rise is refused when the program starts, not when it matters.
 func ExampleFor() {
 	var locker lockstep.Locker = oneRedisKey{memlock.New()}
 
@@ -100,8 +98,8 @@ func (oneRedisKey) Capabilities() lockstep.Capabilities {
 	return lockstep.Capabilities{Backend: "redis", ClockBound: true}
 }
 
-// An operator moves the lock to another cluster: its tokens do not compare with those of
-// the old one, so the mark is given to the new lock on purpose.
+// An operator moves the lock to another cluster: its tokens do not compare with those of the old
+// one, so the mark is explicitly given to the new lock.
 func ExampleMemory_Reset() {
 	ctx := context.Background()
 	guard := fence.NewMemory(0)
@@ -119,7 +117,7 @@ func ExampleMemory_Reset() {
 	// <nil>
 }
 
-// Counts say how often the guard had to save the day.
+// Counts show how often the guard had to step in.
 func ExampleCounts() {
 	ctx := context.Background()
 	var counts fence.Counts

@@ -10,9 +10,9 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// millisecondTokens is a backend that makes its tokens of the client's clock, in milliseconds, as
-// libraries for one Redis key have done: two clients' clocks differ, and clocks are set back. It
-// says itself that its tokens are no fence.
+// millisecondTokens is a backend that derives its tokens from the client's clock, in milliseconds,
+// as libraries for single-key Redis locks have done: the clocks of two clients differ, and clocks
+// get set back. It declares that its tokens are not fencing tokens.
 type millisecondTokens struct{ lockstep.Locker }
 
 func (m millisecondTokens) Capabilities() lockstep.Capabilities {
@@ -22,7 +22,7 @@ func (m millisecondTokens) Capabilities() lockstep.Capabilities {
 }
 
 // Such tokens break a guard: a holder whose clock is ahead locks out the next, and a later holder's
-// token is not larger. So there is no way to a grant.
+// token is not larger. So they cannot get a grant.
 func TestTokensOfAClockAreRefusedAtTheStart(t *testing.T) {
 	source, err := fence.For(millisecondTokens{memlock.New()}, "prod", "orders/42")
 	if !errors.Is(err, lockstep.ErrUnsupported) || !strings.Contains(err.Error(), "milliseconds") {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// unfenced is a backend whose tokens mean nothing, as one Redis key has them.
+// unfenced is a backend whose tokens mean nothing, like those of a single Redis key.
 type unfenced struct{ lockstep.Locker }
 
 func (unfenced) Capabilities() lockstep.Capabilities {
@@ -107,8 +107,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestConcurrentStepsAreOneAfterTheOther counts one-shot writes of the same tokens from
-// many goroutines: each token is admitted at most once, the largest for certain.
+// TestConcurrentStepsAreOneAfterTheOther counts one-shot writes with the same tokens from many
+// goroutines: each token is admitted at most once, the largest certainly.
 func TestConcurrentStepsAreOneAfterTheOther(t *testing.T) {
 	var counts Counts
 	guard := Observed(NewMemory(0), &counts)

@@ -8,9 +8,9 @@ import (
 	"github.com/lockstep-dev/lockstep/fencetest"
 )
 
-// The test of a guard. A file that is opened twice is seen as two processes see it.
+// The test of a guard. A file that is opened twice stands for two processes.
 func ExampleRun() {
-	// In a file of the guard: func TestConformance(t *testing.T) { ... }
+	// In a file next to the guard: func TestConformance(t *testing.T) { ... }
 	_ = func(t *testing.T) {
 		dir := t.TempDir()
 		fencetest.Run(t, fencetest.Guard{

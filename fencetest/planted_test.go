@@ -28,7 +28,7 @@ var plants = []struct {
 	{"condition on the content", "writers of equal bytes never let the accepted tokens go down", flaw{store: func(t *toy, c *client, r *row, next row) {
 		seen := bytes.Clone(r.value)
 		t.aside()
-		if bytes.Equal(seen, r.value) { // or else it would try again, which does not matter here
+		if bytes.Equal(seen, r.value) { // otherwise it would retry, which does not matter here
 			*r = next
 		}
 	}}},
@@ -213,7 +213,7 @@ func onEnter(change func(old, next fence.Mark) fence.Mark) admitFunc {
 	}
 }
 
-// compared is the rule with another order of tokens.
+// compared is the rule with a different order of tokens.
 func compared(less func(a, b lockstep.Token) bool) admitFunc {
 	return func(m fence.Mark, g fence.Grant, s fence.Step) (fence.Mark, error) {
 		if err := g.Check(); err != nil {
@@ -242,7 +242,7 @@ func TestSuiteFailsOnBadGuards(t *testing.T) {
 	}
 }
 
-// TestEachCheckCanFail makes sure that no check is for show.
+// TestEachCheckCanFail checks that every check can fail.
 func TestEachCheckCanFail(t *testing.T) {
 	caught := map[string]bool{}
 	for _, p := range plants {
@@ -255,13 +255,13 @@ func TestEachCheckCanFail(t *testing.T) {
 	}
 }
 
-// TestSuitePassesOnAGoodGuard shows that the checks fail because of the flaw that was
-// planted, and not because of the toy.
+// TestSuitePassesOnAGoodGuard shows that the checks fail because of the planted flaw and not
+// because of the toy.
 func TestSuitePassesOnAGoodGuard(t *testing.T) {
 	Run(t, newToy(flaw{}).guard())
 }
 
-// TestSuiteSkipsWhatCannotBeDone runs a guard that has nothing optional.
+// TestSuiteSkipsWhatCannotBeDone runs a guard without any optional features.
 func TestSuiteSkipsWhatCannotBeDone(t *testing.T) {
 	g := newToy(flaw{}).guard()
 	plain := Guard{Open: func(t *testing.T, resource string) Store { return struct{ Store }{g.Open(t, resource)} }}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A recorder is a tb that only takes notes.
+// A recorder is a tb that only records.
 type recorder struct {
 	ctx      context.Context
 	mu       sync.Mutex
@@ -44,7 +44,7 @@ func record(t *testing.T, g Guard, name string) []string {
 	}
 	r := &recorder{ctx: t.Context()}
 	done := make(chan struct{})
-	go func() { // of its own, as Fatalf ends the goroutine
+	go func() { // a separate goroutine, since Fatalf ends it
 		defer close(done)
 		runCheck(r, t, g, c)
 	}()

@@ -13,35 +13,34 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// A row is what a toy store has for a resource.
+// A row is what a toy store holds for a resource.
 type row struct {
 	mark   fence.Mark
 	value  []byte
 	exists bool
 }
 
-// A toy is a server with guarded resources in memory. It is right unless a flaw is planted
-// into it.
+// A toy is a server with guarded resources in memory. It is correct unless a flaw is planted in it.
 type toy struct {
 	mu   sync.Mutex
 	rows map[string]*row
 	flaw flaw
 }
 
-// A flaw replaces a part of the toy. Its functions are called with the toy's mutex held and
-// may let go of it.
+// A flaw replaces part of the toy. Its functions are called with the toy's mutex held and may
+// release it.
 type flaw struct {
-	// admit decides; by default as the rule does.
+	// admit decides; by default it follows the rule.
 	admit func(m fence.Mark, g fence.Grant, s fence.Step) (fence.Mark, error)
-	// store puts mark and value in place; by default in one go.
+	// store puts mark and value in place; by default in one step.
 	store func(t *toy, client *client, r *row, next row)
-	// read gives a value out.
+	// read returns a value.
 	read func(r *row) ([]byte, error)
 	// row finds the row of a resource.
 	row func(t *toy, c *client) *row
 	// restart is what a restart forgets.
 	restart func(r *row)
-	// keep says what becomes of a mark whose reply was lost.
+	// lost decides what happens to a mark whose reply was lost.
 	lost func(r *row)
 }
 
@@ -151,7 +150,7 @@ func (c *client) Read(context.Context) ([]byte, error) {
 	return r.value, nil
 }
 
-// aside lets others at the toy for a moment.
+// aside lets others use the toy for a moment.
 func (t *toy) aside() {
 	t.mu.Unlock()
 	runtime.Gosched()

@@ -10,9 +10,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// A backend whose renewal is one call. The attempt that takes the lock is the first
-// one; KeepAlive does the rest until the lock is over. Here the record is gone
-// when it is renewed for the second time.
+// A backend whose renewal is one call. The attempt that takes the lock is the first one; KeepAlive
+// does the rest until the lock is over. Here the record is gone at the second renewal.
 func ExampleKeepAlive() {
 	clock := lease.SystemClock()
 	st := lease.New(lockstep.MinTTL)

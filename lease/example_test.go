@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// The lease counts from when the renewal was sent, less a margin for clocks that
-// run at different rates. When the answer came does not matter.
+// The lease counts from when the renewal was sent, minus a margin for clocks that run at different
+// rates. When the answer arrived does not matter.
 func ExampleState() {
 	st := lease.New(10 * time.Second)
 
@@ -22,7 +22,7 @@ func ExampleState() {
 	// true false
 }
 
-// Waits double and are drawn from their upper half.
+// Waits double, and each is drawn from the upper half below its ceiling.
 func ExampleBackoff() {
 	b := lease.Backoff{Base: 100 * time.Millisecond, Max: time.Second, Rand: func() float64 { return 0.5 }}
 	for range 5 {

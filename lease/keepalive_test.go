@@ -18,7 +18,7 @@ type run struct {
 	clock *fakeClock
 	st    *lease.State
 
-	mu    sync.Mutex      // renewals may run beside each other
+	mu    sync.Mutex      // renewals may run concurrently
 	calls []time.Duration // when each was sent
 }
 
@@ -29,7 +29,7 @@ func newRun(t *testing.T) *run {
 	return r
 }
 
-// keepAlive renews by reply, which is told the number of the call from 1.
+// keepAlive renews with reply, which gets the number of the call, starting at 1.
 func (r *run) keepAlive(ctx context.Context, reply func(ctx context.Context, call int) error) error {
 	return lease.KeepAlive(ctx, r.clock, r.st, func(ctx context.Context) error {
 		r.mu.Lock()

@@ -10,7 +10,7 @@ import (
 
 const (
 	ttl   = 10 * time.Second
-	valid = 9800 * time.Millisecond // ttl less the margin of ttl/50
+	valid = 9800 * time.Millisecond // ttl minus the margin of ttl/50
 	ms    = time.Millisecond
 )
 
@@ -200,12 +200,12 @@ func TestHolderNeverOutlivesTheServer(t *testing.T) {
 type game struct {
 	r    *rand.Rand
 	st   *lease.State
-	real time.Duration // the server's clock
-	rate float64       // of the holder's clock against it, at least 0.98 of it
+	real time.Duration // by the server's clock
+	rate float64       // of the holder's clock relative to it, at least 0.98
 
 	requests, answers []uint64
 	serverUntil       time.Duration // when the server may grant the lock to another
-	over              bool          // the holder said so once
+	over              bool          // the holder has once reported it over
 	until             time.Duration
 }
 

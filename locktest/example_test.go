@@ -9,10 +9,9 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// The test of a backend. The space stands for a server, from which each Locker can
-// be cut off.
+// The test of a backend. The space stands in for a server from which each Locker can be cut off.
 func ExampleRun() {
-	// In a file of the backend: func TestConformance(t *testing.T) { ... }
+	// In a file next to the backend: func TestConformance(t *testing.T) { ... }
 	_ = func(t *testing.T) {
 		space := memlock.NewSpace(memlock.WithTTL(time.Second))
 		locktest.Run(t, locktest.Backend{

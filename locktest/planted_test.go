@@ -12,8 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// A tampered Locker is one in memory with a fault planted into it. It has no optional
-// interfaces.
+// A tampered Locker is an in-memory Locker with a planted fault. It has no optional interfaces.
 type tampered struct {
 	lockstep.Locker
 	caps    func(*lockstep.Capabilities)
@@ -43,7 +42,7 @@ func (l *tampered) Close(ctx context.Context) error {
 	return l.close(ctx, l.Locker)
 }
 
-// A tamperedLock overrides what it has a function for.
+// A tamperedLock overrides the methods it has a function for.
 type tamperedLock struct {
 	lockstep.Lock
 	name    string
@@ -147,7 +146,7 @@ var plants = []struct {
 		l.acquire = onLock(func(k *tamperedLock) {
 			k.release = func(ctx context.Context) error {
 				if k.Lock.Check() != nil {
-					space.Delete(k.Name()) // as DEL does that does not compare
+					space.Delete(k.Name()) // like a DEL without a comparison
 					return nil
 				}
 				return k.Lock.Release(ctx)
@@ -223,7 +222,7 @@ var plants = []struct {
 	}},
 	{"last come, first served", "waiters are granted in the order of their requests", func(_ *memlock.Space, l *tampered) {
 		l.acquire = func(ctx context.Context, l lockstep.Locker, name string, opts []lockstep.AcquireOption) (lockstep.Lock, error) {
-			for { // polls with a growing wait, as simple backends do
+			for { // polls with growing waits, as simple backends do
 				lock, err := lockstep.TryAcquire(ctx, l, name, opts...)
 				if !errors.Is(err, lockstep.ErrBusy) || wantsTry(l, name, opts) {
 					return lock, err
@@ -243,8 +242,7 @@ func wantsTry(l lockstep.Locker, name string, opts []lockstep.AcquireOption) boo
 	return err != nil || cfg.Try()
 }
 
-// counting is the check that no other may run beside: it counts the goroutines of
-// the process.
+// counting is the check that must run alone: it counts the goroutines of the process.
 const counting = "no goroutine is left after close"
 
 func TestSuiteFailsOnBadBackends(t *testing.T) {
@@ -270,7 +268,7 @@ func mustFail(t *testing.T, name string, plant func(*memlock.Space, *tampered)) 
 	t.Logf("caught: %s", lockstep.Excerpt(failures[0]))
 }
 
-// tamperedBackend is memlock with a fault planted into each Locker.
+// tamperedBackend is memlock with a fault planted in each Locker.
 func tamperedBackend(t *testing.T, plant func(*memlock.Space, *tampered)) Backend {
 	b := memory()
 	space := b.New(t).(*memlock.Locker).Space()
@@ -284,8 +282,8 @@ func tamperedBackend(t *testing.T, plant func(*memlock.Space, *tampered)) Backen
 	return b
 }
 
-// TestSuitePassesOnAHarmlessWrapper shows that the checks fail because of the fault
-// that was planted, and not because of the planting.
+// TestSuitePassesOnAHarmlessWrapper shows that the checks fail because of the planted fault and not
+// because of the wrapping.
 func TestSuitePassesOnAHarmlessWrapper(t *testing.T) {
 	b := tamperedBackend(t, func(_ *memlock.Space, l *tampered) { l.acquire = onLock(func(*tamperedLock) {}) })
 	names := map[string]bool{}

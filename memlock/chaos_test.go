@@ -13,9 +13,9 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// TestNoTwoHoldersBelieve has workers take locks while everything is done to their
-// Lockers that can be. At no time do two of them believe in one name, and when the
-// faults stop and all have gone nothing is left in the space.
+// TestNoTwoHoldersBelieve has workers take locks while every possible fault is injected into their
+// Lockers. At no time do two of them trust that they hold the same name, and when the faults have
+// stopped and all workers are done, nothing is left in the space.
 func TestNoTwoHoldersBelieve(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestNoTwoHoldersBelieve(t *testing.T) {
 	}
 }
 
-// A crowd is the locks that its workers have in their hands, by name.
+// A crowd holds the locks that its workers have, by name.
 type crowd struct {
 	space   *Space
 	lockers []*Locker
@@ -104,7 +104,7 @@ func (c *crowd) work(t *testing.T, ctx context.Context, r *rand.Rand, l *Locker)
 	}
 }
 
-// take notes a new lock and looks whether anybody else believes in its names.
+// take records a new lock and checks whether anyone else trusts that they hold its names.
 func (c *crowd) take(t *testing.T, lock lockstep.Lock) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (l *Locker) reachable() bool {
 	return l.cut == nil
 }
 
-// hurt does something to a Locker or a name every few seconds, and heals at the end.
+// hurt injects a fault into a Locker or a name every few seconds, and heals at the end.
 func (c *crowd) hurt(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		time.Sleep(upTo(r, 10*time.Second))
@@ -149,7 +149,7 @@ func (c *crowd) hurt(ctx context.Context, r *rand.Rand) {
 		case 5:
 			c.space.Revoke(name, "alice")
 		case 6:
-			if l.reachable() { // else its holders would rightly not know
+			if l.reachable() { // otherwise its holders could not know
 				l.Expire()
 			}
 		case 7:

@@ -24,7 +24,7 @@ func acquire(t *testing.T, l lockstep.Locker, name string, opts ...lockstep.Acqu
 	return lock
 }
 
-// queue starts an Acquire and returns when it waits; the channel gives its end.
+// queue starts an Acquire and returns when it is waiting; the channel delivers its outcome.
 func queue(t *testing.T, l lockstep.Locker, name string, opts ...lockstep.AcquireOption) <-chan lockstep.Lock {
 	t.Helper()
 	done := make(chan lockstep.Lock, 1)
@@ -343,7 +343,7 @@ func TestMaxHoldEndsTheLock(t *testing.T) {
 	})
 }
 
-// The context of lockstep.Do asks its lock, and so the space, whenever it is asked.
+// The context of lockstep.Do checks its lock, and so uses the space, whenever its Err is called.
 func TestTheContextOfOneLockServesTheNext(t *testing.T) {
 	l := memlock.New()
 	err := lockstep.Do(t.Context(), l, "outer", func(ctx context.Context, _ lockstep.Token) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// TestTableKeepsItsRules plays random claims on a few names and looks at the whole
-// table after each step.
+// TestTableKeepsItsRules plays random claims on a few names and checks the whole table after each
+// step.
 func TestTableKeepsItsRules(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -28,7 +28,7 @@ type tableGame struct {
 	r       *rand.Rand
 	table   table
 	session *session
-	claims  []*claim // that are in the table, in order of arrival
+	claims  []*claim // claims in the table, in order of arrival
 	last    lockstep.Token
 }
 

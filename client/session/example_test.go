@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/client/session"
 )
 
-// A shell tells the session what happens and when, sends what it wants to send and acts on what
-// it tells.
+// A shell tells the session what happens and when, sends the requests that it returns and acts on
+// its updates.
 func Example() {
 	s := session.New(session.Config{TTL: 10 * time.Second})
 	drain := func() {

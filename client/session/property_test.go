@@ -17,8 +17,8 @@ const (
 	simGrace = 500 * time.Millisecond
 )
 
-// A world is a service, some clients and a network between them that delays, breaks
-// and swallows, on one simulated clock.
+// A world is a service, some clients and a network between them that delays, breaks and drops
+// messages, on one simulated clock.
 type world struct {
 	t        *rapid.T
 	now      time.Duration
@@ -30,7 +30,7 @@ type world struct {
 	last     map[string]uint64        // the largest token handed out, by name
 }
 
-// A client is a session with its connection, and what it was told.
+// A client is a session with its connection, and the updates it received.
 type client struct {
 	w    *world
 	s    *session.Session
@@ -42,8 +42,8 @@ type client struct {
 	over bool
 }
 
-// A conn is a stream with what is on its way in both directions. One that is cut still takes what
-// is sent.
+// A conn is a stream with the messages in flight in both directions. A cut one still accepts
+// messages.
 type conn struct {
 	id       int
 	cut      bool
@@ -74,8 +74,7 @@ func (w *world) newClient() *client {
 	}
 }
 
-// act runs one call of the session, puts what it sends on the connection and checks
-// what it tells.
+// act runs one call of the session, puts its requests on the connection and checks its updates.
 func (c *client) act(f func(s *session.Session, now time.Duration)) {
 	f(c.s, c.w.now)
 	requests, updates := c.s.Drain()
@@ -119,7 +118,7 @@ func (c *client) check(u session.Update) {
 	}
 }
 
-// connect opens a stream; drop breaks it, with what is on its way.
+// connect opens a stream; drop breaks it and loses what is in flight.
 func (c *client) connect() {
 	c.drop()
 	c.w.streams++
@@ -171,7 +170,7 @@ func (w *world) collect() {
 	}
 }
 
-// pass lets time go by: the service ends what has run out, the clients tick.
+// pass lets time pass: the service ends what has run out, and the clients tick.
 func (w *world) pass(d time.Duration) {
 	for end := w.now + d; w.now < end; {
 		w.now += 50 * time.Millisecond
@@ -195,7 +194,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// checkExclusion is the promise: at most one client believes that it holds a name.
+// checkExclusion is the promise: at most one client trusts that it holds a name.
 func (w *world) checkExclusion() {
 	believers := make(map[string]string)
 	for i, c := range w.clients {
@@ -228,7 +227,7 @@ func (w *world) revoke(name string) {
 	w.collect()
 }
 
-// settle ends the faults: everything is delivered and the clients come back.
+// settle ends the faults: everything is delivered and the clients reconnect.
 func (w *world) settle() {
 	for range 100 {
 		for _, c := range w.clients {
@@ -309,8 +308,8 @@ func (w *world) replaceEnded() {
 	}
 }
 
-// finish stops the faults and ends every claim. Then the service must know of no claim any
-// more, and every claim must have been told its end.
+// finish stops the faults and ends every claim. After that the service must know no claims, and
+// every claim must have received its final update.
 func (w *world) finish() {
 	w.settle()
 	for _, c := range w.clients {

@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/client/session"
 )
 
-// TestScripts runs testdata/scripts: what happens to a session, and what it sends ("->") and
-// tells.
+// TestScripts runs testdata/scripts: what happens to a session, what it sends ("->") and the
+// updates it gives.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		p := &play{t: t, s: session.New(session.Config{TTL: 10 * time.Second})}
@@ -60,7 +60,7 @@ func (p *play) step(d *datadriven.TestData) string {
 		p.s.Release(p.now, p.number(d, "seq"))
 	case "close":
 		p.s.Close(p.now)
-	case "detach": // and go on as another process that has the handle
+	case "detach": // and continue as another process with the handle
 		held, ok := p.s.Detach(p.now, p.number(d, "seq"))
 		if !ok {
 			return "refused\n"
@@ -92,7 +92,7 @@ func (p *play) acquire(d *datadriven.TestData) {
 	}
 }
 
-// event is the event of the service that a command stands for, if it does.
+// event returns the service event that a command stands for, if any.
 func (p *play) event(d *datadriven.TestData) *pb.ServerEvent {
 	switch d.Cmd {
 	case "opened":
@@ -145,7 +145,7 @@ func (p *play) reason(d *datadriven.TestData) pb.Reason {
 	return pb.Reason(v)
 }
 
-// number is an argument, or zero when it is not there.
+// number returns an argument, or zero if it is missing.
 func (p *play) number(d *datadriven.TestData, key string) uint64 {
 	if !d.HasArg(key) {
 		return 0

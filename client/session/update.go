@@ -54,7 +54,7 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// An Update tells the shell what happened to a claim or of the session.
+// An Update tells the shell what happened to a claim or to the session.
 type Update struct {
 	Kind     Kind
 	Seq      uint64 // of the claim; zero with updates of the session

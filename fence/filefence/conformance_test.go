@@ -18,8 +18,7 @@ import (
 
 var errDied = errors.New("the writer died")
 
-// patience is how long a step waits where a test does not want it to give up, on a busy
-// machine too.
+// patience is how long a step waits if a test does not want it to give up, even on a busy machine.
 const patience = 2 * time.Minute
 
 func open(t *testing.T, path string) *File {
@@ -31,8 +30,8 @@ func open(t *testing.T, path string) *File {
 	return f
 }
 
-// dieAt makes the next write die at the point, as a killed process does: nothing is cleaned up
-// but the lock, which the system lets go of.
+// dieAt makes the next write die at the point, as a killed process would: nothing is cleaned up
+// except the lock, which the system releases.
 func dieAt(f *File, p point) {
 	f.slot.at = func(now point) error {
 		if now == p {
@@ -58,8 +57,8 @@ func crashes() []fencetest.Crash {
 	return all
 }
 
-// TestConformance opens the file anew for each client, so that they share nothing but the
-// disk. A restart needs no more than that.
+// TestConformance opens the file again for each client, so that they share only the disk. A restart
+// needs no more than that.
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	fencetest.Run(t, fencetest.Guard{
@@ -71,7 +70,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// beside is a value guarded by a Dir, one step at a time.
+// beside is a value next to its mark, guarded by a Dir, one step at a time.
 type beside struct {
 	dir      *Dir
 	resource string
@@ -121,7 +120,7 @@ func (b *beside) Delete(ctx context.Context, g fence.Grant) error {
 
 func (b *beside) Read(context.Context) ([]byte, error) { return os.ReadFile(b.file) }
 
-// TestConformanceOfDir guards files that know nothing of marks.
+// TestConformanceOfDir guards files that know nothing about marks.
 func TestConformanceOfDir(t *testing.T) {
 	marks, values := t.TempDir(), t.TempDir()
 	fencetest.Run(t, fencetest.Guard{

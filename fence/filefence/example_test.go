@@ -24,7 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	space := memlock.NewSpace() // stands for the lock service
+	space := memlock.NewSpace() // stands in for the lock service
 	a, b := space.Locker(), space.Locker()
 	source, err := fence.For(a, "prod", "reports/total")
 	if err != nil {
@@ -38,7 +38,7 @@ func Example() {
 	lockA, _ := a.Acquire(ctx, "reports/total")
 	grantA := source.Grant(lockA.Token())
 	fmt.Println("A:", file.Write(ctx, grantA, []byte("1")))
-	a.Expire() // A freezes, with the 1 in its hands
+	a.Expire() // A freezes after reading 1
 
 	lockB, _ := b.Acquire(ctx, "reports/total")
 	grantB := source.Grant(lockB.Token())
@@ -60,7 +60,7 @@ func Example() {
 	// total: 2
 }
 
-// Work that is done once in a grant: the retry after a lost reply learns that it is done.
+// Work that is done once per grant: the retry after a lost reply learns that it is done.
 func ExampleFile_WriteOnce() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")
@@ -81,8 +81,8 @@ func ExampleFile_WriteOnce() {
 	// true
 }
 
-// A Dir keeps the marks of resources that are no files. Opened again, as after a restart,
-// it still knows them.
+// A Dir keeps the marks of resources that are not files. After reopening, as after a restart, it
+// still knows them.
 func ExampleDir() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

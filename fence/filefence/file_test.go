@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// names lists the files beside path.
+// names lists the files next to path.
 func names(t *testing.T, path string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -95,8 +95,8 @@ func TestAnUnfinishedWriteSaysThatItMayTakeEffect(t *testing.T) {
 	}
 }
 
-// TestALeftoverOfAnotherTimeIsNotTakenForData leaves the data of a write that never was, and
-// goes on: they must not come back.
+// TestALeftoverOfAnotherTimeIsNotTakenForData leaves the data of a write that never took effect,
+// and continues: it must not come back.
 func TestALeftoverOfAnotherTimeIsNotTakenForData(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	f := open(t, path)
@@ -206,7 +206,7 @@ func TestAStepWaitsForItsTurnAndNotForEver(t *testing.T) {
 	}
 }
 
-// TestALockFileThatWasRemovedKeepsNobodyOut locks a file that is no longer there by the time it is
+// TestALockFileThatWasRemovedKeepsNobodyOut locks a file that has been removed by the time it is
 // locked: another process would lock a new one.
 func TestALockFileThatWasRemovedKeepsNobodyOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")

@@ -25,13 +25,13 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// The test binary is the writer too, when these are set.
+// When these are set, the test binary acts as the writer.
 const (
 	writerPath  = "FILEFENCE_TEST_PATH"
 	writerToken = "FILEFENCE_TEST_TOKEN"
 )
 
-// killsVariable is how often TestKilledWriters kills, 40 times unless set.
+// killsVariable is how often TestKilledWriters kills, 40 times if not set.
 const killsVariable = "LOCKSTEP_TEST_KILLS"
 
 func TestMain(m *testing.M) {
@@ -54,7 +54,7 @@ func (v version) before(w version) bool {
 	return v.token < w.token || v.token == w.token && v.n < w.n
 }
 
-// content is long enough to be written in parts, of a length that varies, with a sum.
+// content is long enough to be written in parts, and has a varying length and a checksum.
 func (v version) content() []byte {
 	body := fmt.Sprintf("%d %d %s", v.token, v.n, strings.Repeat("data ", 2000+v.n*37%20000))
 	return fmt.Appendf(nil, "%08x %s", crc32.ChecksumIEEE([]byte(body)), body)
@@ -68,7 +68,7 @@ func whole(content []byte) (version, error) {
 	return v, nil
 }
 
-// writeForEver writes version after version, and says so after each.
+// writeForEver writes version after version, and reports each one.
 func writeForEver(path, token string) error {
 	n, err := strconv.ParseUint(token, 10, 64)
 	if err != nil {
@@ -102,9 +102,9 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// TestKilledWriters kills a process at random moments of its writes. The file is then one whole
-// version, not older than the last that was confirmed, and its token has not gone down. All the
-// while a plain reader sees whole versions, in order.
+// TestKilledWriters kills a process at random moments of its writes. The file is then one complete
+// version, not older than the last confirmed one, and its token has not decreased. Meanwhile a
+// plain reader sees complete versions, in order.
 func TestKilledWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	stop := watchPlainly(t, path)
@@ -143,7 +143,7 @@ func startWriter(t *testing.T, path string, token lockstep.Token) *writer {
 		t.Fatal(err)
 	}
 	w.stuck = time.AfterFunc(time.Minute, w.kill)
-	t.Cleanup(w.kill) // does nothing to one that has ended
+	t.Cleanup(w.kill) // has no effect if it has already ended
 	return w
 }
 
@@ -190,7 +190,7 @@ func killWriter(t *testing.T, path string, token lockstep.Token) (confirmed int)
 	return confirmed
 }
 
-// afterKill checks the file and returns 1 when the writer died in the middle of a write.
+// afterKill checks the file and returns 1 if the writer died in the middle of a write.
 func afterKill(t *testing.T, path string, confirmed version) (cutOff int) {
 	t.Helper()
 	entries, err := filepath.Glob(path + ".fence.[n0-9]*")
@@ -247,8 +247,8 @@ func watchPlainly(t *testing.T, path string) (stop func()) {
 }
 
 // TestAFrozenWriterIsRefusedWhenItWakes stops a process at random moments of its writes, lets the
-// next holder take over, and wakes it. Where it was stopped in the middle of a step, the next
-// holder is told to come back; nothing that the woken writer does then gets in.
+// next holder take over, and wakes it. If it was stopped in the middle of a step, the next holder
+// is told to retry; whatever the woken writer does then is refused.
 func TestAFrozenWriterIsRefusedWhenItWakes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	inStep := 0
@@ -291,7 +291,7 @@ func readPlainly(path string) (version, error) {
 	return whole(content)
 }
 
-// TestAKilledProcessLetsGoOfTheFile kills one that holds the file lock.
+// TestAKilledProcessLetsGoOfTheFile kills a process that holds the file lock.
 func TestAKilledProcessLetsGoOfTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	for token := range lockstep.Token(5) {

@@ -25,8 +25,8 @@ import (
 // diesHeader makes the handler die before it writes.
 const diesHeader = "X-Dies"
 
-// A shelf is a handler that keeps values by path. It relies on the guard to keep writers
-// apart: it writes in two halves, with time in between.
+// A shelf is a handler that keeps values by path. It relies on the guard to separate writers: it
+// writes in two halves, with a pause in between.
 type shelf struct {
 	mu     sync.Mutex
 	values map[string][]byte
@@ -62,7 +62,7 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request) {
 	w.Write(value[1:])
 }
 
-// put stores a value, with a byte in front so that empty is not absent.
+// put stores a value, with a leading byte so that empty differs from absent.
 func (s *shelf) put(path string, body []byte) {
 	value := append([]byte{'v'}, body...)
 	if body == nil {
@@ -144,7 +144,7 @@ func orNone(g fence.Grant) *fence.Grant {
 	return &g
 }
 
-// A onceClient can write once too.
+// A onceClient can also write once.
 type onceClient struct{ *client }
 
 func (c onceClient) WriteOnce(ctx context.Context, g fence.Grant, value []byte) error {
@@ -159,7 +159,7 @@ func byMethodOrOnce(r *http.Request) fence.Step {
 	return ByMethod(r)
 }
 
-// A site is a server with guarded values that can be started again.
+// A site is a server with guarded values that can be restarted.
 type site struct {
 	shelf  *shelf
 	server *httptest.Server
@@ -208,8 +208,8 @@ func TestConformanceWithMarksInMemory(t *testing.T) {
 	})
 }
 
-// TestConformanceWithDyingHandlers leaves writing once out: a handler that dies has been
-// admitted, and once is once.
+// TestConformanceWithDyingHandlers leaves out writing once: a dying handler was already admitted,
+// and that uses up its one write.
 func TestConformanceWithDyingHandlers(t *testing.T) {
 	s := newSite(t, func() fence.Guard { return fence.NewMemory(0) })
 	fencetest.Run(t, fencetest.Guard{

@@ -42,10 +42,10 @@
 //
 // # What it cannot do
 //
-//   - Only requests of this process are held off while a handler runs. Where several
-//     processes serve one resource, a shared guard refuses older tokens in all of them, but an
-//     older request that is already inside another process goes on. Route a resource to one
-//     process, or guard its store too: [GrantFrom] hands the grant on.
+//   - Only requests of this process are held off while a handler runs. Where several processes
+//     serve one resource, a shared guard refuses older tokens in all of them, but an older request
+//     that is already inside another process continues. Route a resource to one process, or guard
+//     its store too: [GrantFrom] hands the grant on.
 //   - What a handler leaves behind in goroutines is not waited for. [http.TimeoutHandler]
 //     leaves one behind: put it around the middleware, not inside.
 //   - The headers are not authenticated. Do that first, as for any other request.

@@ -17,7 +17,7 @@ import (
 )
 
 // A web service that refuses late writers, and two clients of it. A takes the lock and freezes
-// beyond its lease; B takes over; A's late request is answered 412.
+// beyond its lease; B takes over; A's late request is answered with status 412.
 func Example() {
 	// The server.
 	guard, err := httpfence.New(httpfence.Config{Guard: fence.NewMemory(0)}) // or any other guard
@@ -37,7 +37,7 @@ func Example() {
 
 	// The clients.
 	ctx := context.Background()
-	space := memlock.NewSpace() // stands for the lock service
+	space := memlock.NewSpace() // stands in for the lock service
 	a, b := space.Locker(), space.Locker()
 	source, err := fence.For(a, "prod", "stock/4711")
 	if err != nil {
@@ -85,7 +85,7 @@ func put(g fence.Grant, url, body string) {
 	fmt.Println(resp.Status, strings.TrimSpace(string(text)))
 }
 
-// A refusal is read as the error that the guard gave.
+// Refusal turns a response into the error that the guard returned.
 func ExampleRefusal() {
 	guard, err := httpfence.New(httpfence.Config{Guard: fence.NewMemory(0)})
 	if err != nil {

@@ -63,7 +63,7 @@ func (c *call) status() int {
 
 func status(h http.Handler, r *http.Request) int { return start(h, r).status() }
 
-// held is a handler whose calls end when they are let go, by the token of the request.
+// held is a handler whose calls end when they are released, by the token of the request.
 type held struct {
 	began chan lockstep.Token
 	letGo map[lockstep.Token]chan struct{}
@@ -108,7 +108,7 @@ func TestANewerRequestWaitsForOlderOnesInFlight(t *testing.T) {
 		slow := newHeld(5, 7)
 		h := guarded(t, Config{}, slow.serve)
 		first, second := start(h, request("PUT", "/x", 5)), start(h, request("PUT", "/x", 5))
-		slow.running(t, 5, 5) // side by side: they are of one holder
+		slow.running(t, 5, 5) // concurrently: they are from one holder
 		newer := start(h, request("PUT", "/x", 7))
 		slow.running(t)
 		if got := status(h, request("PUT", "/x", 6)); got != http.StatusPreconditionFailed {

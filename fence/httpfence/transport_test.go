@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// bodyWatch notes that it was closed.
+// bodyWatch records that it was closed.
 type bodyWatch struct {
 	io.Reader
 	closed bool

@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// The lease of the session goes on after the release of one of its locks, and the claim is dropped
-// in the store.
+// The lease of the session continues after the release of one of its locks, and the claim is
+// dropped in the store.
 func TestAHeldGrantLivesAsLongAsItsSession(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *store) {
 		c := opened(t, s)

@@ -29,13 +29,13 @@ func TestABackendOfRecordsKeepsTheContract(t *testing.T) {
 	})
 }
 
-// inBubble runs a test on a fake clock: waits cost nothing, and a goroutine that is left fails it.
+// inBubble runs a test on a fake clock: waits cost nothing, and a leftover goroutine fails it.
 func inBubble(t *testing.T, f func(t *testing.T, s *store)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newStore()) })
 }
 
-// opened is a Locker on the bubble's clock, closed at the end.
+// opened returns a Locker on the bubble's clock, closed at the end.
 func opened(t *testing.T, s *store) client { return openedFor(t, s, ttl) }
 
 func openedFor(t *testing.T, s *store, ttl time.Duration) client {
@@ -128,8 +128,8 @@ func TestAReleaseAfterTheRecordWasDeletedSaysSo(t *testing.T) {
 	})
 }
 
-// A store whose client is cut off for good cannot be told anything: the record's own expiry frees
-// the lock, and Close does not wait longer than its context.
+// A store whose client is cut off for good cannot be reached: the record's own expiry frees the
+// lock, and Close does not wait longer than its context.
 func TestCloseGivesUpWhenTheStoreIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *store) {
 		c := connect(s, ttl)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// A store keeps records with an expiry, as a Redis or a database does.
+// A store keeps records with an expiry, as Redis or a database does.
 type store struct {
 	mu      sync.Mutex
 	records map[string]record
@@ -38,7 +38,7 @@ func (s *store) remove(name string) {
 	delete(s.records, name)
 }
 
-// heldLocked gives the record of a name that has not run out.
+// heldLocked returns the record of a name if it has not expired.
 func (s *store) heldLocked(name string) (record, bool) {
 	r, ok := s.records[name]
 	return r, ok && time.Now().Before(r.expires)
@@ -51,8 +51,8 @@ type wire struct {
 	owner string
 
 	mu  sync.Mutex
-	cut chan struct{} // nil while the store is reached; closed when it is again
-	// lose makes the next so many answers vanish after their requests took effect.
+	cut chan struct{} // nil while the store is reachable; closed when it is again
+	// lose is how many of the next answers get lost after their requests took effect.
 	lose int
 }
 
@@ -74,7 +74,7 @@ func (w *wire) reach(ctx context.Context) error {
 	}
 }
 
-// answer is what the client hears of a request that took effect.
+// answer is what the client learns about a request that took effect.
 func (w *wire) answer(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +120,7 @@ func (w *wire) Drop(ctx context.Context, c *locker.Claim) error {
 	return w.change(ctx, c, func(record) { delete(w.store.records, c.Names[0]) })
 }
 
-// change does something to the record of the claim, if it is there.
+// change applies f to the record of the claim, if it exists.
 func (w *wire) change(ctx context.Context, c *locker.Claim, f func(record)) error {
 	if err := w.reach(ctx); err != nil {
 		return err

@@ -48,7 +48,7 @@ func TestAPortIsClaimedUntilTheProcessEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What another process would do to claim it.
+	// This is how another process would claim it.
 	if c, err := net.ListenPacket("udp", found[0]); err == nil {
 		c.Close()
 		t.Errorf("%s can be claimed again", found[0])

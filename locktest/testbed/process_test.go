@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// appending is a server that writes a line when it begins, and another when it is asked to end.
+// appending is a server that writes a line when it starts, and another when it is asked to stop.
 func appending(t *testing.T) (command testbed.Command, lines func() string) {
 	log := filepath.Join(t.TempDir(), "log")
 	read := func() string {
@@ -22,7 +22,7 @@ func appending(t *testing.T) (command testbed.Command, lines func() string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.ReplaceAll(string(text), "Terminated\n", "") // what a shell says of its own child
+		return strings.ReplaceAll(string(text), "Terminated\n", "") // what a shell prints about its child
 	}
 	return testbed.Command{
 		Path: "sh", Args: []string{"-c", `trap 'echo end; exit' TERM; echo begin; while :; do sleep 0.02; done`}, Log: log,
@@ -120,7 +120,7 @@ func TestACableToNowhereEndsTheConnection(t *testing.T) {
 	}
 }
 
-// startEcho starts a server that sends back what it gets.
+// startEcho starts a server that echoes its input.
 func startEcho(t *testing.T) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -33,16 +33,16 @@ func startCluster(t testing.TB) *etcdserver.Cluster {
 	return c
 }
 
-// A mishap happens to the next transaction that may write.
+// A mishap befalls the next transaction that may write.
 type mishap int
 
 const (
-	loseReply mishap = iota + 1 // it is done, and nobody hears of it
-	dieBefore                   // the process dies before it has sent it
-	dieAfter                    // it dies when etcd has done it
+	loseReply mishap = iota + 1 // it takes effect, but the reply is lost
+	dieBefore                   // the process dies before it sends the transaction
+	dieAfter                    // the process dies after etcd has executed it
 )
 
-var errLost = status.Error(codes.DataLoss, "the answer is lost") // a code that the client does not try again
+var errLost = status.Error(codes.DataLoss, "the answer is lost") // a code that the client does not retry
 
 // A line is the network of one client.
 type line struct {
@@ -67,7 +67,7 @@ func (l *line) transactions() int {
 	return n
 }
 
-// begin says what happens to a request.
+// begin decides what happens to a request.
 func (l *line) begin(req any) (met mishap, dead bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *line) intercept(ctx context.Context, method string, req, reply any, cc 
 	}
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	if txn, ok := reply.(*pb.TxnResponse); ok && met != 0 && err == nil {
-		if !txn.Succeeded { // it was to find the mark absent: the next one writes
+		if !txn.Succeeded { // it tested whether the mark is absent: the next one writes
 			l.mu.Lock()
 			l.next, l.dead = met, false
 			l.mu.Unlock()
@@ -98,7 +98,7 @@ func (l *line) intercept(ctx context.Context, method string, req, reply any, cc 
 	return err
 }
 
-// A resource is what one process sees of a resource.
+// A resource is one process's view of a resource.
 type resource struct {
 	*etcdfence.Guard
 	name string

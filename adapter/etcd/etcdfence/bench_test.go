@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdfence"
 )
 
-// BenchmarkWrite is a guarded write of 100 bytes beside a plain put of them.
+// BenchmarkWrite compares a guarded write of 100 bytes with a plain put.
 func BenchmarkWrite(b *testing.B) {
 	r := open(b, startCluster(b), "x", etcdfence.Config{})
 	value := make([]byte, 100)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fencetest"
 )
 
-// TestConformance gives each process a client of its own.
+// TestConformance gives each process its own client.
 func TestConformance(t *testing.T) {
 	c := startCluster(t)
 	fencetest.Run(t, fencetest.Guard{

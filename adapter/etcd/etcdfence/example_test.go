@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// The locks and the data are in the same etcd. Whoever held the lock before comes too late.
+// The locks and the data are in the same etcd. The previous holder of the lock is too late.
 func Example() {
 	err := withEtcd(func(cli *clientv3.Client) error {
 		ctx := context.Background()
@@ -63,7 +63,7 @@ func Example() {
 	// total: 100
 }
 
-// Keys of your own are written in the transaction that looks at the mark.
+// Your own keys are written in the transaction that checks the mark.
 func ExampleGuard_Commit() {
 	err := withEtcd(func(cli *clientv3.Client) error {
 		ctx := context.Background()
@@ -97,7 +97,7 @@ func ExampleGuard_Commit() {
 	// routes/us green
 }
 
-// withEtcd calls f with a client of an etcd that stands for the one that you have.
+// withEtcd calls f with a client of an etcd that stands in for yours.
 func withEtcd(f func(*clientv3.Client) error) error {
 	dir, err := os.MkdirTemp("", "etcdfence-example-")
 	if err != nil {

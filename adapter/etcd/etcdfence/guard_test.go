@@ -49,8 +49,8 @@ func TestAStepIsOneTransactionOnceThereIsAMark(t *testing.T) {
 	}
 }
 
-// TestTheFirstGrantBindsTheResource lets locks race for a resource that has no mark: one of them
-// gets it.
+// TestTheFirstGrantBindsTheResource lets locks race for a resource without a mark: one of them gets
+// it.
 func TestTheFirstGrantBindsTheResource(t *testing.T) {
 	c := startCluster(t)
 	locks := []string{"a", "a b", "b", "report", "reports", "reports/1"}
@@ -125,7 +125,7 @@ func TestErrorsSayWhatIsCertain(t *testing.T) {
 	if err := r.Write(t.Context(), grant(1), []byte("new")); !errors.Is(err, lockstep.ErrUncertain) {
 		t.Errorf("a lost reply: %v, want ErrUncertain", err)
 	}
-	large := make([]byte, etcdfence.MaxValueBytes) // fits into a request
+	large := make([]byte, etcdfence.MaxValueBytes) // fits in a request
 	must(t, r.Write(t.Context(), grant(1), large))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -18,8 +18,7 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// TestMain lets more tests run side by side than there are processors: most of them wait for
-// leases.
+// TestMain lets more tests run in parallel than there are processors: most of them wait for leases.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
@@ -38,14 +37,14 @@ func startCluster(t testing.TB, members int) *etcdserver.Cluster {
 	return c
 }
 
-// connect makes a client that finds a server soon that was away.
+// connect creates a client that quickly finds a server that was down.
 func connect(t testing.TB, endpoints []string) *clientv3.Client {
 	t.Helper()
 	quick := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints:         endpoints,
 		Logger:            zap.NewNop(),
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second, // 10 s is the least that gRPC allows
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second, // 10 s is gRPC's minimum
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: time.Second})},
 	})
 	if err != nil {
@@ -55,7 +54,7 @@ func connect(t testing.TB, endpoints []string) *clientv3.Client {
 	return cli
 }
 
-// A seat is a Locker with a client and a network of its own, all of which end with Close.
+// A seat is a Locker with its own client and network, all of which end with Close.
 type seat struct {
 	*etcdlock.Locker
 	cli     *clientv3.Client

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
 )
 
-// BenchmarkFree takes and releases a lock that nobody else wants: two transactions.
+// BenchmarkFree takes and releases a lock that no one else wants: two transactions.
 func BenchmarkFree(b *testing.B) {
 	for _, members := range []int{1, 3} {
 		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {
@@ -24,7 +24,7 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver has 10 claims that wait for one lock, so that each operation is one hand-over.
+// BenchmarkHandOver has 10 claims waiting for one lock, so that each operation is one hand-over.
 func BenchmarkHandOver(b *testing.B) {
 	l := benchLocker(b, connect(b, startCluster(b, 3).Endpoints()))
 	cycle(b, l, "x")

@@ -15,12 +15,12 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
 )
 
-// Two processes share a lock. Each has a client and a Locker of its own.
+// Two processes share a lock. Each has its own client and Locker.
 func Example() {
 	err := withEtcd(func(endpoints []string) error {
 		cli, err := clientv3.New(clientv3.Config{
 			Endpoints: endpoints,
-			// Without keepalives nobody notices a connection that has died without a word.
+			// Without keepalives no one notices a connection that died silently.
 			DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 			Logger: zap.NewNop(),
 		})
@@ -70,7 +70,7 @@ func share(ctx context.Context, cli *clientv3.Client) error {
 	})
 }
 
-// withEtcd calls f with the endpoints of an etcd that ends with it.
+// withEtcd calls f with the endpoints of an etcd that is stopped afterwards.
 func withEtcd(f func(endpoints []string) error) error {
 	dir, err := os.MkdirTemp("", "etcd")
 	if err != nil {

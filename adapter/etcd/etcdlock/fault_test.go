@@ -24,12 +24,12 @@ func leader(t *testing.T, c *etcdserver.Cluster) int {
 	return i
 }
 
-// A resource takes notes of those who use it.
+// A resource records who uses it.
 type resource struct {
 	inside, overlaps atomic.Int64
 
 	mu     sync.Mutex
-	tokens []lockstep.Token // of its uses, in their order
+	tokens []lockstep.Token // of its uses, in order
 }
 
 func (r *resource) use(token lockstep.Token) {
@@ -49,8 +49,8 @@ func (r *resource) uses() int {
 	return len(r.tokens)
 }
 
-// contend uses the resource under the lock until ctx is done. What cannot be had or released while
-// there is no leader is tried again.
+// contend uses the resource under the lock until ctx is done. Acquisitions and releases that fail
+// while there is no leader are retried.
 func (r *resource) contend(ctx context.Context, l lockstep.Locker, name string) {
 	for ctx.Err() == nil {
 		k, err := l.Acquire(ctx, name)
@@ -76,8 +76,8 @@ func (r *resource) check(t *testing.T) {
 	}
 }
 
-// The leader dies and comes back while others ask for locks. Nobody is granted a lock beside
-// another, and no lock is lost.
+// The leader dies and comes back while others ask for locks. No two claims hold a lock at once, and
+// no lock is lost.
 func TestALeaderMayDieUnderLoad(t *testing.T) {
 	c := startCluster(t, 3)
 	cfg := etcdlock.Config{TTL: 15 * time.Second} // nothing waits for its end
@@ -115,13 +115,14 @@ func TestALeaderMayDieUnderLoad(t *testing.T) {
 }
 
 // The leader freezes for longer than the lease, and thaws. Its successor renews, so nothing is lost
-// until then. What etcd does when the old leader goes on is not ours: it may still ask for the end
-// of leases that had run out by its clock, and etcd grants that although they were renewed since
-// (etcd-io/etcd#15247). Then the holder is told at once, and the token of the next is larger.
+// until then. What etcd does when the old leader resumes is beyond our control: the old leader may
+// still revoke leases that had run out by its clock, and etcd accepts that although they have been
+// renewed since (etcd-io/etcd#15247). Then the holder is notified at once, and the next token is
+// larger.
 func TestALeaderThatThawsMayTakeLocksAwayAndTheirHoldersAreTold(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3)
-	cfg := etcdlock.Config{TTL: 12 * time.Second} // outlasts the election and the reconnection, on a busy machine too
+	cfg := etcdlock.Config{TTL: 12 * time.Second} // outlasts the election and the reconnection, even on a busy machine
 	a, b := sit(t, c, cfg), sit(t, c, cfg)
 	held := acquire(t, a, "held")
 	frozen := leader(t, c)
@@ -135,8 +136,8 @@ func TestALeaderThatThawsMayTakeLocksAwayAndTheirHoldersAreTold(t *testing.T) {
 	if err := c.Thaw(frozen); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second) // for what the thawed leader still believes
-	// It may be taken away later too, so that a check says nothing about the release.
+	time.Sleep(2 * time.Second) // time for the thawed leader to act on what it still believes
+	// It may also be taken away later, so a check says nothing about the release.
 	switch err := errors.Join(held.Check(), held.Release(t.Context())); {
 	case err == nil:
 		t.Log("etcd took nothing away")
@@ -176,7 +177,7 @@ func TestWithoutAMajorityLocksEndInTimeAndNoneIsGranted(t *testing.T) {
 	release(t, acquire(t, a, "y"))
 }
 
-// One of three connections delivers nothing and is not closed either, which a client without
+// One of three connections delivers nothing but is not closed either, which a client without
 // keepalives does not notice.
 func TestOneDeadConnectionCostsNoLease(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ func TestTheEtcdLockerKeepsTheContract(t *testing.T) {
 	locktest.Run(t, locktest.Backend{
 		New: func(t *testing.T) lockstep.Locker {
 			l := sit(t, c, etcdlock.Config{TTL: suiteTTL})
-			release(t, acquire(t, l, "warm/"+rand.Text())) // some checks are shorter than the beginning of a session on a busy machine
+			release(t, acquire(t, l, "warm/"+rand.Text())) // some checks are shorter than opening a session takes on a busy machine
 			return l
 		},
 		Slack: 10 * time.Second, // a thousand hand-overs are three thousand requests to three servers

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
 )
 
-// patience bounds what should happen at once, on a machine that is busy with other tests.
+// patience bounds what should happen at once, on a machine busy with other tests.
 const patience = 20 * time.Second
 
 // A pending is an Acquire in the background.
@@ -86,7 +86,7 @@ func waiters(t *testing.T, l lockstep.Inspector, name string) int {
 	return len(s.Waiters)
 }
 
-// queue begins an Acquire and returns when it is the n-th waiter.
+// queue starts an Acquire and returns when it is the n-th waiter.
 func queue(t *testing.T, l *seat, name string, n int, opts ...lockstep.AcquireOption) *pending {
 	t.Helper()
 	p := begin(t, l, name, opts...)
@@ -166,7 +166,7 @@ func leaveTheMiddle(t *testing.T, seats []*seat, name string, modes, leaves int)
 	claims[leaves].cancel()
 	<-claims[leaves].done
 	if claims[leaves].err == nil {
-		release(t, claims[leaves].lock) // it held the lock beside the first
+		release(t, claims[leaves].lock) // it held the lock together with the first
 	}
 	rest := []int{0, 1, 2, 3}
 	rest = append(rest[:leaves], rest[leaves+1:]...)
@@ -230,7 +230,7 @@ func TestAWaitInVainTellsWhoIsAhead(t *testing.T) {
 	until(t, "it leaves the queue", func() bool { return waiters(t, a, "x") == 1 })
 }
 
-// Compaction takes away the revisions that a watch has to go on with after an outage.
+// Compaction removes the revisions that a watch would continue from after an outage.
 func TestACompactionLosesNoGrantAndNoLoss(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)

@@ -19,12 +19,12 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
 )
 
-// A mishap happens to the next request that makes a claim or ends one.
+// A mishap befalls the next request that makes or ends a claim.
 type mishap int
 
 const (
-	loseAnswer mishap = iota + 1 // it is done, and nobody hears of it
-	delay                        // it is done when deliver is called
+	loseAnswer mishap = iota + 1 // it takes effect, but the reply is lost
+	delay                        // it takes effect when deliver is called
 )
 
 // A line is a network that has mishaps.
@@ -80,7 +80,7 @@ func (l *line) deliver(t *testing.T) {
 	l.delayed = nil
 }
 
-// onLine makes a Locker whose requests go over a line with mishaps.
+// onLine creates a Locker whose requests go over a line with mishaps.
 func onLine(t *testing.T, cfg etcdlock.Config) (*etcdlock.Locker, *clientv3.Client, *line) {
 	t.Helper()
 	c := startCluster(t, 1)
@@ -140,15 +140,14 @@ func TestAJoinWhoseAnswerIsLostGivesTheSameToken(t *testing.T) {
 	}
 }
 
-// The first sending of the creation hangs somewhere, the second one works. When the first arrives
-// at last, its claim is over, and a key that it made would hold the lock as long as the session
-// lives.
+// The first creation request hangs somewhere, the second one works. When the first finally arrives,
+// its claim is over, and a key that it created would hold the lock as long as the session lives.
 func TestACreationThatArrivesAfterTheReleaseMakesNoKey(t *testing.T) {
 	t.Parallel()
 	l, admin, line := onLine(t, etcdlock.Config{TTL: 5 * time.Second})
 	line.meet(delay)
 	k := acquire(t, l, "x")
-	line.deliver(t) // beside the key
+	line.deliver(t) // next to the key
 	if err := k.Check(); err != nil || keys(t, admin, "x") != 1 {
 		t.Errorf("check %v, %d keys, want 1", err, keys(t, admin, "x"))
 	}
@@ -177,7 +176,7 @@ func TestATryThatArrivesAfterItWasGivenUpMakesNoKey(t *testing.T) {
 	if _, err := lockstep.TryAcquire(t.Context(), l, "x"); !errors.Is(err, lockstep.ErrBusy) {
 		t.Fatalf("try: %v, want ErrBusy", err)
 	}
-	release(t, held) // when it is done, so is what was undone before on this name, or will be
+	release(t, held) // once this is done, earlier undos on this name are done as well
 	release(t, acquire(t, l, "x"))
 	until(t, "what the try left is undone", func() bool { return keys(t, admin, "x") == 0 })
 	time.Sleep(200 * time.Millisecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
-// startBackend gives the backend of a Locker on an etcd of its own.
+// startBackend returns the backend of a Locker on its own etcd.
 func startBackend(t *testing.T) *backend {
 	t.Helper()
 	c, err := etcdserver.Start(t.TempDir(), 1)
@@ -36,8 +36,7 @@ func claimOn(id, name string) *locker.Claim {
 	return &locker.Claim{AcquireConfig: lockstep.AcquireConfig{Names: []string{name}}, ID: id}
 }
 
-// The claim has waited, what was ahead of it is gone, and between the two its lease has ended:
-// etcd#11456.
+// A claim waited, its lease ended, and only then the claim ahead of it went away: etcd#11456.
 func TestAClaimWhoseLeaseEndedWhileItWaitedIsNotGranted(t *testing.T) {
 	b := startBackend(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -65,8 +64,8 @@ func TestAClaimWhoseLeaseEndedWhileItWaitedIsNotGranted(t *testing.T) {
 	}
 }
 
-// A key without the lease would hold the lock for ever, so a claim whose key was overwritten has no
-// lock.
+// A key without the lease would hold the lock forever, so a claim whose key was overwritten does
+// not hold it.
 func TestAClaimWhoseKeyHasLostItsLeaseIsNotGranted(t *testing.T) {
 	b := startBackend(t)
 	s, err := b.current(t.Context())
@@ -85,7 +84,7 @@ func TestAClaimWhoseKeyHasLostItsLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// Both claims were granted beside a third, which has a token of its own. They join at the same
+// Both claims were granted together with a third, which has its own token. They join at the same
 // time, and the third leaves.
 func TestSharedClaimsThatJoinAtTheSameTimeAgreeOnTheToken(t *testing.T) {
 	b := startBackend(t)
@@ -106,7 +105,7 @@ func TestSharedClaimsThatJoinAtTheSameTimeAgreeOnTheToken(t *testing.T) {
 		}
 		claims, views = append(claims, k), append(views, v)
 	}
-	if err := claims[0].drop(ctx); err != nil { // nobody has copied its token yet
+	if err := claims[0].drop(ctx); err != nil { // no one has copied its token yet
 		t.Fatal(err)
 	}
 	second, err := claims[1].join(ctx, views[1])

@@ -26,7 +26,7 @@ const (
 	get = "SELECT value FROM items WHERE name = $1"
 )
 
-// rows is a value in the table items, guarded in transactions of pgx.
+// rows is a value in the table items, guarded in pgx transactions.
 type rows struct {
 	guard *pgfence.Guard
 	pool  *pgxpool.Pool
@@ -77,7 +77,7 @@ func (r *rows) Read(ctx context.Context) ([]byte, error) {
 	return value(r.pool.QueryRow(ctx, get, r.name))
 }
 
-// value reads a row that may not be there.
+// value reads a row that may not exist.
 func value(row interface{ Scan(...any) error }) (v []byte, err error) {
 	err = row.Scan(&v)
 	if errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) {
@@ -109,10 +109,10 @@ func die(t *testing.T, r *rows, work func(pgx.Tx) error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.Conn().PgConn().Conn().Close(); err != nil { // the socket, without a word to the server
+	if err := tx.Conn().PgConn().Conn().Close(); err != nil { // the socket, without notifying the server
 		t.Fatal(err)
 	}
-	tx.Rollback(t.Context()) // gives the dead connection back
+	tx.Rollback(t.Context()) // returns the dead connection to the pool
 }
 
 func restart(t *testing.T, s *pgserver.Server) {
@@ -135,7 +135,7 @@ func TestConformanceWithPgx(t *testing.T) {
 	})
 }
 
-// standard is a value in the table items, guarded in transactions of database/sql.
+// standard is a value in the table items, guarded in database/sql transactions.
 type standard struct {
 	guard *pgfence.Guard
 	db    *sql.DB
@@ -190,7 +190,8 @@ func TestConformanceWithDatabaseSQLBehindAPooler(t *testing.T) {
 	})
 }
 
-// foreignWriter knows nothing of this package: it says its token and writes to a protected table.
+// foreignWriter knows nothing of this package: it declares its token and writes to a protected
+// table.
 type foreignWriter struct {
 	pool  *pgxpool.Pool
 	table string

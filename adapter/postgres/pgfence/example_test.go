@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// databaseURL is that of a server of the tests.
+// databaseURL is the URL of the tests' server.
 func databaseURL() string {
 	shared.once.Do(shared.start)
 	if shared.err != nil {
@@ -35,7 +35,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer pool.Close()
-	if err := pgfence.Migrate(ctx, pool, ""); err != nil { // once, or with the migrations of the program
+	if err := pgfence.Migrate(ctx, pool, ""); err != nil { // once, or as part of the program's migrations
 		log.Fatal(err)
 	}
 	if _, err := pool.Exec(ctx, "CREATE TABLE totals AS SELECT 1 AS total"); err != nil {
@@ -45,7 +45,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	space := memlock.NewSpace() // stands for the lock service
+	space := memlock.NewSpace() // stands in for the lock service
 	a, b := space.Locker(), space.Locker()
 	source, err := fence.For(a, "prod", "totals")
 	if err != nil {
@@ -90,11 +90,11 @@ func Example() {
 	// B writes: <nil>
 }
 
-// With database/sql. Work that is done once in a grant: the retry after a lost reply learns that it
+// With database/sql. Work that is done once per grant: the retry after a lost reply learns that it
 // is done.
 func ExampleGuard_Once() {
 	ctx := context.Background()
-	db, err := sql.Open("pgx", databaseURL()) // with the driver github.com/jackc/pgx/v5/stdlib
+	db, err := sql.Open("pgx", databaseURL()) // using the driver github.com/jackc/pgx/v5/stdlib
 	if err != nil {
 		log.Fatal(err)
 	}

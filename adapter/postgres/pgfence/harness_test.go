@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// servers are those that all tests use: making a database cluster takes seconds.
+// servers are shared by all tests: creating a database cluster takes seconds.
 type servers struct {
 	once    sync.Once
 	server  *pgserver.Server
@@ -42,8 +42,8 @@ type servers struct {
 
 var shared servers
 
-// sharedServers starts a PostgreSQL with the tables, and a pgbouncer before it, when the first test
-// asks. Whoever stops them starts them again.
+// sharedServers starts a PostgreSQL with the tables, and a pgbouncer in front of it, when first
+// needed. A test that stops them must restart them.
 func sharedServers(t testing.TB) (*pgserver.Server, *pgserver.Bouncer) {
 	t.Helper()
 	shared.once.Do(shared.start)
@@ -78,7 +78,7 @@ func (s *servers) close() int {
 	return 0
 }
 
-// migrate makes the table of the marks, and one of values.
+// migrate creates the marks table and a table of values.
 func migrate(url string) error {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
@@ -86,7 +86,7 @@ func migrate(url string) error {
 		return err
 	}
 	defer conn.Close(ctx)
-	for range 2 { // it may be run again
+	for range 2 { // it may be run twice
 		if err := pgfence.Migrate(ctx, conn, ""); err != nil {
 			return err
 		}
@@ -128,14 +128,14 @@ func newGuard(t testing.TB, c pgfence.Config) *pgfence.Guard {
 	return g
 }
 
-// within bounds a test that hangs.
+// within bounds a hanging test.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// begin opens a transaction that is rolled back with the test.
+// begin opens a transaction that is rolled back when the test ends.
 func begin(t testing.TB, pool *pgxpool.Pool, options pgx.TxOptions) pgx.Tx {
 	t.Helper()
 	tx, err := pool.BeginTx(within(t), options)
@@ -166,7 +166,7 @@ func grant(token lockstep.Token) fence.Grant {
 
 var names atomic.Int64
 
-// fresh is a name, of a resource or a table, that no other test has.
+// fresh returns a name, for a resource or a table, that no other test uses.
 func fresh(t testing.TB) string {
 	return fmt.Sprintf("%s_%d", strings.ToLower(t.Name()[:min(len(t.Name()), 30)]), names.Add(1))
 }

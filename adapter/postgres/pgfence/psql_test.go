@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// typed runs statements in psql, as somebody who types them, and returns what it prints. It stops
-// at the first error.
+// typed runs statements in psql, as if typed by a person, and returns what it prints. It stops at
+// the first error.
 func typed(t *testing.T, url string, statements ...string) (printed string, ok bool) {
 	t.Helper()
 	psql, err := exec.LookPath("psql")
@@ -30,7 +30,7 @@ func typed(t *testing.T, url string, statements ...string) (printed string, ok b
 	return out.String(), err == nil
 }
 
-// said is what a writer in another language begins its transaction with.
+// said is how a writer in another language starts its transaction.
 func said(token int) string {
 	return fmt.Sprintf("BEGIN; SET LOCAL lockstep.backend = 'memory:test'; SET LOCAL lockstep.lock = 'reports'; SET LOCAL lockstep.token = '%d'", token)
 }
@@ -74,7 +74,7 @@ func TestAStaleUpdateTypedInPsqlIsRefused(t *testing.T) {
 	}
 }
 
-// A writer needs no right on the marks, so that it cannot lower them.
+// A writer needs no rights on the marks, so it cannot lower them.
 func TestAWriterNeedsNoRightOnTheMarks(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, name := openPool(t, s.URL()), fresh(t)
@@ -88,12 +88,12 @@ func TestAWriterNeedsNoRightOnTheMarks(t *testing.T) {
 	if printed, ok := typed(t, s.URL(), as, "UPDATE lockstep_guards SET token = 1"); ok || !strings.Contains(printed, "permission denied") {
 		t.Errorf("the role lowered the marks: %s", printed)
 	}
-	// A table of the role's own that goes by the name of the marks is not taken for it.
+	// The role's own table with the name of the marks table is not mistaken for it.
 	fake := "CREATE TEMPORARY TABLE lockstep_guards (resource text PRIMARY KEY, backend text, lock text, token bigint, written bigint)"
 	if printed, ok := typed(t, s.URL(), as, fake, said(6), fmt.Sprintf("UPDATE %s SET value = 6", table), "COMMIT"); ok || !strings.Contains(printed, "stale token 6") {
 		t.Errorf("a stale write with marks of its own: %s", printed)
 	}
-	// Neither is a function of the role's own that goes by the name of one of the system.
+	// Neither is the role's own function with the name of a system function.
 	execute(t, pool, fmt.Sprintf(`CREATE SCHEMA %[1]s AUTHORIZATION %[1]s;
 		CREATE FUNCTION %[1]s.current_setting(name text, missing boolean) RETURNS text LANGUAGE sql
 			AS $$ SELECT CASE name WHEN 'lockstep.token' THEN '9' ELSE pg_catalog.current_setting(name, missing) END $$`, role), pgx.QueryExecModeSimpleProtocol)
@@ -103,8 +103,8 @@ func TestAWriterNeedsNoRightOnTheMarks(t *testing.T) {
 	}
 }
 
-// Whoever wrote in an open transaction keeps the next holder from entering, also when the mark
-// needed no change.
+// A writer with an open transaction keeps the next holder from entering, even if the mark did not
+// change.
 func TestTheTriggerLocksTheMark(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, ctx, name := openPool(t, s.URL()), within(t), fresh(t)
@@ -125,7 +125,7 @@ func TestTheTriggerLocksTheMark(t *testing.T) {
 }
 
 // A step of a Guard is enough for the trigger. The next holder enters when the transaction has
-// ended, and not between its writes.
+// ended, not between its writes.
 func TestAGuardAndTheTriggerWorkTogether(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, ctx, name := openPool(t, s.URL()), within(t), fresh(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// marks are all that differ in order to the grants with tokens 1 to 4.
+// marks returns all marks that order differently relative to the grants with tokens 1 to 4.
 func marks() []fence.Mark {
 	all := []fence.Mark{{}}
 	for _, lock := range []string{"reports", "others"} {
@@ -26,7 +26,7 @@ func marks() []fence.Mark {
 	return all
 }
 
-// The statement decides as the rule in Go does, about each mark and each grant.
+// The statement makes the same decision as the rule in Go, for each mark and each grant.
 func TestTheStatementKeepsTheRule(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, guard, ctx := openPool(t, s.URL()), newGuard(t, pgfence.Config{}), within(t)
@@ -47,7 +47,7 @@ func TestTheStatementKeepsTheRule(t *testing.T) {
 	}
 }
 
-// store makes a resource with this mark.
+// store creates a resource with this mark.
 func store(t *testing.T, tx pgx.Tx, m fence.Mark) string {
 	t.Helper()
 	name := fresh(t)
@@ -93,7 +93,7 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What a resource is called in the trigger is that name, whatever it contains.
+// The trigger uses a resource's name literally, whatever it contains.
 func TestAResourceMayHaveAnyName(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, ctx := openPool(t, s.URL()), within(t)
@@ -114,7 +114,7 @@ func TestAResourceMayHaveAnyName(t *testing.T) {
 	}
 }
 
-// protected makes a table of one column, id, that is protected as the resource.
+// protected creates a table with one column, id, protected as the resource.
 func protected(t testing.TB, db pgfence.Executor, resource string) (table string) {
 	t.Helper()
 	table = fresh(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// A holder that freezes in the middle of its transaction keeps the next one out until the server
-// ends its session, and no longer.
+// A holder that freezes in the middle of its transaction keeps the next one out only until the
+// server ends its session.
 func TestAFrozenHolderIsPutOut(t *testing.T) {
 	s, b := sharedServers(t)
 	for address, url := range map[string]string{"directly": s.URL(), "behind a pooler": b.URL()} {
@@ -46,13 +46,13 @@ func setting(t *testing.T, tx pgx.Tx, name string) (value string) {
 	return value
 }
 
-// The settings of a step do not outlive its transaction, which a pooler may follow with one of
-// somebody else.
+// The settings of a step do not outlive its transaction, after which a pooler may run someone
+// else's.
 func TestSettingsEndWithTheTransaction(t *testing.T) {
 	_, b := sharedServers(t)
 	pool := openPool(t, b.URL())
 	guard := newGuard(t, pgfence.Config{MaxIdle: 90 * time.Second})
-	for range 3 { // each may get the connection of the one before
+	for range 3 { // each may get the previous one's connection
 		tx := begin(t, pool, pgx.TxOptions{})
 		for name, want := range map[string]string{"lockstep.token": "", "idle_in_transaction_session_timeout": "0"} {
 			if got := setting(t, tx, name); got != want {
@@ -88,7 +88,7 @@ func TestALowerIdleTimeoutAndAHigherDurabilityStay(t *testing.T) {
 	}
 }
 
-// What rolls back has raised nothing, also to a savepoint.
+// A rollback, even to a savepoint, undoes the raised mark.
 func TestARollbackTakesTheStepBack(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, ctx, name := openPool(t, s.URL()), within(t), fresh(t)
@@ -175,8 +175,8 @@ func TestATableMayBeElsewhere(t *testing.T) {
 	}
 }
 
-// A step that was admitted survives a crash of the server, although the database would not wait for
-// its disk.
+// An admitted step survives a server crash, although the database by default would not wait for the
+// disk.
 func TestMarksSurviveACrash(t *testing.T) {
 	s, err := pgserver.Start(pgserver.Config{Settings: map[string]string{"synchronous_commit": "off", "wal_writer_delay": "10s"}})
 	must(t, err)

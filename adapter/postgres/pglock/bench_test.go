@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
 )
 
-// BenchmarkFree takes and releases a lock that nobody else wants: two committed writes.
+// BenchmarkFree takes and releases a lock that no one else wants: two committed writes.
 func BenchmarkFree(b *testing.B) {
 	s, pooler := sharedServers(b)
 	for name, address := range map[string]string{"direct": s.Address(), "behind a pooler": pooler.Address()} {
@@ -21,8 +21,8 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
-// BenchmarkManyFree does so for 8 locks per processor at the same time: PostgreSQL writes several
-// commits to disk at once.
+// BenchmarkManyFree does the same for 8 locks per processor at the same time: PostgreSQL writes
+// several commits to disk at once.
 func BenchmarkManyFree(b *testing.B) {
 	s, _ := sharedServers(b)
 	var next atomic.Int64
@@ -36,7 +36,7 @@ func BenchmarkManyFree(b *testing.B) {
 	})
 }
 
-// BenchmarkHot passes one lock round among 8 who always want it, in 2 processes' places.
+// BenchmarkHot passes one lock around among 8 goroutines that always want it, on 2 Lockers.
 func BenchmarkHot(b *testing.B) {
 	s, pooler := sharedServers(b)
 	for name, address := range map[string]string{"direct": s.Address(), "behind a pooler": pooler.Address()} {

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
 )
 
-// databaseURL is that of a server of the tests.
+// databaseURL is the URL of the tests' server.
 func databaseURL() string {
 	shared.once.Do(shared.start)
 	if shared.err != nil {
@@ -23,8 +23,8 @@ func databaseURL() string {
 	return shared.server.URL()
 }
 
-// One process at a time does the nightly billing. The locks have a pool of their own, so that other
-// work cannot keep renewals from a connection.
+// One process at a time does the nightly billing. The locks have their own pool, so that other work
+// cannot keep renewals from getting a connection.
 func Example() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, databaseURL()+"&connect_timeout=3&pool_max_conns=4")
@@ -33,7 +33,7 @@ func Example() {
 		return
 	}
 	defer pool.Close()
-	if err := pglock.Migrate(ctx, pool, pglock.DefaultTable); err != nil { // once, or with the migrations of the program
+	if err := pglock.Migrate(ctx, pool, pglock.DefaultTable); err != nil { // once, or as part of the program's migrations
 		fmt.Println(err)
 		return
 	}
@@ -54,7 +54,7 @@ func Example() {
 	// <nil>
 }
 
-// Who is in the way is in the error, and in the table.
+// The error shows who is in the way, and so does the table.
 func ExampleLocker_Inspect() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, databaseURL())

@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
 )
 
-// The machine of the primary is gone, and the synchronous standby takes over. The database's
-// default is not to wait for it: the statements of the locks do.
+// The machine of the primary is gone, and the synchronous standby takes over. By default the
+// database does not wait for it, but the statements of the locks do.
 func TestAFailoverToASynchronousStandbyLosesNoLock(t *testing.T) {
 	primary := startServer(t, map[string]string{"synchronous_commit": "local"})
 	standby, err := pgserver.StartStandby(primary)
@@ -55,8 +55,8 @@ func TestAFailoverToASynchronousStandbyLosesNoLock(t *testing.T) {
 	}
 }
 
-// connectTo opens a Locker on a URL of several servers. Its TTL is longer than a failover on a busy
-// machine.
+// connectTo opens a Locker on a URL with several servers. Its TTL is longer than a failover on a
+// busy machine.
 func connectTo(t *testing.T, url string) *pglock.Locker {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
@@ -74,7 +74,7 @@ func connectTo(t *testing.T, url string) *pglock.Locker {
 	return l
 }
 
-// A pool that leads to a server which takes no writes, such as a standby.
+// A pool that leads to a server that accepts no writes, such as a standby.
 func TestAServerThatTakesNoWritesIsUnavailable(t *testing.T) {
 	s, _ := sharedServers(t)
 	l := connectTo(t, s.URL()+"&default_transaction_read_only=on")
@@ -103,8 +103,8 @@ func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
 	}
 }
 
-// A database whose default is the strictest isolation refuses statements that meet others. They are
-// repeated.
+// A database whose default is the strictest isolation refuses conflicting statements. They are
+// retried.
 func TestLocksWorkWhateverTheDefaultIsolation(t *testing.T) {
 	s, _ := sharedServers(t)
 	l := connectTo(t, s.URL()+"&default_transaction_isolation=serializable")

@@ -20,7 +20,7 @@ func terminate(t *testing.T, pool *pgxpool.Pool) int {
 		WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`)
 }
 
-// A lock is a row and not a session: what happens to connections is not what happens to it.
+// A lock is a row, not a session: it does not share the fate of connections.
 func TestALockOutlivesItsConnections(t *testing.T) {
 	s, _ := sharedServers(t)
 	admin := openPool(t, s.Address())
@@ -36,7 +36,7 @@ func TestALockOutlivesItsConnections(t *testing.T) {
 	})
 }
 
-// outlive holds a lock for more than a TTL, hurting its connections again and again.
+// outlive holds a lock for more than a TTL, disturbing its connections repeatedly.
 func outlive(t *testing.T, s *pgserver.Server, hurt func(*client)) {
 	t.Helper()
 	a, b := dial(t, s.Address(), pglock.Config{}), dial(t, s.Address(), pglock.Config{})
@@ -60,7 +60,7 @@ func outlive(t *testing.T, s *pgserver.Server, hurt func(*client)) {
 func configure(t *testing.T, admin *pgxpool.Pool, setting, value string) {
 	t.Helper()
 	change := func(sql string) {
-		// The setting may hurt these connections too.
+		// The setting may affect these connections too.
 		until(t, 10*time.Second, sql, func() bool {
 			_, first := admin.Exec(context.Background(), sql)
 			_, second := admin.Exec(context.Background(), "SELECT pg_reload_conf()")
@@ -83,7 +83,7 @@ func TestAServerThatComesBackInTimeLosesNoLock(t *testing.T) {
 	s, b := sharedServers(t)
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			// The TTL is longer than any restart on a busy machine.
+			// The TTL is longer than any restart, even on a busy machine.
 			long := pglock.Config{TTL: 30 * time.Second}
 			holder, waiter := dial(t, b.Address(), long), dial(t, s.Address(), long)
 			lock := hold(t, holder, name)
@@ -157,8 +157,8 @@ func TestAServerThatStaysAwayEndsTheLockAtItsHolderFirst(t *testing.T) {
 	release(t, after)
 }
 
-// The database commits without waiting for the disk, and its log is written so late that a crash
-// loses what other programs did last. Locks are not lost.
+// The database commits without waiting for the disk, and writes its log so late that a crash loses
+// the last changes of other programs. Locks are not lost.
 func TestACrashLosesNoGrantWhateverTheDatabasesDefault(t *testing.T) {
 	s := startServer(t, map[string]string{"synchronous_commit": "off", "wal_writer_delay": "10s"})
 	admin := openPool(t, s.Address())
@@ -194,7 +194,7 @@ func TestACrashLosesNoGrantWhateverTheDatabasesDefault(t *testing.T) {
 	}
 }
 
-// crash kills and starts the server, and makes sure that it forgot what was not on disk.
+// crash kills and starts the server, and checks that it lost what was not on disk.
 func crash(t *testing.T, s *pgserver.Server, pool *pgxpool.Pool) {
 	t.Helper()
 	if _, err := pool.Exec(t.Context(), "INSERT INTO others VALUES (1)"); err != nil {
@@ -210,7 +210,7 @@ func crash(t *testing.T, s *pgserver.Server, pool *pgxpool.Pool) {
 	}
 }
 
-// A person looks at a row in a transaction and goes for a coffee.
+// Someone locks a row in a transaction and goes for a coffee.
 func TestALockedRowDelaysAndLosesNothing(t *testing.T) {
 	s, _ := sharedServers(t)
 	admin, l := openPool(t, s.Address()), dial(t, s.Address(), pglock.Config{})

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// servers are those that all tests use which need no settings of their own: making a database
-// cluster takes seconds.
+// servers are shared by all tests that need no special settings: creating a database cluster takes
+// seconds.
 type servers struct {
 	once    sync.Once
 	server  *pgserver.Server
@@ -44,8 +44,8 @@ type servers struct {
 
 var shared servers
 
-// sharedServers starts a PostgreSQL with the table, and a pgbouncer before it, when the first test
-// asks. Whoever stops them starts them again.
+// sharedServers starts a PostgreSQL with the table, and a pgbouncer in front of it, when first
+// needed. A test that stops them must restart them.
 func sharedServers(t testing.TB) (*pgserver.Server, *pgserver.Bouncer) {
 	t.Helper()
 	shared.once.Do(shared.start)
@@ -90,10 +90,10 @@ func migrate(s *pgserver.Server) error {
 	return pglock.Migrate(ctx, pool, "")
 }
 
-// ttl is that of the tests: a busy machine renews it in time.
+// ttl is the TTL of the tests: even a busy machine renews it in time.
 const ttl = 3 * time.Second
 
-// startServer starts a PostgreSQL of the test's own that has the table.
+// startServer starts a PostgreSQL with the table, just for this test.
 func startServer(t testing.TB, settings map[string]string) *pgserver.Server {
 	t.Helper()
 	s, err := pgserver.Start(pgserver.Config{Settings: settings})
@@ -132,7 +132,7 @@ func openPool(t testing.TB, address string) *pgxpool.Pool {
 	return pool
 }
 
-// A client is a Locker with a pool and a network of its own.
+// A client is a Locker with its own pool and network.
 type client struct {
 	*pglock.Locker
 	pool  *pgxpool.Pool
@@ -195,7 +195,7 @@ func release(t testing.TB, lock lockstep.Lock) {
 	}
 }
 
-// busy makes sure that the lock cannot be had.
+// busy checks that the lock is not available.
 func busy(t testing.TB, l lockstep.Locker, name string) {
 	t.Helper()
 	lock, err := lockstep.TryAcquire(context.Background(), l, name)

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
 )
 
-// holderURL is set in a child process, whose part it is to hold a lock until it is killed.
+// holderURL is set in a child process that holds a lock until it is killed.
 const holderURL = "LOCKSTEP_TEST_HOLDER_URL"
 
 // holdForEver is the child's program.
@@ -87,7 +87,7 @@ func TestAHolderThatIsKilledFreesTheLockWithinItsTTL(t *testing.T) {
 }
 
 // A pooler in transaction mode gives each statement another session. 1,000 locks are taken and
-// released through it, and in the middle a process that waits for one of them and one that holds
+// released through it, and in between a process waiting for one of them and a process holding
 // another are killed.
 func TestNoLockIsStrandedBehindAPooler(t *testing.T) {
 	s, b := sharedServers(t)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAConfigThatBreaksARuleIsRefusedWithTheField(t *testing.T) {
-	pool, err := pgxpool.New(t.Context(), pgserver.URL("127.0.0.1:1")) // which connects to nothing until it must
+	pool, err := pgxpool.New(t.Context(), pgserver.URL("127.0.0.1:1")) // which does not connect until it has to
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestAnyTableCanBeUsedByManyProgramsThatCreateItAtOnce(t *testing.T) {
 	if _, err := admin.Exec(t.Context(), `CREATE SCHEMA IF NOT EXISTS app`); err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []string{"app.Locks_2", "Order"} { // the second is a word of SQL
+	for _, table := range []string{"app.Locks_2", "Order"} { // the second is an SQL keyword
 		var group sync.WaitGroup
 		for range 8 {
 			group.Go(func() {
@@ -149,7 +149,7 @@ func TestTokensStandOnTheClockAndOnTheRow(t *testing.T) {
 	}
 }
 
-// The row says what it is for, and nothing that gives a right over the lock.
+// The row says what it is for, but nothing that gives control over the lock.
 func TestTheRowShowsNoSecret(t *testing.T) {
 	s, _ := sharedServers(t)
 	admin, l := openPool(t, s.Address()), dial(t, s.Address(), pglock.Config{})
@@ -171,7 +171,7 @@ func TestTheRowShowsNoSecret(t *testing.T) {
 	}
 }
 
-// Somebody else has written into the table by hand.
+// Someone has written to the table by hand.
 func TestStrangeMetadataDisturbsNobody(t *testing.T) {
 	s, _ := sharedServers(t)
 	admin, l := openPool(t, s.Address()), dial(t, s.Address(), pglock.Config{})

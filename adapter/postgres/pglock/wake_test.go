@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
 )
 
-// idOf finds the secret of a claim in a handle.
+// idOf extracts the secret of a claim in a handle.
 func idOf(t *testing.T, h lockstep.Handle) string {
 	t.Helper()
 	text, err := base64.RawURLEncoding.DecodeString(string(h))
@@ -29,19 +29,19 @@ func idOf(t *testing.T, h lockstep.Handle) string {
 	return ticket.ID
 }
 
-// listening is how many sessions listen.
+// listening returns how many sessions are listening.
 func listening(t *testing.T, admin *pgxpool.Pool) int {
 	t.Helper()
 	return query[int](t, admin, "SELECT count(*)::int FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
 }
 
-// rarely is a Locker whose waiters look so seldom that whoever is fast was woken.
+// rarely configures a Locker whose waiters poll so rarely that a fast one must have been woken.
 func rarely(wake pglock.Wake) pglock.Config {
 	return pglock.Config{Wake: wake, TTL: lockstep.MaxTTL, PollEvery: 10 * time.Second}
 }
 
-// fillBackoff makes a waiter wait for long: its first waits are short, whatever the configuration
-// is.
+// fillBackoff is how long until a waiter's waits are long: its first waits are short, whatever the
+// configuration.
 const fillBackoff = 4 * time.Second
 
 // handOver measures the time from a release to the grant of a waiter that has waited for a while.
@@ -70,8 +70,8 @@ func handOver(t *testing.T, from, to lockstep.Locker, name string) time.Duration
 	}
 }
 
-// fast is how long a hand-over takes at most that did not wait for a look: with these waits a look
-// is due 3 s after the release on average.
+// fast bounds a hand-over that did not wait for a poll: with these waits a poll is due 3 s after
+// the release on average.
 const fast = time.Second
 
 func TestAWaiterIsWokenByTheRelease(t *testing.T) {
@@ -123,8 +123,7 @@ func TestAWaiterBehindAPoolerGetsTheLockByPolling(t *testing.T) {
 	}
 }
 
-// Many who wait for a lock ask the server no more often than a few, and each of them gets it in the
-// end.
+// Many waiters for a lock ask the server no more often than a few, and each gets it in the end.
 func TestManyWaitersOfOneLockerAskLikeOne(t *testing.T) {
 	s, _ := sharedServers(t)
 	admin, l := openPool(t, s.Address()), dial(t, s.Address(), pglock.Config{TTL: 30 * time.Second})
@@ -150,8 +149,7 @@ func TestManyWaitersOfOneLockerAskLikeOne(t *testing.T) {
 	group.Wait()
 }
 
-// The smallest pool there is: the connection that listens is not counted, and no statement needs
-// two.
+// The smallest possible pool: the listening connection does not count, and no statement needs two.
 func TestOneConnectionIsEnough(t *testing.T) {
 	s, _ := sharedServers(t)
 	pool, err := pgxpool.New(t.Context(), s.URL()+"&pool_max_conns=1")

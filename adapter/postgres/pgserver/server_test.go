@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
 )
 
-// run sends one statement over a connection of its own and returns the number that it gives.
+// run runs one statement on its own connection and returns the resulting number.
 func run(t *testing.T, url, sql string) (n int, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -31,13 +31,13 @@ func startServer(t testing.TB, c redisserver.Config) *redisserver.Server {
 	return s
 }
 
-// A mishap happens to the connection that carries the next script.
+// A mishap befalls the connection that carries the next script.
 type mishap int
 
 const (
-	loseReply mishap = iota + 1 // the server has done it, the connection is gone; a new one works
-	dieBefore                   // the process dies before it has sent the script
-	dieAfter                    // it dies when the server has done it
+	loseReply mishap = iota + 1 // the server has executed it, but the connection is gone; a new one works
+	dieBefore                   // the process dies before it sends the script
+	dieAfter                    // the process dies after the server has executed it
 )
 
 var errDied = errors.New("the process is dead")
@@ -56,7 +56,7 @@ func (l *line) meet(m mishap) {
 	l.next = m
 }
 
-// repliesLost is how many the line has lost.
+// repliesLost is how many replies the line has lost.
 func (l *line) repliesLost() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *line) dial(ctx context.Context, network, address string) (net.Conn, err
 	return &conn{Conn: c, line: l}, nil
 }
 
-// A conn meets the mishaps of its line.
+// A conn applies the mishaps of its line.
 type conn struct {
 	net.Conn
 	line *line
@@ -99,7 +99,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Read waits for the reply in any case, so that the server has done what it was asked.
+// Read waits for the reply in any case, so that the server has executed the request.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.line.mu.Lock()
@@ -116,15 +116,14 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A resource is what one process sees of a resource.
+// A resource is one process's view of a resource.
 type resource struct {
 	*redisfence.Guard
 	name string
 	line *line
 }
 
-// open makes a Guard with a client of its own. retries is how often go-redis sends again; -1 is
-// never.
+// open creates a Guard with its own client. retries is how often go-redis retries; -1 is never.
 func open(t testing.TB, address, name string, retries int) *resource {
 	t.Helper()
 	l := &line{}

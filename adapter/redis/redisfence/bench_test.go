@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 )
 
-// BenchmarkWrite is a guarded write of 100 bytes beside a plain SET of them.
+// BenchmarkWrite compares a guarded write of 100 bytes with a plain SET.
 func BenchmarkWrite(b *testing.B) {
 	s := startServer(b, redisserver.Config{})
 	value := make([]byte, 100)

@@ -9,8 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fencetest"
 )
 
-// TestConformance gives each process a client of its own, on a server that keeps what it has
-// answered.
+// TestConformance gives each process its own client, on a server that keeps what it has confirmed.
 func TestConformance(t *testing.T) {
 	s := startServer(t, redisserver.Config{Persistence: redisserver.AppendAlways})
 	fencetest.Run(t, fencetest.Guard{

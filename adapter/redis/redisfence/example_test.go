@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// withRedis calls f with a client of a server that stands for the one that you have.
+// withRedis calls f with a client of a server that stands in for yours.
 func withRedis(f func(*redis.Client)) {
 	dir, err := os.MkdirTemp("", "redisfence-example-")
 	if err != nil {
@@ -32,12 +32,11 @@ func withRedis(f func(*redis.Client)) {
 	f(rdb)
 }
 
-// A holder freezes beyond its lease. Its late write is refused by the script that would have
-// written.
+// A holder freezes beyond its lease. The script that would have written refuses its late write.
 func Example() {
 	withRedis(func(rdb *redis.Client) {
 		ctx := context.Background()
-		space := memlock.NewSpace() // stands for the lock service
+		space := memlock.NewSpace() // stands in for the lock service
 		a, b := space.Locker(), space.Locker()
 		source, err := fence.For(a, "prod", "billing/nightly")
 		if err != nil {
@@ -66,7 +65,7 @@ func Example() {
 	// total: 100
 }
 
-// Data of any shape: the script of the guard runs yours when the token is new enough.
+// Data of any shape: the guard's script runs yours if the token is new enough.
 func ExampleGuard_Run() {
 	withRedis(func(rdb *redis.Client) {
 		ctx := context.Background()

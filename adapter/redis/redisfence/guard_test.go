@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// push is work that is seen when it is done twice.
+// push is work whose repetition is visible.
 func push(key, value string) redisfence.Work {
 	return redisfence.Work{Lua: `redis.call('RPUSH', KEYS[1], ARGV[1])`, Keys: []string{key}, Args: []string{value}}
 }
@@ -159,7 +159,7 @@ func TestErrorsSayWhatIsCertain(t *testing.T) {
 }
 
 func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1}) // nobody is there
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1}) // nothing is listening there
 	t.Cleanup(func() { rdb.Close() })
 	g := newGuard(t, rdb, redisfence.Config{})
 	for name, err := range map[string]error{
@@ -182,7 +182,7 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// TestKeysAreTheProtocol by which programs of all versions meet: they must not change.
+// TestKeysAreTheProtocol: the keys are shared by programs of all versions and must not change.
 func TestKeysAreTheProtocol(t *testing.T) {
 	g := newGuard(t, connect(t, "127.0.0.1:1"), redisfence.Config{})
 	if got, want := g.DataKey("billing/nightly"), "lockstep-fence:{26}:data:billing/nightly"; got != want {
@@ -202,8 +202,8 @@ func TestObserverIsToldOfVerdicts(t *testing.T) {
 	}
 }
 
-// clusterOf makes a Cluster of one node. It refuses a script whose keys are in two slots, as one of
-// many does.
+// clusterOf creates a Cluster of one node. Like a larger one, it refuses a script whose keys are in
+// two slots.
 func clusterOf(t *testing.T) *redis.ClusterClient {
 	t.Helper()
 	s := startServer(t, redisserver.Config{Args: []string{"--cluster-enabled", "yes"}})
@@ -233,8 +233,7 @@ func TestGuardsWorkOnAClusterWhateverTheNames(t *testing.T) {
 	}
 }
 
-// TestAPromotedReplicaKnowsTheMarksThatItHasCopied and no others, which is what the documentation
-// warns of.
+// TestAPromotedReplicaKnowsTheMarksThatItHasCopied and no others, as the documentation warns.
 func TestAPromotedReplicaKnowsTheMarksThatItHasCopied(t *testing.T) {
 	first := startServer(t, redisserver.Config{})
 	between, err := testbed.NewProxy(first.Address())

@@ -33,7 +33,7 @@ func BenchmarkFreeLocksFrom64(b *testing.B) {
 	})
 }
 
-// BenchmarkContended hands one lock from waiter to waiter: b.N grants by two Lockers with eight
+// BenchmarkContended passes one lock from waiter to waiter: b.N grants on two Lockers with eight
 // waiters each.
 func BenchmarkContended(b *testing.B) {
 	s := startServer(b, redisserver.Config{})

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest"
 )
 
-// Checks that restart the backend ask for promises that this one does not make: fault_test.go shows
+// Checks that restart the backend need promises that this one does not make: fault_test.go shows
 // what a restart does.
 func TestConformance(t *testing.T) {
 	s := startServer(t, redisserver.Config{})

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 )
 
-// exampleServer stands for the server that you have.
+// exampleServer stands in for your server.
 func exampleServer() (s *redisserver.Server, end func()) {
 	dir, err := os.MkdirTemp("", "redislock-example-")
 	if err != nil {
@@ -29,8 +29,8 @@ func exampleServer() (s *redisserver.Server, end func()) {
 	}
 }
 
-// A nightly report that two machines might begin: one does it, the other finds it taken. Should
-// both do it after all, nothing breaks: that is what this backend is for.
+// A nightly report that two machines might start: one does it, the other finds the lock taken. If
+// both should do it after all, nothing breaks: this backend is made for such work.
 func Example() {
 	server, end := exampleServer()
 	defer end()

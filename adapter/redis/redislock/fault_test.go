@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// crash kills the server and starts it again.
+// crash kills the server and restarts it.
 func crash(t *testing.T, s *redisserver.Server) {
 	t.Helper()
 	s.Kill()
@@ -47,8 +47,8 @@ func TestACrashOfAServerThatKeepsItsDataLosesNoLock(t *testing.T) {
 	}
 }
 
-// The second grant beside the first is the documented weakness: the test shows it and that the
-// holder is told.
+// The second grant while the first is held is the documented weakness: the test shows it, and that
+// the holder is notified.
 func TestACrashOfAServerThatForgetsIsALossAndASecondGrant(t *testing.T) {
 	s := startServer(t, redisserver.Config{})
 	a, b := openOn(t, s), openOn(t, s)
@@ -69,7 +69,7 @@ func TestACrashOfAServerThatForgetsIsALossAndASecondGrant(t *testing.T) {
 }
 
 // Redis answers before its replica knows. The promoted replica grants the lock again while the
-// first holder believes in it; what the backend owes its user is to have said so.
+// first holder still trusts it; the backend's only obligation is to have said so.
 func TestPromotedReplicaGrantsTwice(t *testing.T) {
 	master := startServer(t, redisserver.Config{})
 	link, err := testbed.NewProxy(master.Address())
@@ -110,7 +110,7 @@ func TestPromotedReplicaGrantsTwice(t *testing.T) {
 	release(t, second)
 }
 
-// awaitReplica waits until what is written to the master has arrived at the replica.
+// awaitReplica waits until the master's writes have reached the replica.
 func awaitReplica(t *testing.T, master, replica *redis.Client) {
 	t.Helper()
 	master.Set(t.Context(), "mark", "1", 0)
@@ -167,7 +167,7 @@ func TestAnEvictedLockIsALoss(t *testing.T) {
 	release(t, after)
 }
 
-// limitMemory sets how much the server may use; less than it uses now makes it full.
+// limitMemory sets the server's memory limit; a limit below the current usage makes it full.
 func limitMemory(t *testing.T, rdb *redis.Client, limit string) {
 	t.Helper()
 	if err := rdb.ConfigSet(t.Context(), "maxmemory", limit).Err(); err != nil {
@@ -190,8 +190,8 @@ func TestAFullServerGrantsNothingAndKeepsWhatIsHeld(t *testing.T) {
 	release(t, held)
 }
 
-// A server that is frozen answers what it was asked before, once it is thawed: here a take that its
-// sender has given up and undone. The undoing must come behind it.
+// Once thawed, a frozen server answers earlier requests: here a take that its sender has given up
+// and undone. The undo must come after it.
 func TestATakeThatIsAnsweredLateLeavesNothing(t *testing.T) {
 	s := startServer(t, redisserver.Config{})
 	a, b := openOn(t, s), openOn(t, s)
@@ -220,7 +220,7 @@ func TestALateReleaseDeletesNobodyElsesLock(t *testing.T) {
 	if err := late.Release(t.Context()); !errors.Is(err, lockstep.ErrLost) {
 		t.Errorf("late release: %v, want ErrLost", err)
 	}
-	// What undoes the first claim goes on for a while; nothing of it may touch the second.
+	// Undoing the first claim continues for a while; it must not affect the second.
 	time.Sleep(ttl)
 	if err := next.Check(); err != nil {
 		t.Errorf("the next holder lost its lock: %v", err)

@@ -100,8 +100,8 @@ func TestAForeignKeyIsRefusedAndLeftAlone(t *testing.T) {
 	}
 }
 
-// clusterOf makes a Cluster of one node. It refuses a script whose keys are in two slots, as one of
-// many does.
+// clusterOf creates a Cluster of one node. Like a larger one, it refuses a script whose keys are in
+// two slots.
 func clusterOf(t *testing.T) *redis.ClusterClient {
 	t.Helper()
 	s := startServer(t, redisserver.Config{Args: []string{"--cluster-enabled", "yes"}})

@@ -31,7 +31,7 @@ func startServer(t testing.TB, c redisserver.Config) *redisserver.Server {
 	return s
 }
 
-// connect is a client that is closed at the end of the test.
+// connect returns a client that is closed at the end of the test.
 func connect(t testing.TB, address string) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: address})
@@ -39,7 +39,7 @@ func connect(t testing.TB, address string) *redis.Client {
 	return rdb
 }
 
-// open is a Locker that is closed at the end of the test.
+// open returns a Locker that is closed at the end of the test.
 func open(t testing.TB, rdb redis.UniversalClient, cfg redislock.Config) *redislock.Locker {
 	t.Helper()
 	if cfg.TTL == 0 {
@@ -59,7 +59,7 @@ func open(t testing.TB, rdb redis.UniversalClient, cfg redislock.Config) *redisl
 	return l
 }
 
-// openOn is a Locker with a client of its own.
+// openOn returns a Locker with its own client.
 func openOn(t testing.TB, s *redisserver.Server) *redislock.Locker {
 	t.Helper()
 	return open(t, connect(t, s.Address()), redislock.Config{})
@@ -83,7 +83,7 @@ func release(t testing.TB, k lockstep.Lock) {
 	}
 }
 
-// lost waits until the lock is over and makes sure that it was lost for one of the reasons.
+// lost waits until the lock is over and checks that it was lost for one of the reasons.
 func lost(t *testing.T, k lockstep.Lock, reasons ...lockstep.LossReason) {
 	t.Helper()
 	select {
@@ -103,7 +103,7 @@ func lost(t *testing.T, k lockstep.Lock, reasons ...lockstep.LossReason) {
 	t.Errorf("lost because of %v, want one of %v", loss.Reason, reasons)
 }
 
-// expectBusy makes sure that the lock cannot be had.
+// expectBusy checks that the lock is not available.
 func expectBusy(t *testing.T, l lockstep.Locker, name string) {
 	t.Helper()
 	k, err := lockstep.TryAcquire(t.Context(), l, name)
@@ -116,7 +116,7 @@ func expectBusy(t *testing.T, l lockstep.Locker, name string) {
 	}
 }
 
-// A wired is a Locker with a client and a proxy of its own, which end with it.
+// A wired is a Locker with its own client and proxy, which end with it.
 type wired struct {
 	*redislock.Locker
 	rdb   *redis.Client

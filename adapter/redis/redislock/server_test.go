@@ -48,7 +48,7 @@ func TestKeysOfALockAreInOneSlotWhateverItsName(t *testing.T) {
 			t.Errorf("%q: keys %q and %q", name, k.record, k.counter)
 		}
 	}
-	// It is the protocol by which programs of all versions meet, and must not change.
+	// It is part of the protocol that programs of all versions share, and must not change.
 	want := keys{record: "lockstep:{26}:lock:billing/nightly", counter: "lockstep:{26}:token"}
 	if got := keysOf("lockstep", "billing/nightly"); got != want {
 		t.Errorf("keys %+v, want %+v", got, want)

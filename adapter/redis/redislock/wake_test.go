@@ -22,7 +22,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// openHere is a Locker on a server of the test's own.
+// openHere returns a Locker on the test's own server.
 func openHere(t *testing.T) (*Locker, *redis.Client) {
 	t.Helper()
 	s, err := redisserver.Start(redisserver.Config{Dir: t.TempDir()})
@@ -42,7 +42,7 @@ func openHere(t *testing.T) (*Locker, *redis.Client) {
 	return l, rdb
 }
 
-// The waiters would ask again in an hour, so only the wake-up can end their waits.
+// The waiters would poll again in an hour, so only the wake-up can end their waits.
 func TestEachReleaseWakesOneWaiterAndTheSubscriptionEnds(t *testing.T) {
 	l, rdb := openHere(t)
 	const waiters = 3

@@ -29,8 +29,8 @@ func start(t *testing.T, c redisserver.Config) *redisserver.Server {
 	return s
 }
 
-// ask sends one command in the form that people type, and gives the first line of the answer, or
-// the string that it announces.
+// ask sends one command in inline form, and returns the first line of the reply, or the string that
+// it announces.
 func ask(s *redisserver.Server, command string) (string, error) {
 	conn, err := net.DialTimeout("tcp", s.Address(), time.Second)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestOptionsAndEnvironmentReachTheServer(t *testing.T) {
 	if got, err := ask(s, "PING"); err != nil || !strings.HasPrefix(got, "-NOAUTH") {
 		t.Errorf("PING = %q, %v, want that a password is wanted", got, err)
 	}
-	// The loader of programs complains in the log about the library that is not there.
+	// The dynamic loader complains in the log about the missing library.
 	if text, err := os.ReadFile(s.Log()); err != nil || !strings.Contains(string(text), "no-such-library.so") {
 		t.Errorf("the environment did not reach the server: %v, log:\n%s", err, text)
 	}

@@ -22,13 +22,13 @@ type network struct {
 	proxies map[lockstep.Locker][]*testbed.Proxy
 }
 
-// A wired Locker has clients and proxies of its own, which end with it.
+// A wired Locker has its own clients and proxies, which end with it.
 type wired struct {
 	*redlock.Locker
 	end func()
 }
 
-// Close ends the Locker first: it still has to talk.
+// Close ends the Locker first: it still needs the network.
 func (w *wired) Close(ctx context.Context) error {
 	defer w.end()
 	return w.Locker.Close(ctx)
@@ -82,7 +82,7 @@ func (n *network) heal(_ *testing.T, l lockstep.Locker) {
 }
 
 func TestConformance(t *testing.T) {
-	t.Parallel() // with the model tests: it waits for leases most of the time
+	t.Parallel() // with the model tests: most of the time it waits for leases
 	servers := durable(t)
 	net := &network{servers: servers, proxies: map[lockstep.Locker][]*testbed.Proxy{}}
 	direct := clients(t, servers.addresses())
@@ -102,7 +102,7 @@ func TestConformance(t *testing.T) {
 				}
 			},
 		},
-		Goroutines: 16, // who waits asks five servers twice a second and more often
+		Goroutines: 16, // each waiter asks five servers at least twice a second
 		Slack:      5 * time.Second,
 	})
 }

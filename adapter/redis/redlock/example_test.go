@@ -13,9 +13,8 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/redis/redlock"
 )
 
-// Three servers are started here, each with a directory of its own. In earnest there are five, on
-// machines that fail apart from each other, with appendonly yes, appendfsync always and
-// maxmemory-policy noeviction.
+// Three servers are started here, each with its own directory. In production use five, on machines
+// that fail independently, with appendonly yes, appendfsync always and maxmemory-policy noeviction.
 func Example() {
 	var nodes []*redis.Client
 	for range 3 {

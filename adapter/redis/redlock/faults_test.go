@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// long is a TTL that no test waits for: its leases end when the test does.
+// long is a TTL that no test waits for: its leases outlive the test.
 const long = 30 * time.Second
 
 func TestTwoOfFiveMastersMayBeDown(t *testing.T) {
@@ -27,7 +27,7 @@ func TestTwoOfFiveMastersMayBeDown(t *testing.T) {
 	a, b := m.open(t, config()), m.open(t, config())
 	before := acquire(t, a, "jobs/x")
 	m.kill(0, 3)
-	time.Sleep(config().TTL + time.Second) // it is renewed by the others
+	time.Sleep(config().TTL + time.Second) // the others renew it
 	if err := before.Check(); err != nil {
 		t.Fatalf("with two masters down: %v", err)
 	}
@@ -76,7 +76,7 @@ func TestFrozenMastersHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// shiftedClock is the machine's clock, which can be moved on.
+// shiftedClock is the machine's clock, which can be moved forward.
 type shiftedClock struct {
 	lease.Clock
 	ahead atomic.Int64
@@ -84,7 +84,7 @@ type shiftedClock struct {
 
 func (c *shiftedClock) Now() time.Duration { return c.Clock.Now() + time.Duration(c.ahead.Load()) }
 
-// A watchedConn calls f when an answer of step 1 that grants has come.
+// A watchedConn calls f when a granting answer to step 1 has arrived.
 type watchedConn struct {
 	net.Conn
 	f func()
@@ -98,9 +98,8 @@ func (c watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A client that is stopped between the sending and the reading of the answers finds on waking that
-// more time has passed than the lease had. Its own clock is moved here, as a stop of the whole
-// process would.
+// A client that is paused between sending and reading the answers finds on waking that its lease
+// has passed. The test moves its clock, as a pause of the whole process would.
 func TestGrantThatIsReadTooLateIsDiscarded(t *testing.T) {
 	m := durable(t)
 	clock := &shiftedClock{Clock: lease.SystemClock()}
@@ -133,7 +132,8 @@ func TestGrantThatIsReadTooLateIsDiscarded(t *testing.T) {
 	release(t, acquire(t, m.open(t, c), "jobs/x")) // undone long before the TTL
 }
 
-// onThree gives a lock that only the first three of five masters know, the others having been down.
+// onThree returns a lock that only the first three of five masters have, because the others were
+// down.
 func onThree(t *testing.T, m masters, name string) lockstep.Lock {
 	t.Helper()
 	m.kill(3, 4)
@@ -144,8 +144,8 @@ func onThree(t *testing.T, m masters, name string) lockstep.Lock {
 	return lock
 }
 
-// doubleGrant makes sure that another gets the lock while its holder believes in it, and that the
-// token says who is later.
+// doubleGrant checks that another client gets the lock while its holder still trusts it, and that
+// the token shows who is later.
 func doubleGrant(t *testing.T, m masters, held lockstep.Lock) {
 	t.Helper()
 	c := config()
@@ -239,8 +239,8 @@ func TestWipedServersLoseTheLockAndNotTheOrder(t *testing.T) {
 	release(t, after)
 }
 
-// A release that comes late, when others have the lock, must find the record of its own claim or
-// leave it alone.
+// A release that comes late, when others have the lock, must find its own claim's record or change
+// nothing.
 func TestLateReleaseLeavesTheLockOfOthers(t *testing.T) {
 	m := durable(t)
 	c := config()
@@ -296,7 +296,7 @@ func TestReleaseReachesNodesThatWereAwayInTheBackground(t *testing.T) {
 	}
 }
 
-// Each server ends and forgets, one after the other, while one holder keeps its lock.
+// Each server is killed and loses its data, one after the other, while one holder keeps its lock.
 func TestHolderOutlivesTheRestartOfAllServersOneByOne(t *testing.T) {
 	m := forgetful(t)
 	lock := acquire(t, m.open(t, patient()), "jobs/x")

@@ -34,17 +34,17 @@ func (h *holds) lastToken() lockstep.Token {
 	return h.last
 }
 
-// begin notes a holder who asked for the lock when before was the largest token.
+// begin records a holder that requested the lock when before was the largest token.
 func (h *holds) begin(lock lockstep.Lock, before lockstep.Token) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if lock.Check() != nil {
-		return // the lease is over before anybody could act on it
+		return // the lease ended before anyone could act on it
 	}
 	h.grants++
 	if h.current != nil && h.current.Check() == nil {
 		h.overlaps++
-	} else if lock.Token() <= h.last { // of two who hold it at once, the later may write itself down first
+	} else if lock.Token() <= h.last { // of two holders at once, the later may be recorded first
 		h.disorder = append(h.disorder, fmt.Sprintf("token %d after %d", lock.Token(), h.last))
 	}
 	if lock.Token() <= before {
@@ -53,7 +53,7 @@ func (h *holds) begin(lock lockstep.Lock, before lockstep.Token) {
 	h.current, h.last = lock, max(h.last, lock.Token())
 }
 
-// end notes that the holder is about to give the lock back.
+// end records that the holder is about to release the lock.
 func (h *holds) end(lock lockstep.Lock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,7 +68,7 @@ func (h *holds) count() (grants, overlaps int) {
 	return h.grants, h.overlaps
 }
 
-// contend lets clients take one lock in turns until ctx is done. Each holds it for up to hold, or
+// contend lets clients take turns with one lock until ctx is done. Each holds it for up to hold, or
 // until it is lost.
 func (h *holds) contend(ctx context.Context, lockers []*redlock.Locker, hold time.Duration) {
 	var group sync.WaitGroup
@@ -96,11 +96,11 @@ func (h *holds) turn(ctx context.Context, l *redlock.Locker, hold time.Duration)
 	h.end(lock)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	lock.Release(ctx) // what cannot be released ends with its lease
+	lock.Release(ctx) // a lock that cannot be released ends with its lease
 }
 
-// killAndRestart kills so many servers at once, and starts them again after a while, until ctx is
-// done.
+// killAndRestart repeatedly kills count servers at once and restarts them after a while, until ctx
+// is done.
 func (m masters) killAndRestart(t *testing.T, ctx context.Context, count func() int, down time.Duration) (rounds int) {
 	for ctx.Err() == nil {
 		victims := rand.Perm(len(m))[:count()]
@@ -127,9 +127,9 @@ func (m masters) lockers(t *testing.T, count int) (all []*redlock.Locker) {
 	return all
 }
 
-// TestKillsAndRestarts shows both sides: with servers that forget nothing no kill breaks the lock,
-// and with servers that forget, kills of the same kind do. Without the second half the first would
-// prove nothing.
+// TestKillsAndRestarts shows both sides: with servers that keep their data no kill breaks the lock,
+// and with servers that lose it the same kills do. Without the second half the first would prove
+// nothing.
 func TestKillsAndRestarts(t *testing.T) {
 	t.Run("with persistence", func(t *testing.T) {
 		m := durable(t)

@@ -7,62 +7,62 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// The model is some nodes, clients and a network in which everything happens that can: requests are
-// delivered late, twice or never, answers are lost, clients give up at any time, records run out,
-// nodes restart. The clients run the real attempt; the nodes do what the scripts do, in Go. A
-// client makes one attempt, since an attempt has a random value of its own.
+// The model is a set of nodes, clients and a network in which anything can happen: requests are
+// delivered late, twice or never, answers are lost, clients give up at any time, records expire,
+// nodes restart. The clients run the real attempt; the nodes do in Go what the scripts do. A client
+// makes one attempt, since each attempt has its own random value.
 //
-// Time is two bits for each client: whether its lease is over by its own clock, the one that began
-// with the first sending and the one that began with the renewal. A record cannot run out before
-// that, as the lease begins with the sending, unless a node's clock jumps. So all orders that
-// clocks of any speed allow are explored, without a number of ticks.
+// Time is two bits per client: whether, by its own clock, the lease that began when it first sent
+// is over, and the one that began with the renewal. A record cannot expire before that, since the
+// lease begins with the send, unless a node's clock jumps. So the model explores all orders that
+// clocks of any speed allow, without counting ticks.
 //
-// A node that is down, or that was started again with what it had stored, differs from a healthy
-// one only by the messages that were lost. Those losses are explored: a message may never be
-// delivered. What changes nothing is left out: an answer that is no grant is like one that is late,
-// a client that gives up is like one that waits, and a record that is undone is like one that runs
-// out; it may do so as soon as its client has given up.
+// A node that is down, or that restarted with its stored data, differs from a healthy one only by
+// lost messages. Those losses are explored: a message may never be delivered. Equivalent events are
+// left out: an answer that is not a grant is like a late one, a client that gives up is like one
+// that waits, and a record that is undone is like one that expires; it may do so as soon as its
+// client has given up.
 
 const (
 	modelNodes   = 3
 	modelClients = 3 // at most
 )
 
-// rules are what the model can be told to do wrong, to see it caught, and how much of life there
-// is.
+// rules say what the model should do wrong, so that it can be seen to be caught, and which events
+// it includes.
 type rules struct {
 	clients    int
-	forgets    int8 // restarts of nodes without what they had stored
+	forgets    int8 // node restarts that lose the stored data
 	duplicates bool // the network delivers a request of one client's step 1 twice
 	renewals   bool // one client renews its lease, once
-	settled    bool // the first client has won at the beginning, on two of the nodes
-	givingUp   bool // clients give up before their time
+	settled    bool // the first client has already won at the start, on two of the nodes
+	givingUp   bool // clients may give up early
 	floor      bool // readings are at least what the clock says
 
 	countSilent   bool // step 2 counts nodes whose answer to step 1 was lost
 	noCheck       bool // step 2 raises without looking for our lock
 	secretAlone   bool // step 2 compares the secret and not the reading
 	deleteAny     bool // undoing deletes whatever is there
-	ignoreTime    bool // a grant that comes after the lease is believed
-	clockJumps    bool // records run out at any time
+	ignoreTime    bool // a grant that comes after the lease is trusted
+	clockJumps    bool // records expire at any time
 	renewByOneYes bool // a renewal is confirmed by one node
 }
 
-// A modelNode is what a node has stored.
+// A modelNode is what a node stores.
 type modelNode struct {
 	holder           int8 // the client whose record is there, from 1; 0 is none
 	reading, counter uint8
 	renewed          bool // the record was extended by the renewal
 }
 
-// A modelClient is one client with its one attempt.
+// A modelClient is one client with its single attempt.
 type modelClient struct {
 	attempt  attempt
 	begun    bool
-	held     bool  // the Locker gave the lock to its user, who has not given it back
-	done     bool  // it has given up, or the lock back: what it has on nodes is being undone
-	first    bool  // the lease that begins with the first sending is over
-	second   bool  // the lease that begins with the renewal is over
+	held     bool  // the Locker gave the lock to its user, who has not released it
+	done     bool  // it has given up or released the lock: its records on nodes are being undone
+	first    bool  // the lease that began when it first sent is over
+	second   bool  // the lease that began with the renewal is over
 	floor    uint8 // the largest token that was won before it began
 	take     [modelNodes]uint8
 	raise    [modelNodes]bool
@@ -72,22 +72,22 @@ type modelClient struct {
 	extended [modelNodes]bool // nodes whose yes has arrived
 }
 
-// valid reports whether the client believes that it holds the lock.
+// valid reports whether the client trusts that it holds the lock.
 func (c *modelClient) valid() bool {
 	return c.held && (!c.first || c.renewed && !c.second)
 }
 
-// A modelState is a moment. It holds no pointers: assigning copies it.
+// A modelState is a snapshot of everything. It holds no pointers: assigning copies it.
 type modelState struct {
 	nodes    [modelNodes]modelNode
 	clients  [modelClients]modelClient
 	forgets  int8
-	twice    bool // a client has begun one of whose requests is delivered twice
+	twice    bool // a client has started one of whose requests is delivered twice
 	renewing bool // a client has sent its renewal
 
 }
 
-// A move is something that happens: the state after it, and the promise that it broke, if any.
+// A move is one event: the state after it, and the promise that it broke, if any.
 type move struct {
 	state modelState
 	said  said
@@ -104,7 +104,7 @@ func (s said) String() string {
 	return fmt.Sprintf("client %d node %d: %s", s.client+1, s.node+1, s.what)
 }
 
-// moves are all that can happen next. The room for them is used again.
+// moves returns everything that can happen next. It reuses the slice.
 func (r *rules) moves(s *modelState, room []move) []move {
 	m := moving{rules: r, from: s, found: room[:0]}
 	for c := range r.clients {
@@ -126,7 +126,7 @@ type moving struct {
 	found []move
 }
 
-// do adds the move that change makes of the state.
+// do adds the move that change makes to the state.
 func (m *moving) do(what string, c, n int, change func(*modelState) (broke string)) {
 	m.found = append(m.found, move{state: *m.from, said: said{what, c, n}})
 	next := &m.found[len(m.found)-1]
@@ -154,7 +154,7 @@ const (
 	brokenTokens    = "a token is not above those before it"
 )
 
-// ofClient are the steps that a client takes by itself.
+// ofClient adds the steps that a client takes by itself.
 func (m *moving) ofClient(c int) {
 	k := &m.from.clients[c]
 	switch {
@@ -182,7 +182,7 @@ func (m *moving) ofClient(c int) {
 	m.renewal(c, k)
 }
 
-// giveUp ends the client's part. What it has on the nodes is undone, sooner or later.
+// giveUp ends the client's attempt. Its records on the nodes are undone sooner or later.
 func (c *modelClient) giveUp() { c.done, c.held, c.first, c.second = true, false, true, true }
 
 func (m *moving) renewal(c int, k *modelClient) {
@@ -207,7 +207,7 @@ func (m *moving) renewal(c int, k *modelClient) {
 	}
 }
 
-// confirmRenewal has the record set again on the nodes that may lack it.
+// confirmRenewal sets the record again on the nodes that may not have it.
 func (c *modelClient) confirmRenewal() {
 	c.renewed = true
 	for n := range modelNodes {
@@ -226,8 +226,8 @@ func count(votes [modelNodes]bool) (n int) {
 	return n
 }
 
-// deliveries are what the network can bring from a client to a node, with the answer. An answer
-// that is lost is one that the client does not wait for.
+// deliveries adds what the network can deliver from a client to a node, with the answer. A lost
+// answer is one that the client does not wait for.
 func (m *moving) deliveries(c, n int) {
 	k, node := &m.from.clients[c], m.from.nodes[n]
 	if k.take[n] > 0 && node.holder == 0 {
@@ -250,8 +250,7 @@ func (m *moving) deliveries(c, n int) {
 	}
 }
 
-// ofNode are the steps of a node: its record runs out, or it starts again and has forgotten
-// everything.
+// ofNode adds the steps of a node: its record expires, or it restarts without its data.
 func (m *moving) ofNode(n int) {
 	node := m.from.nodes[n]
 	if node.holder != 0 {
@@ -269,7 +268,7 @@ func (m *moving) ofNode(n int) {
 	}
 }
 
-// greatest is the largest token that was won.
+// greatest returns the largest token won.
 func (s *modelState) greatest() (t uint8) {
 	for c := range s.clients {
 		if a := &s.clients[c].attempt; a.phase == won {
@@ -285,8 +284,7 @@ func (s *modelState) begin(c int, deliveries uint8) {
 	k.take = [modelNodes]uint8{deliveries, 1, 1}
 }
 
-// deliverTake does what the script of step 1 does. A clock that is right is above all tokens that
-// were ever issued.
+// deliverTake does what the script of step 1 does. A correct clock is above all tokens ever issued.
 func (s *modelState) deliverTake(c, n int, r *rules) {
 	k, node := &s.clients[c], &s.nodes[n]
 	k.take[n]--
@@ -329,8 +327,8 @@ func (s *modelState) deliverRaise(c, n int) {
 	k.attempt.confirmed(n)
 }
 
-// endRaising ends step 2. The Locker believes a grant only while the lease that began with the
-// first sending lasts.
+// endRaising ends step 2. The Locker trusts a grant only while the lease that began when it first
+// sent lasts.
 func (s *modelState) endRaising(c int, r *rules) (broke string) {
 	k := &s.clients[c]
 	if !k.attempt.finish() {
@@ -347,7 +345,7 @@ func (s *modelState) endRaising(c int, r *rules) (broke string) {
 	return s.tokenBroken(c)
 }
 
-// tokenBroken checks the token of a client that has won. It is above all that were won before its
+// tokenBroken checks the token of a client that has won. It exceeds all tokens won before its
 // attempt began and equals no other, whatever the clocks do.
 func (s *modelState) tokenBroken(c int) string {
 	k := &s.clients[c]
@@ -364,13 +362,13 @@ func (s *modelState) tokenBroken(c int) string {
 	return ""
 }
 
-// A breach is a broken promise and what led to it.
+// A breach is a broken promise and the events that led to it.
 type breach struct {
 	what string
 	path []said
 }
 
-// beginning is the state before everything.
+// beginning returns the initial state.
 func (r *rules) beginning() (s modelState) {
 	for c := range r.clients {
 		s.clients[c].attempt = newAttempt(modelNodes)
@@ -389,11 +387,11 @@ func (r *rules) beginning() (s modelState) {
 	return s
 }
 
-// explore walks breadth first through all states that can be reached, at most limit of them, until
-// one of the promises is broken. It is whole when all were seen.
+// explore walks breadth first through all reachable states, at most limit of them, until one of the
+// promises is broken. whole means that all were seen.
 func explore(r rules, limit int, promises ...string) (states int, found *breach, whole bool) {
 	type visit struct {
-		state  *modelState // nil once it was visited
+		state  *modelState // nil once visited
 		parent int
 		said   said
 	}

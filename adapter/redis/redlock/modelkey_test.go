@@ -4,17 +4,17 @@ import "bytes"
 
 const (
 	clientBytes = 10
-	nodeBytes   = 4 + 5*modelClients // what a node has, and what the clients know of it
+	nodeBytes   = 4 + 5*modelClients // what a node stores, and what the clients know about it
 )
 
-// A stateKey is a state written down shortly. States that differ only by which node or client is
-// which have one key: their futures differ by that alone.
+// A stateKey is a compact encoding of a state. States that differ only in the naming of nodes and
+// clients have the same key: their futures differ only in that.
 type stateKey [modelClients*clientBytes + modelNodes*nodeBytes + 3]byte
 
-// The orders of three clients; those of two are the first two, those of one the first.
+// The orders of three clients; the first two are also those of two clients, the first that of one.
 var orders = [][modelClients]int{{0, 1, 2}, {1, 0, 2}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 
-// keyOf is the least of the keys by all orders of the clients.
+// keyOf returns the smallest of the keys over all orders of the clients.
 func keyOf(s *modelState, clients int) (least stateKey) {
 	count := []int{0, 1, 2, 6}[clients]
 	for i, who := range orders[:count] {
@@ -26,12 +26,11 @@ func keyOf(s *modelState, clients int) (least stateKey) {
 	return least
 }
 
-// write writes the clients in the order given and the nodes in the order of what there is to say of
-// them.
+// write encodes the clients in the given order and the nodes sorted by their encodings.
 func write(s *modelState, who [modelClients]int, clients int) (key stateKey) {
 	at := 0
 	put := func(b ...byte) { at += copy(key[at:], b) }
-	var place [modelClients + 1]byte // of the client with this number
+	var place [modelClients + 1]byte // position of the client with this number
 	for i, c := range who[:clients] {
 		place[c+1] = byte(i + 1)
 		k := &s.clients[c]

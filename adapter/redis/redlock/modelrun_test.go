@@ -2,11 +2,12 @@ package redlock
 
 import "testing"
 
-// maxStates bounds a run of the model. One that needs more has changed so much that somebody should
-// look.
+// maxStates bounds a run of the model. If it needs more, it has changed so much that someone should
+// look at it.
 const maxStates = 400_000
 
-// The lives that the model explores whole: every order of everything that can happen in them.
+// The scenarios that the model explores completely: every order of everything that can happen in
+// them.
 func TestModelKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]rules{
@@ -27,7 +28,7 @@ func TestModelKeepsItsPromises(t *testing.T) {
 	}
 }
 
-// What breaks exclusion does not break the order of tokens: that is what a guard stands on.
+// What breaks exclusion does not break the order of tokens, which guards rely on.
 func TestModelKeepsTokensInOrderWithoutExclusion(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]rules{
@@ -48,7 +49,7 @@ func TestModelKeepsTokensInOrderWithoutExclusion(t *testing.T) {
 	}
 }
 
-// Each rule that is switched off is missed. A rule that is not is no rule.
+// Switching off any rule breaks a promise. A rule for which this is not so is not needed.
 func TestModelMissesEachRule(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

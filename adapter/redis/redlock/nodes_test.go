@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(&logging.VoidLogger{}) // servers that are down are what the tests are about
+	redis.SetLogger(&logging.VoidLogger{}) // the tests are about servers that are down
 	goleak.VerifyTestMain(m)
 }
 
@@ -56,12 +56,12 @@ func startMasters(t testing.TB, count int, c redisserver.Config) masters {
 	return all
 }
 
-// durable are servers that forget nothing.
+// durable starts servers that keep their data.
 func durable(t testing.TB) masters {
 	return startMasters(t, 5, redisserver.Config{Persistence: redisserver.AppendAlways})
 }
 
-// forgetful are servers that forget everything when they end.
+// forgetful starts servers that lose everything when they end.
 func forgetful(t testing.TB) masters {
 	return startMasters(t, 5, redisserver.Config{Persistence: redisserver.Forget})
 }
@@ -88,14 +88,14 @@ func (m masters) start(t testing.TB, nodes ...int) {
 	}
 }
 
-// connect makes a client that does without what Redis Enterprise has for its upgrades.
+// connect creates a client without the Redis Enterprise maintenance notifications.
 func connect(address string) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: address, DialerRetries: 1, DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
 
-// clients connects to servers, and is closed with the test.
+// clients connects to servers until the end of the test.
 func clients(t testing.TB, addresses []string) (all []*redis.Client) {
 	t.Helper()
 	for _, address := range addresses {
@@ -106,18 +106,18 @@ func clients(t testing.TB, addresses []string) (all []*redis.Client) {
 	return all
 }
 
-// config is that of tests: short leases, and time for a node on a machine that is busy with other
-// tests.
+// config is the configuration of most tests: short leases, but enough time for a node on a machine
+// busy with other tests.
 func config() redlock.Config {
 	return redlock.Config{TTL: 4 * time.Second, NodeTimeout: 600 * time.Millisecond}
 }
 
-// patient is for tests that make the machine busy themselves.
+// patient is for tests that themselves keep the machine busy.
 func patient() redlock.Config {
 	return redlock.Config{TTL: 3 * time.Second, NodeTimeout: 500 * time.Millisecond, UnavailableAfter: 15 * time.Second}
 }
 
-// open makes a Locker over the servers that is closed with the test.
+// open creates a Locker over the servers that is closed when the test ends.
 func (m masters) open(t testing.TB, c redlock.Config) *redlock.Locker {
 	t.Helper()
 	return open(t, clients(t, m.addresses()), c)
@@ -139,7 +139,7 @@ func closeLocker(l lockstep.Locker) {
 	l.Close(ctx) // the servers may be gone by now
 }
 
-// acquire takes a lock within a time that is enough for a right backend.
+// acquire takes a lock within a time that is enough for a correct backend.
 func acquire(t testing.TB, l lockstep.Locker, name string, opts ...lockstep.AcquireOption) lockstep.Lock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -160,7 +160,7 @@ func release(t testing.TB, lock lockstep.Lock) {
 	}
 }
 
-// lockKey is the key of a lock's record, as the documentation has it.
+// lockKey is the key of a lock's record, as documented.
 func lockKey(name string) string { return redlock.DefaultKeyPrefix + "lock:" + name }
 
 // until waits for something that should come soon.

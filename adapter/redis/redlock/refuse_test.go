@@ -61,7 +61,7 @@ func slicesRepeat(nodes []*redis.Client, count int) (all []*redis.Client) {
 	return all
 }
 
-// refused makes sure that the first use names the node and says why.
+// refused checks that the first use names the node and says why.
 func refused(t *testing.T, addresses []string, want string) {
 	t.Helper()
 	l := open(t, clients(t, addresses), config())

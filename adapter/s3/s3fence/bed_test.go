@@ -28,15 +28,15 @@ func startServer(t testing.TB) *s3server.Server {
 	return s
 }
 
-// A mishap happens to one of the next requests.
+// A mishap befalls one of the next requests.
 type mishap int
 
 const (
-	loseReply     mishap = iota + 1 // the manifest is stored, and nobody hears of it
-	sendTwice                       // somebody on the way sends it again when it is stored, and passes on the second answer
-	dieBeforeData                   // the process dies before it has sent the data
-	dieBetween                      // it dies when the data are stored, and the manifest is not
-	dieAfter                        // it dies when the manifest is stored
+	loseReply     mishap = iota + 1 // the manifest is stored, but the reply is lost
+	sendTwice                       // a proxy sends it again after it is stored, and passes on the second response
+	dieBeforeData                   // the process dies before it sends the data
+	dieBetween                      // the process dies when the data is stored but the manifest is not
+	dieAfter                        // the process dies when the manifest is stored
 )
 
 var errLost = errors.New("the answer is lost")
@@ -44,8 +44,8 @@ var errLost = errors.New("the answer is lost")
 // A line is the network of one client.
 type line struct {
 	next http.RoundTripper
-	// answers, if set, gives the answer to a request instead of the server: a status, or an error.
-	// Zero and nil: the server does.
+	// answers, if set, answers a request instead of the server: with a status or an error. Zero and
+	// nil: the server answers.
 	answers func(request string) (status int, err error)
 	// afterwards, if set, is called when a reply was lost.
 	afterwards func()
@@ -53,7 +53,7 @@ type line struct {
 	mu       sync.Mutex
 	mishap   mishap
 	dead     bool
-	requests []string // METHOD and what kind of object
+	requests []string // METHOD and the kind of object
 }
 
 func (l *line) meet(m mishap) {
@@ -62,7 +62,7 @@ func (l *line) meet(m mishap) {
 	l.mishap = m
 }
 
-// sent is what was sent since the last call.
+// sent returns what was sent since the last call.
 func (l *line) sent() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func kindOf(path string) string {
 	}
 }
 
-// begin says what happens to a request.
+// begin decides what happens to a request.
 func (l *line) begin(r *http.Request) (met mishap, dead bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +133,7 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// bare is an answer without a body.
+// bare returns a response without a body.
 func bare(r *http.Request, status int) *http.Response {
 	if status == 0 {
 		return nil
@@ -141,12 +141,12 @@ func bare(r *http.Request, status int) *http.Response {
 	return &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: r}
 }
 
-// quick lets the SDK try again as it does by itself, with shorter pauses.
+// quick lets the SDK retry as usual, but with shorter pauses.
 func quick(o *s3.Options) {
 	o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = 20 * time.Millisecond })
 }
 
-// dial makes a client with a line of its own to the server at the URL.
+// dial creates a client with its own line to the server at the URL.
 func dial(t testing.TB, url string) (*s3.Client, *line) {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}
@@ -155,7 +155,7 @@ func dial(t testing.TB, url string) (*s3.Client, *line) {
 	return s3server.NewClient(url, quick, func(o *s3.Options) { o.HTTPClient = &http.Client{Transport: l} }), l
 }
 
-// A resource is what one process sees of a resource.
+// A resource is one process's view of a resource.
 type resource struct {
 	*s3fence.Guard
 	name string
@@ -189,7 +189,7 @@ func (r *resource) Delete(ctx context.Context, g fence.Grant) error {
 	return r.Guard.Delete(ctx, r.name, g)
 }
 
-// objects are the keys of the resource's data.
+// objects returns the keys of the resource's data.
 func (r *resource) objects(t testing.TB) []string {
 	t.Helper()
 	page, err := r.cli.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{
@@ -203,7 +203,7 @@ func (r *resource) objects(t testing.TB) []string {
 	return keys
 }
 
-// put writes an object past the guard.
+// put writes an object, bypassing the guard.
 func (r *resource) put(t testing.TB, key, content string) {
 	t.Helper()
 	_, err := r.cli.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String(s3server.Bucket), Key: &key, Body: strings.NewReader(content)})

@@ -8,7 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// BenchmarkWrite is a guarded write of 100 bytes beside a plain put of them, and the other steps.
+// BenchmarkWrite compares a guarded write of 100 bytes with a plain put, and measures the other
+// steps.
 func BenchmarkWrite(b *testing.B) {
 	s := startServer(b)
 	r := open(b, s, "x", s3fence.Config{})

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// steps are those that change the manifest.
+// steps lists the steps that change the manifest.
 var steps = map[string]func(context.Context, *resource, fence.Grant) error{
 	"enter":      func(ctx context.Context, r *resource, g fence.Grant) error { return r.Enter(ctx, g) },
 	"write":      func(ctx context.Context, r *resource, g fence.Grant) error { return r.Write(ctx, g, []byte("new")) },
@@ -21,8 +21,7 @@ var steps = map[string]func(context.Context, *resource, fence.Grant) error{
 }
 
 // TestAStepWhoseReplyIsLostIsFoundAndMadeOnce loses the reply to the put of the manifest, and lets
-// a proxy on the way send it twice, so that the second answer says that the condition does not
-// hold.
+// a proxy send it twice, so that the second response says that the condition does not hold.
 func TestAStepWhoseReplyIsLostIsFoundAndMadeOnce(t *testing.T) {
 	s := startServer(t)
 	for name, step := range steps {
@@ -45,7 +44,7 @@ func TestAStepWhoseReplyIsLostIsFoundAndMadeOnce(t *testing.T) {
 }
 
 // TestAWriteIsFoundBehindALaterEntry lets a later holder enter before the writer, whose reply was
-// lost, looks again.
+// lost, checks again.
 func TestAWriteIsFoundBehindALaterEntry(t *testing.T) {
 	s := startServer(t)
 	r, later := open(t, s, "x", s3fence.Config{}), open(t, s, "x", s3fence.Config{})
@@ -61,7 +60,7 @@ func TestAWriteIsFoundBehindALaterEntry(t *testing.T) {
 }
 
 // TestAWriteThatCannotBeFoundIsUncertain lets a later holder write before the writer, whose reply
-// was lost, looks again: nothing says any more that the write took effect.
+// was lost, checks again: there is no longer any evidence that the write took effect.
 func TestAWriteThatCannotBeFoundIsUncertain(t *testing.T) {
 	s := startServer(t)
 	r, later := open(t, s, "x", s3fence.Config{}), open(t, s, "x", s3fence.Config{})

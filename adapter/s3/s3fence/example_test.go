@@ -18,13 +18,13 @@ import (
 // write is refused.
 func Example() {
 	err := withBucket(func(ctx context.Context, cli *s3.Client, bucket string) error {
-		space := memlock.NewSpace() // stands for the lock service
+		space := memlock.NewSpace() // stands in for the lock service
 		a, b := space.Locker(), space.Locker()
 		source, err := fence.For(a, "prod", "billing/report")
 		if err != nil {
 			return err
 		}
-		guard, err := s3fence.Open(ctx, cli, bucket, s3fence.Config{}) // refuses a store that does not keep conditions
+		guard, err := s3fence.Open(ctx, cli, bucket, s3fence.Config{}) // refuses a store that does not honour conditions
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func Example() {
 		}
 		grantA := source.Grant(lockA.Token())
 		fmt.Println("A:", guard.Write(ctx, "report", grantA, []byte("1")))
-		a.Expire() // A freezes, with the 1 in its hands
+		a.Expire() // A freezes after reading 1
 
 		lockB, err := b.Acquire(ctx, "billing/report")
 		if err != nil {
@@ -62,7 +62,7 @@ func Example() {
 	// B: <nil>
 }
 
-// A large object is uploaded in any way, and then committed.
+// A large object can be uploaded in any way and then committed.
 func ExampleGuard_Commit() {
 	err := withBucket(func(ctx context.Context, cli *s3.Client, bucket string) error {
 		guard, err := s3fence.Open(ctx, cli, bucket, s3fence.Config{})
@@ -90,13 +90,13 @@ func ExampleGuard_Commit() {
 	// readers find it: true <nil>
 }
 
-// upload stands for an upload of many parts.
+// upload stands in for a multipart upload.
 func upload(ctx context.Context, cli *s3.Client, bucket, key string) error {
 	_, err := cli.PutObject(ctx, &s3.PutObjectInput{Bucket: &bucket, Key: &key})
 	return err
 }
 
-// withBucket calls f with a bucket that stands for the one that you have.
+// withBucket calls f with a bucket that stands in for yours.
 func withBucket(f func(ctx context.Context, cli *s3.Client, bucket string) error) error {
 	dir, err := os.MkdirTemp("", "s3fence-example-")
 	if err != nil {

@@ -69,8 +69,7 @@ func TestTheManifestStaysWhenTheDataAreDeleted(t *testing.T) {
 	}
 }
 
-// TestNoTwoVersionsOfAManifestHaveTheSameBytes goes back and forth, so that the marks and data come
-// again.
+// TestNoTwoVersionsOfAManifestHaveTheSameBytes goes back and forth, so that marks and data repeat.
 func TestNoTwoVersionsOfAManifestHaveTheSameBytes(t *testing.T) {
 	r := open(t, startServer(t), "x", s3fence.Config{})
 	seen := map[string]int{}
@@ -142,7 +141,7 @@ func uploadInParts(t *testing.T, cli *s3.Client, key string, parts ...string) {
 	must(t, err)
 }
 
-// TestSweepRemovesWhatNobodyCanCommit leaves data of older tokens, of the present one and of a
+// TestSweepRemovesWhatNobodyCanCommit leaves data of older tokens, of the current one and of a
 // later one.
 func TestSweepRemovesWhatNobodyCanCommit(t *testing.T) {
 	r := open(t, startServer(t), "x", s3fence.Config{})

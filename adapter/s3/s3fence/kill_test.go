@@ -30,13 +30,13 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// The test binary is the writer too, when these are set.
+// When these are set, the test binary acts as the writer.
 const (
 	writerURL   = "S3FENCE_TEST_URL"
 	writerToken = "S3FENCE_TEST_TOKEN"
 )
 
-// killsVariable is how often TestKilledWriters kills, 12 times unless set.
+// killsVariable is how often TestKilledWriters kills, 12 times if not set.
 const killsVariable = "LOCKSTEP_TEST_KILLS"
 
 func TestMain(m *testing.M) {
@@ -57,7 +57,7 @@ func (v version) before(w version) bool {
 	return v.token < w.token || v.token == w.token && v.n < w.n
 }
 
-// content is long enough to be sent in parts, of a length that varies, with a sum.
+// content is long enough to be sent in parts, and has a varying length and a checksum.
 func (v version) content() []byte {
 	body := fmt.Sprintf("%d %d %s", v.token, v.n, strings.Repeat("data ", 2000+v.n*37%20000))
 	return fmt.Appendf(nil, "%08x %s", crc32.ChecksumIEEE([]byte(body)), body)
@@ -71,7 +71,7 @@ func whole(content []byte) (version, error) {
 	return v, nil
 }
 
-// writeForEver writes version after version, and says so after each.
+// writeForEver writes version after version, and reports each one.
 func writeForEver(url, token string) error {
 	n, err := strconv.ParseUint(token, 10, 64)
 	if err != nil {
@@ -105,10 +105,10 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// TestKilledWriters kills a process at random moments of its writes. The data are then one whole
-// version, not older than the last that was confirmed, and the token has not gone down. All the
-// while a reader that knows nothing of guards sees whole versions, in order. What the dead have
-// left behind is swept at the end.
+// TestKilledWriters kills a process at random moments of its writes. The data is then one complete
+// version, not older than the last confirmed one, and the token has not decreased. Meanwhile a
+// reader that knows nothing about guards sees complete versions, in order. At the end a sweep
+// removes what the dead writers left behind.
 func TestKilledWriters(t *testing.T) {
 	s := startServer(t)
 	r := open(t, s, "report", s3fence.Config{})
@@ -157,7 +157,7 @@ func killWriter(t *testing.T, s *s3server.Server, token lockstep.Token) (confirm
 	return confirmed
 }
 
-// afterKill checks the data and returns 1 when the writer died in the middle of a write.
+// afterKill checks the data and returns 1 if the writer died in the middle of a write.
 func afterKill(t *testing.T, r *resource, confirmed version) (cutOff int) {
 	t.Helper()
 	data, err := r.Read(t.Context())
@@ -199,7 +199,7 @@ func watchPlainly(t *testing.T, s *s3server.Server) (stop func()) {
 			}
 			content, err := readPlainly(t.Context(), cli)
 			if _, missing := errors.AsType[*types.NoSuchKey](err); missing {
-				continue // before the first write, or on the way to data that were replaced twice
+				continue // before the first write, or the data was replaced twice in between
 			}
 			v, bad := whole(content)
 			if err := errors.Join(err, bad); err != nil || v.before(last) {
@@ -215,10 +215,10 @@ func watchPlainly(t *testing.T, s *s3server.Server) (stop func()) {
 	}
 }
 
-// errNoData says that the manifest names no data.
+// errNoData means that the manifest names no data.
 var errNoData = &types.NoSuchKey{}
 
-// readPlainly reads the manifest and what it refers to.
+// readPlainly reads the manifest and the data it refers to.
 func readPlainly(ctx context.Context, cli *s3.Client) ([]byte, error) {
 	text, err := getPlainly(ctx, cli, "lockstep-fence/report/_manifest")
 	if err != nil {

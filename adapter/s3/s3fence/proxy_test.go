@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 )
 
-// A clone is a store that is like the server, but for what change does to a request. It signs anew
-// what it passes on.
+// startClone starts a store that behaves like the server, except for what change does to a request.
+// It signs again whatever it forwards.
 func startClone(t *testing.T, s *s3server.Server, change func(*http.Request)) (address string) {
 	t.Helper()
 	target, err := url.Parse(s.Endpoint())
@@ -40,7 +40,7 @@ func startClone(t *testing.T, s *s3server.Server, change func(*http.Request)) (a
 	return server.URL
 }
 
-// sign signs a request as the SDK does. The hash of the body is that of its sender.
+// sign signs a request as the SDK does. It keeps the sender's body hash.
 func sign(t *testing.T, r *http.Request) {
 	for _, header := range []string{"Authorization", "X-Forwarded-For"} {
 		r.Header.Del(header)
@@ -53,7 +53,7 @@ func sign(t *testing.T, r *http.Request) {
 	}
 }
 
-// dropping makes a store that ignores the headers.
+// dropping simulates a store that ignores the headers.
 func dropping(headers ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		for _, header := range headers {
@@ -62,8 +62,8 @@ func dropping(headers ...string) func(*http.Request) {
 	}
 }
 
-// lookingFirst makes a store that looks first and writes then: in between it does not keep others
-// away.
+// lookingFirst simulates a store that checks first and then writes, without excluding others in
+// between.
 func lookingFirst(t *testing.T, s *s3server.Server) func(*http.Request) {
 	cli, _ := dial(t, s.Endpoint())
 	return func(r *http.Request) {

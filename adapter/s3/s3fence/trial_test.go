@@ -53,7 +53,7 @@ func TestAStoreThatDoesNotKeepConditionsIsRefused(t *testing.T) {
 	})
 }
 
-// afterTheFirst leaves the first put alone.
+// afterTheFirst does not touch the first put.
 func afterTheFirst(change func(*http.Request)) func(*http.Request) {
 	var puts atomic.Int64
 	return func(r *http.Request) {
@@ -75,11 +75,11 @@ func TestAStoreThatDoesNotAnswerIsNotTakenForABadOne(t *testing.T) {
 	}
 }
 
-// once lets a request be sent once.
+// once disables retries.
 func once(o *s3.Options) { o.Retryer = aws.NopRetryer{} }
 
-// TestOfManyPutsWithTheSameConditionOneWins is what the guard needs of a store, and what the server
-// of the tests gives.
+// TestOfManyPutsWithTheSameConditionOneWins is what the guard needs from a store, and what the
+// tests' server provides.
 func TestOfManyPutsWithTheSameConditionOneWins(t *testing.T) {
 	const rounds, writers = 40, 24
 	cli, _ := dial(t, startServer(t).Endpoint())
@@ -113,9 +113,9 @@ func TestOfManyPutsWithTheSameConditionOneWins(t *testing.T) {
 	}
 }
 
-// TestAnETagIsNeverLaterThanItsContent is the other thing that the guard needs of a store: a
-// decision made on older content must not be stored by a later ETag. The server sometimes answers
-// with the ETag of the version before, which is harmless.
+// TestAnETagIsNeverLaterThanItsContent is the other thing that the guard needs from a store: a
+// decision based on older content must not be stored under a later ETag. The server sometimes
+// returns the ETag of the previous version, which is harmless.
 func TestAnETagIsNeverLaterThanItsContent(t *testing.T) {
 	const versions, readers = 300, 4
 	cli, _ := dial(t, startServer(t).Endpoint())

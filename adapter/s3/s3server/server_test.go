@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// hangingUp keeps no connections, so that none is left at the end.
+// hangingUp keeps no connections open, so that none is left at the end.
 func hangingUp(o *s3.Options) {
 	o.HTTPClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zklock"
 )
 
-// BenchmarkAcquire is one lock taken and given back by one client, by the number of servers.
+// BenchmarkAcquire measures one client taking and releasing one lock, by number of servers.
 func BenchmarkAcquire(b *testing.B) {
 	for _, servers := range []int{1, 3} {
 		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
@@ -26,7 +26,7 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver is a lock that 32 goroutines of one client want, by grant.
+// BenchmarkHandOver measures the grants of a lock that 32 goroutines of one client want.
 func BenchmarkHandOver(b *testing.B) {
 	e := startServers(b, 3)
 	l := open(b, zklock.Config{Servers: e.Addresses()})

@@ -15,7 +15,7 @@ func TestZooKeeperKeepsTheContract(t *testing.T) {
 	op := newOperator(t, e.Addresses())
 	locktest.Run(t, locktest.Backend{
 		New:        func(t *testing.T) lockstep.Locker { return openCuttable(t, e.Addresses(), zklock.Config{}) },
-		Goroutines: 200, // each needs two writes of a quorum, one after the other: 1000 would take a minute on two cores
+		Goroutines: 200, // each needs two quorum writes, one after the other: 1000 would take a minute on two cores
 		Slack:      5 * time.Second,
 		Server: locktest.Server{
 			Cut:  func(_ *testing.T, l lockstep.Locker) { l.(*cuttable).cut() },

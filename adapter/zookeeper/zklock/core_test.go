@@ -173,7 +173,7 @@ func TestErrorsHaveTheirMeaning(t *testing.T) {
 	}
 }
 
-// answer is what a server says to the request for a session.
+// answer is a server's response to the request for a session.
 func answer(id int64, timeout time.Duration) []byte {
 	p := binary.BigEndian.AppendUint32(nil, 4+4+8+4+16+1)
 	p = binary.BigEndian.AppendUint32(p, 0)
@@ -182,7 +182,7 @@ func answer(id int64, timeout time.Duration) []byte {
 	return append(p, make([]byte, 4+16+1)...)
 }
 
-// ask lets a wire ask for a session, and be answered in pieces.
+// ask makes a wire request a session, and answers it in pieces.
 func ask(t *testing.T, w *wire, text []byte) error {
 	t.Helper()
 	near, far := net.Pipe()
@@ -227,7 +227,7 @@ func TestTheWireSeesWhatTheLibraryHides(t *testing.T) {
 	if err := ask(t, w, answer(7, 4*time.Second)); err != nil || len(w.resumed) != 1 || w.evidence.present() != 2 {
 		t.Errorf("resumed: %v, %d, connection %d", err, len(w.resumed), w.evidence.present())
 	}
-	if err := ask(t, w, answer(0, 4*time.Second)); err != nil { // the library has to see this one
+	if err := ask(t, w, answer(0, 4*time.Second)); err != nil { // the library must see this one
 		t.Error(err)
 	}
 	select {

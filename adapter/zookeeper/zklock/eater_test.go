@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// An eater is a proxy that lets a request through and breaks the connection when the answer comes.
+// An eater is a proxy that lets a request through and breaks the connection when the answer
+// arrives.
 type eater struct {
 	listener net.Listener
 	target   string
@@ -56,7 +57,7 @@ func (e *eater) accept() {
 	}
 }
 
-// sees looks at a request: after its length come its number and its kind, of which 1 is a create.
+// sees inspects a request: after its length come its number and its type; 1 is a create.
 func (e *eater) sees(frame []byte, waiting *atomic.Int32) bool {
 	const create = 1
 	if len(frame) >= 8 && binary.BigEndian.Uint32(frame[4:]) == create && e.isHungry.CompareAndSwap(true, false) {
@@ -65,7 +66,7 @@ func (e *eater) sees(frame []byte, waiting *atomic.Int32) bool {
 	return true
 }
 
-// passes looks at an answer, which begins with the number of its request.
+// passes inspects an answer, which starts with the number of its request.
 func (e *eater) passes(frame []byte, waiting *atomic.Int32) bool {
 	if number := waiting.Load(); number >= 0 && len(frame) >= 4 && int32(binary.BigEndian.Uint32(frame)) == number {
 		e.eaten.Add(1)

@@ -15,7 +15,8 @@ import (
 // electionTTL outlasts the election of a leader on a busy machine.
 const electionTTL = 9 * time.Second
 
-// testLeader has clients contend for one lock and hold others while the leader is hurt and mended.
+// testLeader makes clients contend for one lock and hold others while the leader is disturbed and
+// repaired.
 func testLeader(t *testing.T, e *zkserver.Ensemble, name string, hurt, mend func(int) error) *contention {
 	t.Helper()
 	run := contend(t, e, "faults/"+name)
@@ -52,7 +53,7 @@ func await(t *testing.T, within time.Duration, what string, holds func() bool) {
 	}
 }
 
-// A contention is clients that want one lock, and hold one each for good.
+// A contention is a set of clients that contend for one lock, and each hold another one throughout.
 type contention struct {
 	t      *testing.T
 	kept   []lockstep.Lock
@@ -60,7 +61,7 @@ type contention struct {
 	group  sync.WaitGroup
 
 	inside  atomic.Int64
-	overlap atomic.Int64 // how often a holder met another that believed in its lock
+	overlap atomic.Int64 // how often a holder met another that still trusted its lock
 	mu      sync.Mutex
 	tokens  []lockstep.Token // in the order of the grants
 }
@@ -111,7 +112,7 @@ func (c *contention) grants() int {
 	return len(c.tokens)
 }
 
-// await waits for so many grants in all, and returns how many there were.
+// await waits until there are n grants in total, and returns how many there were.
 func (c *contention) await(n int) int {
 	c.t.Helper()
 	await(c.t, 45*time.Second, "grants go on", func() bool { return c.grants() >= n })
@@ -123,7 +124,7 @@ func (c *contention) stop() {
 	c.group.Wait()
 }
 
-// check makes sure that holders excluded each other and tokens rose.
+// check checks that holders excluded each other and tokens rose.
 func (c *contention) check() {
 	c.t.Helper()
 	if n := c.overlap.Load(); n != 0 {
@@ -137,7 +138,7 @@ func (c *contention) check() {
 	c.t.Logf("%d grants", len(c.tokens))
 }
 
-// keeps makes sure that the fault was too short to lose a lock.
+// keeps checks that the fault was too short to lose a lock.
 func (c *contention) keeps() {
 	c.t.Helper()
 	for _, kept := range c.kept {
@@ -147,7 +148,7 @@ func (c *contention) keeps() {
 	}
 }
 
-// A grant is a lock and when it was had.
+// A grant is a lock and when it was granted.
 type grant struct {
 	lock lockstep.Lock
 	at   time.Time
@@ -182,8 +183,8 @@ func awaitRenewal(t *testing.T, lock lockstep.Lock) {
 	}
 }
 
-// testFrozenFollower freezes a server to which about half of the clients are connected: they go to
-// another in time.
+// testFrozenFollower freezes a server to which about half of the clients are connected: they switch
+// to another in time.
 func testFrozenFollower(t *testing.T, e *zkserver.Ensemble) {
 	leader := awaitLeader(t, e)
 	follower := (leader + 1) % 3

@@ -10,13 +10,13 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
 )
 
-// The tests here have clients reconnect with watches, which is where go-zookeeper v1.0.4 has a data
-// race of its own: sendSetWatches reads the last transaction id while recvLoop writes it. A stale
-// value makes the server report a change that the client has seen, or miss one, which the adapter's
-// regular second look finds. The race detector would fail the tests for it, so make test runs them
-// in a step without it.
+// In the tests here clients reconnect with watches, where go-zookeeper v1.0.4 itself has a data
+// race: sendSetWatches reads the last transaction id while recvLoop writes it. A stale value makes
+// the server report a change that the client has already seen, or miss one, which the adapter's
+// regular recheck finds. The race detector would fail the tests, so make test runs them in a
+// separate step without it.
 
-// TestServersGoAndComeBack hurts one ensemble in several ways.
+// TestServersGoAndComeBack disturbs one ensemble in several ways.
 func TestServersGoAndComeBack(t *testing.T) {
 	e := startServers(t, 3, quick)
 	warmUp(t, e.Addresses())
@@ -24,15 +24,15 @@ func TestServersGoAndComeBack(t *testing.T) {
 	t.Run("the leader is killed", func(t *testing.T) {
 		testLeader(t, e, "killed", func(i int) error { e.Kill(i); return nil }, e.Start).keeps()
 	})
-	t.Run("the leader is frozen", func(t *testing.T) { // the others notice after syncLimit only
+	t.Run("the leader is frozen", func(t *testing.T) { // the others notice only after syncLimit
 		testLeader(t, e, "frozen", e.Freeze, e.Thaw)
 	})
 }
 
 // TestAFollowerThatDiesTakesNoSignOfLifeWithIt cuts a client off by killing the only server that it
-// knows, a follower. What that has not reported to the leader does not count there: the holder must
-// know before the next is granted all the same. Sessions of two ticks make the time between reports
-// long.
+// knows, a follower. Whatever that follower has not reported to the leader does not count there;
+// even so, the holder must know before the next claim is granted. Sessions of two ticks make the
+// time between reports long.
 func TestAFollowerThatDiesTakesNoSignOfLifeWithIt(t *testing.T) {
 	e, err := zkserver.Start(zkserver.Config{Dir: t.TempDir(), TickTime: time.Second, Options: []string{quick}})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
 )
 
-// The library keeps a channel for each watch that was asked for until it fires. A program that
-// waits again and again for a lock that stays held must not pile them up, nor anything else.
+// The library keeps a channel for each requested watch until it fires. A program that repeatedly
+// waits for a lock that stays held must not accumulate them, or anything else.
 func TestWaitingAgainAndAgainPilesUpNothing(t *testing.T) {
 	e, err := zkserver.Start(zkserver.Config{Dir: t.TempDir(), Servers: 1})
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// TestOnOneServer are the tests that share a server, which grants sessions of 2 s to 4 s.
+// TestOnOneServer runs the tests that share a server, which grants sessions of 2 s to 4 s.
 func TestOnOneServer(t *testing.T) {
-	t.Setenv("JDK_JAVA_OPTIONS", "-Dznode.container.checkIntervalMs=1000") // a minute otherwise
+	t.Setenv("JDK_JAVA_OPTIONS", "-Dznode.container.checkIntervalMs=1000") // the default is a minute
 	servers := startServers(t, 1, quick, "minSessionTimeout=2000", "maxSessionTimeout=4000").Addresses()
 	for name, test := range map[string]func(*testing.T, []string){
 		"the timeout that the server grants is the TTL":         testGrantedTimeout,
@@ -124,8 +124,8 @@ func (m *mark) enter(token lockstep.Token) bool {
 	}
 }
 
-// testSharedTokens has readers come and go beside each other, and writers between them. A guard
-// that knows no modes refuses nobody.
+// testSharedTokens has overlapping readers come and go, and writers between them. A guard that
+// ignores modes refuses none of them.
 func testSharedTokens(t *testing.T, servers []string) {
 	lockers := []lockstep.Locker{open(t, zklock.Config{Servers: servers}), open(t, zklock.Config{Servers: servers})}
 	one := mustAcquire(t, lockers[0], "server/shared", lockstep.WithShared())
@@ -205,7 +205,7 @@ func awaitEmpty(t *testing.T, op operator, name string) {
 }
 
 // testCancelledWaiters replays kazoo#760 and spring-integration#2557: waiters give up, and their
-// connections break meanwhile.
+// connections break at the same time.
 func testCancelledWaiters(t *testing.T, servers []string) {
 	const name = "server/cancelled"
 	held := mustAcquire(t, open(t, zklock.Config{Servers: servers}), name)
@@ -248,7 +248,7 @@ func testCancelledWaiters(t *testing.T, servers []string) {
 	awaitEmpty(t, newOperator(t, servers), name)
 }
 
-// testWatch follows readers, whose grant changes a node's data and no directory.
+// testWatch follows readers, whose grant changes a node's data but no directory.
 func testWatch(t *testing.T, servers []string) {
 	l, rival := open(t, zklock.Config{Servers: servers}), open(t, zklock.Config{Servers: servers})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -19,7 +19,7 @@ const suiteTTL = 3 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick keeps tests from waiting for the disk: they kill servers and cut no power.
+// quick keeps tests from waiting for the disk: they kill servers but do not cut power.
 const quick = "forceSync=no"
 
 // startServers starts servers for one test.
@@ -33,8 +33,8 @@ func startServers(t testing.TB, servers int, options ...string) *zkserver.Ensemb
 	return e
 }
 
-// A cuttable is a Locker that knows the servers by proxies of its own alone, so that it can be cut
-// off alone.
+// A cuttable is a Locker that reaches the servers only through its own proxies, so that it can be
+// cut off on its own.
 type cuttable struct {
 	*zklock.Locker
 	proxies []*testbed.Proxy // one for each server
@@ -92,7 +92,7 @@ func open(t testing.TB, cfg zklock.Config) *zklock.Locker {
 	return l
 }
 
-// An operator uses ZooKeeper beside the Lockers.
+// An operator uses ZooKeeper independently of the Lockers.
 type operator struct {
 	t    testing.TB
 	conn *zk.Conn
@@ -120,7 +120,7 @@ const root = "/lockstep"
 
 func dirOf(name string) string { return root + "/locks/" + url.PathEscape(name) }
 
-// claims are the nodes of a lock, in no order.
+// claims returns the nodes of a lock, unordered.
 func (o operator) claims(name string) []string {
 	o.t.Helper()
 	var nodes []string
@@ -138,7 +138,7 @@ func (o operator) claims(name string) []string {
 	return nodes
 }
 
-// deleteClaims removes the nodes of a lock behind the back of everybody.
+// deleteClaims removes the nodes of a lock without anyone's knowledge.
 func (o operator) deleteClaims(name string) {
 	o.t.Helper()
 	for _, node := range o.claims(name) {
@@ -152,7 +152,7 @@ func (o operator) deleteClaims(name string) {
 	}
 }
 
-// retry does something until it works; servers may be in the middle of an election.
+// retry calls f until it works; servers may be in the middle of an election.
 func (o operator) retry(what string, f func() error) {
 	o.t.Helper()
 	var err error
