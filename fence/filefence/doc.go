@@ -22,12 +22,12 @@
 //
 // The data file "report" has these files in its directory:
 //
-//	report             the data as they were written, nothing else; any program may read it
+//	report             the data as written, nothing else; any program may read it
 //	report.fence       the mark, a line of JSON
-//	report.fence.lock  empty, what processes lock; it stays
-//	report.fence.new   a mark that is being written, or was when a writer died
-//	report.fence.7     data number 7, not yet renamed to "report", or abandoned; a deletion
-//	                   number 7 that is not finished
+//	report.fence.lock  empty; processes lock it, and it stays
+//	report.fence.new   a mark being written, or left by a writer that died
+//	report.fence.7     data number 7, not yet renamed to "report", or abandoned; or
+//	                   an unfinished deletion number 7
 //
 // The mark counts the writes. New data is first stored under its number; then the mark is replaced
 // by one with that number, which is the moment of decision; then the data is renamed into place. If

@@ -23,7 +23,7 @@
 // A request carries three headers: see [SetGrant] and [ReadGrant].
 //
 //	Lockstep-Token    the token, in decimal
-//	Lockstep-Lock     the lock name, percent-encoded as the path of a URL is
+//	Lockstep-Lock     the lock name, percent-encoded like a URL path
 //	Lockstep-Backend  the id of the backend, such as native:prod; see [fence.For]
 //
 // A refusal is a [Problem], of type application/problem+json (RFC 9457):

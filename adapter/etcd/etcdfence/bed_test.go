@@ -87,7 +87,7 @@ func (l *line) intercept(ctx context.Context, method string, req, reply any, cc 
 	}
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	if txn, ok := reply.(*pb.TxnResponse); ok && met != 0 && err == nil {
-		if !txn.Succeeded { // it tested whether the mark is absent: the next one writes
+		if !txn.Succeeded { // it found no mark: the next one writes
 			l.mu.Lock()
 			l.next, l.dead = met, false
 			l.mu.Unlock()

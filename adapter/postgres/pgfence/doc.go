@@ -27,7 +27,7 @@
 // They declare in the transaction what they hold:
 //
 //	BEGIN;
-//	SET LOCAL lockstep.backend = 'native:prod';  -- as fence.Source.Backend has it
+//	SET LOCAL lockstep.backend = 'native:prod';  -- the value of fence.Source.Backend
 //	SET LOCAL lockstep.lock = 'billing';
 //	SET LOCAL lockstep.token = '42';
 //	UPDATE invoices SET ... ;

@@ -33,9 +33,10 @@
 //
 // Everything is done by scripts, each of which Redis runs atomically:
 //
-//	take     absent: token = max(counter + 1, clock floor), write record with PX = TTL. Present: busy, with who holds it
+//	take     absent: token = max(counter + 1, clock floor), write record with PX = TTL.
+//	         Present: busy, with the holder
 //	extend   the record has our id: PEXPIRE. Otherwise: missing
-//	release  the record has our id: DEL, and PUBLISH to those who wait. Otherwise: missing
+//	release  the record has our id: DEL, and PUBLISH to the waiters. Otherwise: missing
 //
 // A name belongs to one of 256 buckets by its FNV-1a hash. The keys are
 //

@@ -8,8 +8,9 @@ import (
 // The keys of one node, all under Config.KeyPrefix. Redlock's nodes are single masters, so they
 // need no hash tags.
 //
-//	<prefix>lock:<name>   the record of a lock; Redis ends it with its TTL
-//	<prefix>counter       one counter for all names. It has no TTL: its loss would be felt when the node's clock is wrong
+//	<prefix>lock:<name>   the record of a lock; Redis expires it after its TTL
+//	<prefix>counter       one counter for all names. It has no TTL: losing it would matter if
+//	                      the node's clock is wrong
 //
 // One counter serves all names: one counter per name would accumulate forever, and deleting one
 // would defeat its purpose.
@@ -21,10 +22,11 @@ const (
 // The record of a lock is a string of six parts separated by spaces; the last one may contain
 // spaces:
 //
-//	<claim's secret, 32 hexadecimal digits> <reading> <token, 0 before step 2> <since, ms> <owner> <metadata, JSON>
+//	<secret> <reading> <token> <since, ms> <owner> <metadata, JSON>
 //
-// It is set with its TTL in one command, so that no failure in between leaves a record that never
-// expires. A node runs a script completely or not at all.
+// The secret is the claim's, 32 hexadecimal digits; the token is 0 before step 2. The record is set
+// with its TTL in one command, so that no failure in between leaves a record that never expires. A
+// node runs a script completely or not at all.
 
 // A script is sent by its hash, and again as text if the node does not know it.
 type script struct{ text, hash string }

@@ -29,8 +29,8 @@
 //
 // The keys are
 //
-//	PREFIX/RESOURCE/_manifest            JSON: the mark, the key of the data, that of the data before
-//	PREFIX/RESOURCE/_data/TOKEN-NONCE    the data as they were written
+//	PREFIX/RESOURCE/_manifest            JSON: the mark, the keys of the current and previous data
+//	PREFIX/RESOURCE/_data/TOKEN-NONCE    the data as written
 //
 // Any program can read: it gets the manifest, and the object named by its member "data". That
 // object stays until the second write after its own, or a deletion; a reader that finds it gone
