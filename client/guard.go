@@ -192,7 +192,7 @@ func (g *guard) adopt(e *ClusterError) {
 }
 
 // ask asks all endpoints at the same time, and returns the answers that arrived in time. An answer
-// with an empty cluster is from a node that does not report it..
+// with an empty cluster is from a node that does not report it.
 func (g *guard) ask(ctx context.Context) []answer {
 	ctx, cancel := context.WithTimeout(ctx, surveyLimit)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 )
 
 // A Backoff determines how long to wait between tries. The ceiling starts at Base and doubles up to
-// Max; each wait is drawn uniformly from the half of the range below the ceiling, so that many
-// clients do not retry in step. It is not safe for concurrent use.
+// Max; each wait is drawn uniformly from the upper half of the range up to the ceiling, so that
+// many clients do not retry in step. It is not safe for concurrent use.
 type Backoff struct {
 	// Base is the first ceiling. Default: 50 ms.
 	Base time.Duration

@@ -7,8 +7,8 @@
 //
 // # Rules
 //
-//  1. A request with a token raises the mark of its resource before the handler runs; so does a
-//     GET, which is how a holder enters: it reads with its token before its first write.
+//  1. A request with a token raises the mark of its resource before the handler runs, even if it is
+//     a GET. This is how a holder enters: it reads with its token before its first write.
 //  2. The resource is held from the check to the end of the handler. A request with a newer token
 //     shuts out older ones at once, and then waits, at most [Config].Wait, until those in flight
 //     have finished. Requests with the same token run concurrently, since one holder sent them.

@@ -177,8 +177,8 @@ func (a *acquisition) tryContext(ctx context.Context) (context.Context, context.
 	}
 }
 
-// answered reports whether the store has just answered; it also has when a session ended under a
-// claim that waited in it.
+// answered reports whether the store has just answered; this includes the end of a session while a
+// claim waited in it.
 func answered(err error) bool {
 	return err == nil || errors.Is(err, lockstep.ErrBusy) || errors.Is(err, ErrQueued) || errors.Is(err, lockstep.ErrLost)
 }

@@ -19,8 +19,8 @@ const (
 // Addresses finds addresses for servers that are stopped and restarted.
 //
 // If the kernel chooses the port, it takes it from the range that it also uses for outgoing
-// connections. While it is down, any program's connection may take that port. So these ports are
-// below that range, which starts at 32768 on Linux.
+// connections. While the server is down, any program's connection may take that port. So these
+// ports are below that range, which starts at 32768 on Linux.
 //
 // It returns count different addresses of the form 127.0.0.1:port on which no one listens. They
 // belong to this process until it ends: no other call returns them, in any process, so tests may

@@ -47,8 +47,9 @@ func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
 	}
 }
 
-// rereadEvery is how often a waiter reads the key it waits for, given the number of waiters: every
-// 2 s at most, and so that all waiters of a Locker make at most 10 small reads per second.
+// rereadEvery is how often a waiter reads the key it waits for, given the number of waiters: at
+// most every 2 s, and such that all waiters of a Locker together make at most 10 small reads per
+// second.
 func (b *backend) rereadEvery(waiting int64) time.Duration {
 	return max(b.cfg.TTL/2, 2*time.Second, time.Duration(waiting)*100*time.Millisecond)
 }

@@ -39,7 +39,7 @@ var verdicts = map[string]error{CodeStale: fence.ErrStale, CodeForeign: fence.Er
 
 // Verdict turns the error of a write that the trigger refused into the verdict that a Guard would
 // have returned for the grant: a [*fence.RefusedError] or [*lockstep.InvalidError]. Other errors,
-// and nil, are returned as they are. It recognises the errors of any driver that have a method
+// and nil, are returned as they are. It recognizes the errors of any driver that have a method
 // SQLState, as those of pgx and lib/pq do; only with pgx is the mark filled in.
 func Verdict(err error, grant fence.Grant) error {
 	code := state(err)

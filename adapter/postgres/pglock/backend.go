@@ -167,8 +167,8 @@ func (b *backend) askAgain(ctx context.Context, statement string, args []any, re
 	return err
 }
 
-// awaited is how long after a waiter's request releases send notifications. It exceeds any wait
-// between two looks by enough for a waiter to renew the request in its second half.
+// awaited is how long releases send notifications after a waiter has asked for them. It exceeds any
+// wait between two looks by enough for a waiter to renew the request in its second half.
 const awaited = 3 * maxPollEvery
 
 // awaits is how long the claim wants to be notified of the release if it is not granted now.

@@ -34,9 +34,9 @@ const floor = `greatest(1, ((floor(extract(epoch FROM clock.now))::bigint - 1735
 // a write even if it then changes nothing. The row may change between the read and the INSERT, so
 // the condition appears again; there the row is locked and its newest version is seen.
 //
-// A waiter that wants to be notified of the release within $6 microseconds says so in the row, and
-// again in the second half of that time. If the row is currently locked, this is left to the next
-// read.
+// A waiter that wants to be notified of a release during the next $6 microseconds says so in the
+// row, and again in the second half of that time. If the row is currently locked, this is left to
+// the next read.
 const take = `
 WITH holder AS (
   SELECT token, owner, granted_at, metadata FROM {table}

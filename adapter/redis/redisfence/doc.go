@@ -50,7 +50,7 @@
 // same happens if a server restarts with less than it had: keep "appendonly yes" and "appendfsync
 // always". A server without persistence forgets all marks. "min-replicas-to-write" and WAIT narrow
 // the gap but do not close it. If this matters, guard data in Postgres or etcd. Never copy, restore
-// or flush data without their marks.
+// or flush data without its marks.
 //
 // # What it costs
 //

@@ -36,7 +36,8 @@ const (
 // everything that can happen to it.
 //
 // Events may come in any order and more than once. An answer that arrives after its step has ended
-// changes nothing: the reading of a node that was not counted in step 1 is not below the token.
+// changes nothing: the reading of a node that was not counted in step 1 is not necessarily below
+// the token.
 type attempt struct {
 	count    int // number of nodes
 	phase    phase

@@ -38,10 +38,10 @@
 //     compare-and-delete ever deletes a record.
 //  4. The lease begins before step 1 is sent: after both steps, TTL - elapsed - margin of it is
 //     left. Package locker keeps the lease and releases a grant that arrives after its end.
-//  5. A renewal is a compare-and-extend on all nodes, confirmed by a majority. If so many nodes
-//     miss the record that no majority can have it, the lock is lost at once. Nodes that miss it
-//     while a majority has it, because they were down or lost it, are asked to set it again as in
-//     step 1; they count from the next renewal on, and tokens do not depend on them.
+//  5. A renewal is a compare-and-extend on all nodes, confirmed by a majority. If so many nodes are
+//     without the record that no majority can have it, the lock is lost at once. If a majority has
+//     it, nodes without it, which were down or lost it, are asked to set it again as in step 1;
+//     they count from the next renewal on, and tokens do not depend on them.
 //  6. A release is a compare-and-delete on all nodes. It is confirmed when a majority certainly
 //     does not have the record, whatever the others have: deleting it there is retried in the
 //     background until it has run out anyway.
