@@ -17,7 +17,9 @@ var ErrTwoClusters = errors.New("lockstep: endpoints of two clusters")
 // A ClusterError names two clusters and the endpoints that answered for them. errors.Is finds
 // [ErrTwoClusters] in it, and [lockstep.ErrInvalid], because the configuration is wrong.
 type ClusterError struct {
-	Endpoint, Cluster string // the one that is not of the wanted cluster; the endpoint is "the handle" if a handle's cluster is not [Config.Cluster]
+	// Endpoint and Cluster are those that differ from the wanted cluster. Endpoint is "the handle"
+	// if a handle's cluster is not [Config.Cluster].
+	Endpoint, Cluster string
 	Want              string // the wanted cluster
 	WantFrom          string // the endpoint that answered for it; empty: it came from [Config.Cluster] or a handle
 }

@@ -32,7 +32,9 @@ func binding(backend, lock string) string { return backend + " " + lock + "\n" }
 func conditions(k keys, g fence.Grant, s fence.Step) []clientv3.Cmp {
 	b := binding(g.Backend, g.Lock)
 	all := []clientv3.Cmp{
-		clientv3.Compare(clientv3.Value(k.mark), ">", b), // together with the next line: the mark begins with b, and the rest is a token that is not later
+		// The next two lines together: the mark begins with b, and the rest is a token that is not
+		// later.
+		clientv3.Compare(clientv3.Value(k.mark), ">", b),
 		clientv3.Compare(clientv3.Value(k.mark), "<", b+pad(g.Token+1)),
 		clientv3.Compare(clientv3.CreateRevision(k.written), ">", 0),
 	}

@@ -19,9 +19,11 @@ type flights struct {
 
 // A flight is one request in progress.
 type flight struct {
-	done    chan struct{}
-	err     error // set before done is closed
-	isStale bool  // the lock was released in the meantime, or the claim that asked gave up; read it once done is closed
+	done chan struct{}
+	err  error // set before done is closed
+	// isStale is set when the lock was released in the meantime or the claim that asked gave up.
+	// Read it once done is closed.
+	isStale bool
 }
 
 // join starts a flight, or finds the one in progress.

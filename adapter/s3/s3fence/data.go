@@ -112,7 +112,8 @@ func (g *Guard) sweep(ctx context.Context, resource string) (removed int, err er
 	}
 	k := keysOf(g.cfg.Prefix, resource)
 	err = g.store.list(ctx, k.data, func(found []string) error {
-		m, _, err := g.store.load(ctx, k) // after the list: an object of the list that is not needed now will not be needed later
+		// After the list: an object of the list that is not needed now will not be needed later.
+		m, _, err := g.store.load(ctx, k)
 		if err != nil {
 			return err
 		}
