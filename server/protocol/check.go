@@ -108,6 +108,9 @@ func checkPrefix(prefix string) *pb.Error {
 	if !printable(prefix) {
 		return invalid("prefix", "%s must be printable UTF-8", lockstep.Excerpt(prefix))
 	}
+	if !norm.NFC.IsNormalString(prefix) { // no name begins with it: what begins a string in NFC is in NFC
+		return invalid("prefix", "%s must be in Unicode's form NFC", lockstep.Excerpt(prefix))
+	}
 	return nil
 }
 

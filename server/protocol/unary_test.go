@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/text/unicode/norm"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -81,6 +82,12 @@ func TestABadUnaryRequestIsRefused(t *testing.T) {
 		{"a prefix of 513 bytes", func() (replica.Request, *pb.Error) {
 			return protocol.FromListLocks(&pb.ListLocksRequest{Prefix: strings.Repeat("p", 513)})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "prefix"},
+		{"a prefix that is not in NFC", func() (replica.Request, *pb.Error) {
+			return protocol.FromListLocks(&pb.ListLocksRequest{Prefix: "cafe\u0301"})
+		}, pb.Reason_REASON_INVALID_ARGUMENT, "prefix"},
+		{"a watch of a prefix that is not in NFC", func() (replica.Request, *pb.Error) {
+			return replica.Request{}, protocol.CheckWatch(&pb.WatchRequest{Prefix: "cafe\u0301"})
+		}, pb.Reason_REASON_INVALID_ARGUMENT, "prefix"},
 		{"a made-up page token", func() (replica.Request, *pb.Error) {
 			return protocol.FromListLocks(&pb.ListLocksRequest{PageToken: "!"})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "page_token"},
@@ -93,6 +100,19 @@ func TestABadUnaryRequestIsRefused(t *testing.T) {
 			}
 			checkEcho(t, e)
 		})
+	}
+}
+
+func TestEveryBeginningOfANameIsAPrefix(t *testing.T) {
+	name := norm.NFC.String("cafe\u0301/\u1100\u1161\u11a8/q\u0307\u0323") // the last letter has no precomposed form
+	for i := range name + " " {
+		if _, e := protocol.FromListLocks(&pb.ListLocksRequest{Prefix: name[:i]}); e != nil {
+			t.Errorf("%+q: %s", name[:i], e.GetMessage())
+		}
+	}
+	_, e := protocol.FromListLocks(&pb.ListLocksRequest{Prefix: "cafe\u0301"})
+	if !strings.Contains(e.GetMessage(), "NFC") {
+		t.Errorf("a prefix that is not in NFC is refused with %q", e.GetMessage())
 	}
 }
 

@@ -152,6 +152,11 @@ func TestListStatusAndHistory(t *testing.T) {
 			t.Errorf("ls %s: %s, want %s", c.args, got, c.want)
 		}
 	}
+	for _, command := range []string{"ls", "watch"} {
+		if _, errs := w.run(CodeUsage, command, "cafe\u0301"); !strings.Contains(errs, "NFC") {
+			t.Errorf("%s with a prefix that is not in NFC says %q", command, errs)
+		}
+	}
 	if out, _ := w.run(0, "ls"); strings.Count(out, "\n") != 4 {
 		t.Errorf("ls prints %q", out)
 	}
