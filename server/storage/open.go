@@ -96,7 +96,11 @@ func (s *Store) acquire() error {
 		return s.refuse(ErrAccess, "cannot be written", remedy, err)
 	}
 	if err != nil {
-		return s.refuse(ErrLocked, "is used by another process", "stop that one first, or give this one its own directory", err)
+		reason := "is used by another process"
+		if pid := lockHolder(s.path(lockName), err); pid > 0 {
+			reason += fmt.Sprintf(", pid %d", pid)
+		}
+		return s.refuse(ErrLocked, reason, "stop that one first, or give this one its own directory", err)
 	}
 	s.lock = lock
 	return nil
