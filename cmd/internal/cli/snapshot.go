@@ -59,8 +59,8 @@ func (a *App) saveCommand() *cobra.Command {
 --endpoints that answers is taken. With --data-dir it is read from the directory of a node that does
 not run, which is the way when most nodes of a cluster are lost.
 
-The file is complete or not there at all. It holds the names of locks and what clients said of
-themselves, and the secrets of their sessions: its mode is 0600.`,
+The file is complete or not there at all. Its mode is 0600: it holds the names of locks and what
+clients said of themselves, and from a cluster below feature level 3 the secrets of their sessions.`,
 		Example: "  lockstep snapshot save lockstep-$(date +%F).backup\n  lockstep snapshot save --data-dir /var/lib/lockstep survivor.backup",
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
