@@ -101,7 +101,7 @@ staticcheck: tools ## run staticcheck on every module
 
 .PHONY: lint
 lint: ## run golangci-lint, manually: the first run takes minutes
-	cd $$(mktemp -d) && GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@latest
+	@scripts/install-tools lint
 	for m in $(MODULES); do (cd $$m && golangci-lint run ./...); done
 
 .PHONY: tools
