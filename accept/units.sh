@@ -12,6 +12,12 @@ wrong=$(verify lockstep.service lockstep-run@nightly.service lockstep-run@nightl
 [ -z "$wrong" ] || fail "$wrong"
 sed 's/^RemoveIPC=/RemoveIpc=/' lockstep.service >lockstep-wrong.service
 [ -n "$(verify lockstep-wrong.service)" ] || fail "systemd-analyze finds no unknown key"
+# has UNIT KEY=VALUE: the unit says it once, and nothing else for that key.
+has() { [ "$(grep "^${2%%=*}=" "$1")" = "$2" ] || fail "$1 has $(grep "^${2%%=*}=" "$1" | xargs), want $2"; }
+for unit in lockstep-run@.service lockstep-elect@.service; do has $unit KillMode=mixed; done # else a command gets TERM twice
+has lockstep.service StartLimitIntervalSec=0                                                 # else a node whose disk is full for a minute stays down
+has lockstep.service Restart=always
+if (fail() { exit 1; }; has lockstep.service Restart=no); then fail "a wrong value passes"; fi
 exposure=$(systemd-analyze security --offline=yes --no-pager lockstep.service | sed -n 's/.*exposure level for lockstep.service: \([0-9.]*\).*/\1/p')
 awk -v e="$exposure" 'BEGIN {exit !(e != "" && e <= 2)}' || fail "the exposure of lockstep.service is $exposure, want 2 at most"
 say "systemd-analyze: nothing wrong, exposure $exposure of 10"
