@@ -30,7 +30,7 @@ func recountAfter(sessions int) time.Duration {
 func (o *origins) countShares(m *machine.Machine) {
 	o.shares.of = make(map[string]*share, len(o.count))
 	for _, sessions := range [...]map[machine.SessionID]string{o.of, o.left} {
-		for id, address := range sessions {
+		for id, address := range sessions { // in any order: these are sums
 			s := o.share(address)
 			claims, bytes := m.Usage(id)
 			s.claims += claims
