@@ -22,6 +22,7 @@ func rules() []rule {
 		{"every exported name has a doc comment", NameDocs},
 		{"functions and files are of a size to read", Sizes},
 		{"the documentation refers to what there is", Pages},
+		{"what is built has a version", Pins},
 	}
 }
 
@@ -92,6 +93,8 @@ func TestAPlantedViolationIsFound(t *testing.T) {
 		{"a test that is not there", Pages, "docs/x.md", "Proof: `TestNothing`.", "no TestNothing"},
 		{"a link to nowhere", Pages, "docs/x.md", "See [y](y.md#part).", "no docs/y.md"},
 		{"a script that is not there", Pages, "README.md", "Run accept/x.sh.", "no accept/x.sh"},
+		{"a tool without a version", Pins, "Makefile", "lint:\n\tgo install example.org/lint@latest\n", "Makefile:2: \"@latest\""},
+		{"a script that installs the newest", Pins, "scripts/x", "go install example.org/x@latest", "scripts/x:1: \"@latest\""},
 		{"an init function", Sizes, "a/x.go", doc + "func init() {}", "init function"},
 	}
 	for _, tt := range tests {
