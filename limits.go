@@ -34,6 +34,7 @@ const (
 // with a space. Names are compared byte for byte: "A" and "a" differ, and so do look-alike letters
 // of different scripts. The first segment is the namespace; namespaces that begin with "_" are
 // reserved. The service also requires names in Unicode form NFC.
+// Other backends do not check this: there, two forms of a name are two locks.
 func CheckName(name string) error {
 	if rule := brokenNameRule(name); rule != "" {
 		return &InvalidError{Field: "name", Value: Excerpt(name), Rule: rule}

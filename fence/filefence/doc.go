@@ -50,6 +50,8 @@
 //     locks and renames do not keep these rules. FUSE is refused too.
 //   - A process that is stopped in the middle of a step blocks the others until it is killed or
 //     continues. They get ErrBusy; nothing is corrupted.
+//   - A user who can open the lock file can lock it and keep the writers out: they get ErrBusy. Its
+//     mode is 0644 less the umask when it is created, and later what you make it.
 //   - A symbolic link as the data file is refused: two names would have two marks. So would two
 //     hard links, which a rename also breaks: do not guard a hard-linked file.
 //   - The file gets a new inode with each write. Its permission bits are kept; its

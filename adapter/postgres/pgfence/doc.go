@@ -68,8 +68,8 @@
 //   - The trigger protects a whole table as one resource. Rows with their own locks need a Guard.
 //   - It does not authenticate: anyone who may write may invent a token.
 //   - Triggers do not run for ALTER TABLE and DROP TABLE, under session_replication_role = replica
-//     (and so in logical replication), or for direct writes to a partition of the table: protect
-//     each partition. The owner of the table can drop the trigger.
+//     (and so in logical replication), or for direct writes to a partition or to a table that
+//     inherits from the table: protect each of those. The owner of the table can drop the trigger.
 //   - Writers of one resource take turns for the length of their transactions. Shared locks gain
 //     nothing from it.
 //   - A failover to an asynchronous standby, or restoring a backup, can lose the last steps; the
