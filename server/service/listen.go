@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -47,8 +48,9 @@ type Port struct {
 
 // An address has connections.
 type address struct {
-	open int
-	idle *list.List // as of the port
+	open   int
+	idle   *list.List   // as of the port
+	unread atomic.Int64 // bytes; see account
 }
 
 // PortCounts count since the port was made.
@@ -162,6 +164,9 @@ func (p *Port) admit(c *conn) (full string, victim *conn) {
 		victim = oldest.Value.(*conn)
 		p.leaveLocked(victim)
 		p.mu.count.ClosedIdle++
+	}
+	if c.account != nil {
+		c.account.address = &a.unread
 	}
 	p.mu.from[c.from] = a // the victim may have been its last
 	p.mu.open++

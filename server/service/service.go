@@ -81,7 +81,8 @@ type Limits struct {
 	// that there are more is dropped. One that names many holders counts for up to five. Default: 65,536, some 16 to 32 MiB.
 	QueuedReplies int
 	// UnreadBytesPerConnection and UnreadBytes bound the answers of one connection, and of all of the node, that their clients
-	// have not taken yet. Above them reads are refused with OVERLOADED. Defaults: 8 MiB and 256 MiB.
+	// have not taken yet; one address may have half of UnreadBytes. Above them reads are refused with OVERLOADED, above
+	// UnreadBytes only those of connections with more than 256 KiB. Defaults: 8 MiB and 256 MiB.
 	UnreadBytesPerConnection, UnreadBytes int64
 	// Untaken is how long a client may leave an answer, or a part of one, untaken before its connection is ended. Default: 10 s.
 	Untaken time.Duration

@@ -15,11 +15,12 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// What was answered and not yet taken by its client is counted in bytes, for each connection and for the node. Above a bound
-// reads are refused, before they are served, and again before their answer is added; answers that give and keep locks are never
-// held back. An answer that a client has not taken within Limits.Untaken ends its connection.
+// What was answered and not yet taken by its client is counted in bytes, for each connection, each address and the node. Above a
+// bound reads are refused, before they are served, and again before their answer is added; answers that give and keep locks are
+// never held back. An answer that a client has not taken within Limits.Untaken ends its connection.
 const (
-	// unreadShare is what a connection may have when the node as a whole is above its bound.
+	// unreadShare is what a connection may have and still read while the node is above its bound, and what the streams of a
+	// connection may have while its address is above its own.
 	unreadShare = 256 << 10
 	// replyBytes is about what a reply takes that waits in an outbox.
 	replyBytes = 256
@@ -27,7 +28,7 @@ const (
 
 // A ledger counts what is unread of all connections.
 type ledger struct {
-	limit   int64
+	limit   int64 // of the node; one address may have half
 	timeout time.Duration
 	used    atomic.Int64
 	ended   atomic.Uint64 // connections whose client took nothing
@@ -35,10 +36,11 @@ type ledger struct {
 
 // An account counts what is unread of a connection.
 type account struct {
-	ledger *ledger
-	limit  int64
-	reads  *meter
-	end    func() // ends the connection; nil: it is this process's own, whose answers are always taken
+	ledger  *ledger
+	limit   int64
+	address *atomic.Int64 // unread bytes of all connections of its address
+	reads   *meter
+	end     func() // ends the connection; nil: it is this process's own, whose answers are always taken
 
 	mu struct {
 		sync.Mutex
@@ -50,33 +52,36 @@ type account struct {
 }
 
 func newAccount(l *ledger, limit int64, end func()) *account {
-	return &account{ledger: l, limit: limit, end: end}
+	return &account{ledger: l, limit: limit, address: new(atomic.Int64), end: end}
 }
 
-// hold counts n bytes more, or reports that there is no room for them.
+// hold counts n bytes that wait to be sent on a stream, or reports that there is no room for them. What other addresses do not
+// read takes no room from it.
 func (a *account) hold(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.fitsLocked(n) {
+	limit := a.limit
+	if !a.addressFits(n) {
+		limit = min(limit, unreadShare)
+	}
+	if a.mu.used+n > limit {
 		return false
 	}
 	a.addLocked(n)
 	return true
 }
 
-// fits reports whether n bytes more are within the bounds.
+// fits reports whether the answer of a read, of n bytes, is within the bounds.
 func (a *account) fits(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.fitsLocked(n)
+	nodeFits := a.end == nil || a.mu.used <= unreadShare || a.ledger.used.Load() <= a.ledger.limit
+	return nodeFits && a.addressFits(n) && a.mu.used+n <= a.limit
 }
 
-func (a *account) fitsLocked(n int64) bool {
-	limit := a.limit
-	if a.end != nil && a.ledger.used.Load() > a.ledger.limit {
-		limit = min(limit, unreadShare)
-	}
-	return a.mu.used+n <= limit
+// addressFits reports whether the address may have n bytes more.
+func (a *account) addressFits(n int64) bool {
+	return a.end == nil || a.address.Load()+n <= a.ledger.limit/2
 }
 
 // free takes back what hold counted.
@@ -89,6 +94,7 @@ func (a *account) free(n int64) {
 func (a *account) addLocked(n int64) {
 	if !a.mu.closed {
 		a.mu.used += n
+		a.address.Add(n)
 		a.ledger.used.Add(n)
 	}
 }
@@ -209,7 +215,7 @@ func (s *Service) accountOf(ctx context.Context) *account {
 // chargeUnary charges the answer of a call, and refuses a read whose client has not taken what it asked for before.
 func (s *Service) chargeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
 	a, read := s.accountOf(ctx), reads[info.FullMethod]
-	if read && (!a.fits(1) || s.unread.used.Load() > s.unread.limit) {
+	if read && !a.fits(1) {
 		return nil, s.refuse(tooMuchUnread())
 	}
 	if read && !sleep(ctx, s.readPause(ctx)) {
@@ -247,7 +253,7 @@ var reads = map[string]bool{
 func tooMuchUnread() *pb.Error {
 	return &pb.Error{
 		Reason:  pb.Reason_REASON_OVERLOADED,
-		Message: "too many answers wait to be read on this connection or node: read them, or ask for fewer at a time",
+		Message: "too many answers wait to be read on this connection, address or node: read them, or ask for fewer at a time",
 	}
 }
 
