@@ -3,8 +3,11 @@ package service
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
@@ -85,5 +88,84 @@ func TestAnAddressThatReadsNothingLeavesRoomForOthers(t *testing.T) {
 	_ = last.Close()
 	if same.account.fits(1) {
 		t.Error("what another address has read counts for this one")
+	}
+}
+
+// answer makes a call on a connection, and encodes its answer, which nobody takes until it is freed. The call has then ended.
+func answer(t *testing.T, s *Service, c *conn) mem.BufferSlice {
+	t.Helper()
+	ctx, end := context.WithCancel(peer.NewContext(t.Context(), &peer.Peer{Addr: c.RemoteAddr()}))
+	defer end()
+	info := &grpc.UnaryServerInfo{FullMethod: pb.LockService_KeepAlive_FullMethodName}
+	resp, err := s.chargeUnary(ctx, &pb.KeepAliveRequest{}, info, func(context.Context, any) (any, error) {
+		return &pb.KeepAliveResponse{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := newCodec().Marshal(resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+// A silentStream is a stream whose client takes nothing.
+type silentStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *silentStream) Context() context.Context { return s.ctx }
+
+func (s *silentStream) SendMsg(m any) error {
+	_, err := newCodec().Marshal(m)
+	return err
+}
+
+func TestAFewLostAnswersOfEndedCallsDoNotEndAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := ends("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1")
+		s := accounted(t, Bounds{Connections: 3}, e...)
+		few, many, stream := accepted(t, s.port), accepted(t, s.port), accepted(t, s.port)
+		for range 30 {
+			answer(t, s, few)
+		}
+		for range 40 { // of 2 KiB each, over 8 s
+			answer(t, s, many)
+			time.Sleep(200 * time.Millisecond)
+		}
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: stream.RemoteAddr()})
+		err := s.chargeStream(nil, &silentStream{ctx: ctx}, nil, func(_ any, g grpc.ServerStream) error {
+			if err := g.SendMsg(&pb.ServerFrame{}); err != nil {
+				return err
+			}
+			time.Sleep(11 * time.Second)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if e[0].closed || !e[1].closed || !e[2].closed {
+			t.Errorf("closed: few lost answers %v, many %v, an open stream %v; want the last two", e[0].closed, e[1].closed, e[2].closed)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if used := s.unread.used.Load(); used != 0 {
+			t.Errorf("%d lost bytes still count", used)
+		}
+	})
+}
+
+func TestAnAnswerIsGivenBackOnce(t *testing.T) {
+	s := accounted(t, Bounds{Connections: 1}, ends("10.0.0.1:1")...)
+	c := accepted(t, s.port)
+	answer(t, s, c)
+	charge, b := c.account.mu.charges.Front().Value.(*charge), make([]byte, 1)
+	charge.Put(&b)
+	charge.Put(&b)
+	if used := s.unread.used.Load(); used != 0 {
+		t.Errorf("%d bytes are unread", used)
 	}
 }

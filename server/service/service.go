@@ -84,7 +84,8 @@ type Limits struct {
 	// have not taken yet; one address may have half of UnreadBytes. Above them reads are refused with OVERLOADED, above
 	// UnreadBytes only those of connections with more than 256 KiB. Defaults: 8 MiB and 256 MiB.
 	UnreadBytesPerConnection, UnreadBytes int64
-	// Untaken is how long a client may leave an answer, or a part of one, untaken before its connection is ended. Default: 10 s.
+	// Untaken is how long a client may leave a message of a stream, or more than 64 KiB of other answers, untaken before its
+	// connection is ended. Default: 10 s.
 	Untaken time.Duration
 	// WatchesPerConnection bounds the watches of one connection; all of a node have 1,024, half of them over HTTP, and
 	// one address half of either. Default: 16.

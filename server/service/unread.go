@@ -17,11 +17,15 @@ import (
 
 // What was answered and not yet taken by its client is counted in bytes, for each connection, each address and the node. Above a
 // bound reads are refused, before they are served, and again before their answer is added; answers that give and keep locks are
-// never held back. An answer that a client has not taken within Limits.Untaken ends its connection.
+// never held back. A connection ends when its client has not taken, within Limits.Untaken, a message of a call that is still open
+// or more than maxLost of answers.
 const (
 	// unreadShare is what a connection may have and still read while the node is above its bound, and what the streams of a
 	// connection may have while its address is above its own.
 	unreadShare = 256 << 10
+	// maxLost bounds the answers of ended calls that may be overdue. gRPC does not give back the buffer of an answer if the client
+	// cancels the call while the answer is on its way to the writer, so some of these were never sent and nobody can take them.
+	maxLost = 64 << 10
 	// replyBytes is about what a reply takes that waits in an outbox.
 	replyBytes = 256
 )
@@ -110,31 +114,61 @@ func (a *account) close() {
 	a.mu.closed = true
 }
 
-// look ends the connection if its oldest answer has waited for too long, and looks again when the next one may have.
+// look ends the connection if too much is overdue, and looks again when the next answer may be. Overdue answers of ended calls
+// count for one more timeout; then they are dropped.
 func (a *account) look() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	oldest := a.mu.charges.Front()
-	if oldest == nil || a.mu.closed {
-		a.mu.timed = false
-		return
-	}
-	left := a.ledger.timeout - time.Since(oldest.Value.(*charge).since)
-	if left > 0 {
-		time.AfterFunc(left, a.look)
-		return
-	}
 	a.mu.timed = false
-	a.ledger.ended.Add(1)
-	go a.end() // takes a.mu
+	if a.mu.closed {
+		return
+	}
+	overdue, next := int64(0), a.ledger.timeout
+	for e := a.mu.charges.Front(); e != nil && overdue <= maxLost; {
+		c := e.Value.(*charge)
+		e = e.Next()
+		age := time.Since(c.since)
+		if age < a.ledger.timeout {
+			next = a.ledger.timeout - age
+			break
+		}
+		switch {
+		case c.call.Err() == nil:
+			overdue = maxLost + 1
+		case age < 2*a.ledger.timeout:
+			overdue += c.size
+		default:
+			a.dropLocked(c)
+		}
+	}
+	switch {
+	case overdue > maxLost:
+		a.ledger.ended.Add(1)
+		go a.end() // takes a.mu
+	case a.mu.charges.Len() > 0:
+		a.mu.timed = true
+		time.AfterFunc(next, a.look)
+	}
+}
+
+// dropLocked stops counting a charge. a.mu must be held.
+func (a *account) dropLocked(c *charge) {
+	a.addLocked(-c.size)
+	c.size = 0
+	if c.place != nil {
+		a.mu.charges.Remove(c.place)
+		c.place = nil
+	}
 }
 
 // A charge is one encoded answer. gRPC gives the buffer back, as to a pool, once it is written to the connection, or its call is over.
 type charge struct {
 	account *account
-	size    int64
+	call    context.Context // done: the call has ended, and gRPC may have lost the buffer
+	size    int64           // 0: it no longer counts
 	since   time.Time
 	place   *list.Element
+	taken   bool
 }
 
 // smallAnswers have one size: gRPC gives back no buffer of 1 KiB or less.
@@ -142,8 +176,8 @@ var smallAnswers = sync.Pool{New: func() any { b := make([]byte, 0, smallAnswer)
 
 const smallAnswer = 2 << 10
 
-// buffer makes room for an answer of n bytes and charges it.
-func (a *account) buffer(n int) (*[]byte, *charge) {
+// buffer makes room for an answer of n bytes to a call and charges it.
+func (a *account) buffer(call context.Context, n int) (*[]byte, *charge) {
 	var b *[]byte
 	if n <= smallAnswer {
 		b = smallAnswers.Get().(*[]byte)
@@ -151,7 +185,7 @@ func (a *account) buffer(n int) (*[]byte, *charge) {
 		big := make([]byte, 0, n)
 		b = &big
 	}
-	c := &charge{account: a, size: int64(cap(*b)), since: time.Now()}
+	c := &charge{account: a, call: call, size: int64(cap(*b)), since: time.Now()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.addLocked(c.size)
@@ -168,15 +202,14 @@ func (a *account) buffer(n int) (*[]byte, *charge) {
 // Get is never called: a charge is the pool of one buffer.
 func (c *charge) Get(n int) *[]byte { b := make([]byte, n); return &b }
 
-// Put is called when the answer was taken.
+// Put is called when the answer was taken. Calling it again does nothing.
 func (c *charge) Put(b *[]byte) {
 	c.account.mu.Lock()
-	c.account.addLocked(-c.size)
-	if c.place != nil {
-		c.account.mu.charges.Remove(c.place)
-	}
+	again := c.taken
+	c.taken = true
+	c.account.dropLocked(c)
 	c.account.mu.Unlock()
-	if cap(*b) == smallAnswer {
+	if !again && cap(*b) == smallAnswer {
 		*b = (*b)[:0]
 		smallAnswers.Put(b)
 	}
@@ -186,6 +219,7 @@ func (c *charge) Put(b *[]byte) {
 type addressed struct {
 	proto.Message
 	account *account
+	call    context.Context
 }
 
 // Marshal encodes a message; one that is addressed is charged.
@@ -194,7 +228,7 @@ func (c tolerantCodec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.CodecV2.Marshal(v)
 	}
-	b, charge := m.account.buffer(proto.Size(m.Message))
+	b, charge := m.account.buffer(m.call, proto.Size(m.Message))
 	encoded, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(*b, m.Message)
 	if err != nil {
 		charge.Put(b)
@@ -229,7 +263,7 @@ func (s *Service) chargeUnary(ctx context.Context, req any, info *grpc.UnaryServ
 	if read && !a.fits(int64(proto.Size(m))) {
 		return nil, s.refuse(tooMuchUnread())
 	}
-	return addressed{m, a}, nil
+	return addressed{m, a, ctx}, nil
 }
 
 // readPause is how long a read has to wait until its connection is within its rate of reads: each takes a node as much as a grant
@@ -270,7 +304,7 @@ type chargedStream struct {
 // SendMsg sends a message.
 func (c *chargedStream) SendMsg(m any) error {
 	if p, ok := m.(proto.Message); ok {
-		m = addressed{p, c.account}
+		m = addressed{p, c.account, c.Context()}
 	}
 	return c.ServerStream.SendMsg(m)
 }
