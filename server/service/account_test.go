@@ -169,3 +169,38 @@ func TestAnAnswerIsGivenBackOnce(t *testing.T) {
 		t.Errorf("%d bytes are unread", used)
 	}
 }
+
+func TestAConnectionWithAReadOrAnUnreadAnswerIsNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := ends("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")
+		s := accounted(t, Bounds{Connections: 1}, e...)
+		c := accepted(t, s.port)
+		next := func() { _, _ = s.port.Accept() }
+
+		c.account.reads.take(time.Now(), 1)
+		done := make(chan error, 1)
+		go func() { done <- readOn(s, c, func() {}) }() // waits for a second
+		synctest.Wait()
+		s.port.Listener = &gate{next: []any{e[1]}}
+		next()
+		if e[0].closed || !e[1].closed {
+			t.Error("a connection whose read waits has lost its place")
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+
+		unread := answer(t, s, c)
+		s.port.Listener = &gate{next: []any{e[2]}}
+		next()
+		if e[0].closed || !e[2].closed {
+			t.Error("a connection with an unread answer has lost its place")
+		}
+		unread.Free()
+		s.port.Listener = &gate{next: []any{e[3]}}
+		next()
+		if !e[0].closed || e[3].closed {
+			t.Error("a connection that has read its answer keeps its place")
+		}
+	})
+}

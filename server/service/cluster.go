@@ -15,9 +15,6 @@ import (
 // cluster yet tells and refuses nothing.
 
 func (s *Service) pinUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
-	c := connOf(ctx)
-	c.use(1)
-	defer c.use(-1)
 	if err := s.pin(ctx, info.FullMethod, func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }); err != nil {
 		return nil, err
 	}
@@ -25,9 +22,6 @@ func (s *Service) pinUnary(ctx context.Context, req any, info *grpc.UnaryServerI
 }
 
 func (s *Service) pinStream(srv any, g grpc.ServerStream, info *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
-	c := connOf(g.Context())
-	c.use(1)
-	defer c.use(-1)
 	if err := s.pin(g.Context(), info.FullMethod, g.SetHeader); err != nil {
 		return err
 	}

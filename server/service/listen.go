@@ -29,7 +29,7 @@ func (b Bounds) withDefaults() Bounds {
 
 // A Port is a listener with bounds, so that connections cannot use up the process's file descriptors, which the log and the
 // peers need too. Where all places are taken, or all of an address, the connection closes that has gone longest without a
-// call, of all or of that address, and the newcomer only if there is none.
+// call and has no unread answer, of all or of that address, and the newcomer only if there is none.
 type Port struct {
 	net.Listener
 	bounds  Bounds
@@ -147,21 +147,19 @@ func (p *Port) admit(c *conn) (full string, victim *conn) {
 	if a == nil {
 		a = &address{idle: list.New()}
 	}
-	var oldest *list.Element
 	switch {
 	case a.open >= p.bounds.PerAddress:
-		if oldest = a.idle.Front(); oldest == nil {
+		if victim = longestIdle(a.idle); victim == nil {
 			p.mu.count.PerAddress++
 			return "per address", nil
 		}
 	case p.mu.open >= p.bounds.Connections:
-		if oldest = p.mu.idle.Front(); oldest == nil {
+		if victim = longestIdle(p.mu.idle); victim == nil {
 			p.mu.count.Full++
 			return "in all", nil
 		}
 	}
-	if oldest != nil {
-		victim = oldest.Value.(*conn)
+	if victim != nil {
 		p.leaveLocked(victim)
 		p.mu.count.ClosedIdle++
 	}
@@ -173,6 +171,16 @@ func (p *Port) admit(c *conn) (full string, victim *conn) {
 	a.open++
 	p.restLocked(c, true)
 	return "", victim
+}
+
+// longestIdle is the connection that has gone longest without a call and whose client has read all answers, or nil.
+func longestIdle(idle *list.List) *conn {
+	for e := idle.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*conn); c.account.empty() {
+			return c
+		}
+	}
+	return nil
 }
 
 // leaveLocked gives the place of a connection back, once. p.mu must be held.

@@ -103,6 +103,16 @@ func (a *account) addLocked(n int64) {
 	}
 }
 
+// empty reports whether nothing is unread. A nil account has nothing.
+func (a *account) empty() bool {
+	if a == nil {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.used == 0
+}
+
 // close forgets what is unread: the connection has ended. A nil account has nothing.
 func (a *account) close() {
 	if a == nil {
@@ -246,8 +256,12 @@ func (s *Service) accountOf(ctx context.Context) *account {
 	return s.own
 }
 
-// chargeUnary charges the answer of a call, and refuses a read whose client has not taken what it asked for before.
+// chargeUnary charges the answer of a call, and refuses a read whose client has not taken what it asked for before. It comes before
+// all other interceptors, so that the connection is in use during the whole call.
 func (s *Service) chargeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
+	c := connOf(ctx)
+	c.use(1)
+	defer c.use(-1)
 	a, read := s.accountOf(ctx), reads[info.FullMethod]
 	if read && !a.fits(1) {
 		return nil, s.refuse(tooMuchUnread())
@@ -293,6 +307,9 @@ func tooMuchUnread() *pb.Error {
 
 // chargeStream charges what is sent on a stream.
 func (s *Service) chargeStream(srv any, g grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
+	c := connOf(g.Context())
+	c.use(1)
+	defer c.use(-1)
 	return serve(srv, &chargedStream{g, s.accountOf(g.Context())})
 }
 
