@@ -91,7 +91,7 @@ for endless in "hold image/held" "dev --nodes 1 --port $((BASE_PORT + 5))"; do
   # shellcheck disable=SC2086 # the command is words
   become $endless >"$work/out" 2>&1 & waiting=$!
   until [ -s "$work/out" ]; do kill -0 $waiting 2>/dev/null || fail "$endless: $(cat "$work/out")"; sleep 0.1; done
-  kill -INT $waiting
+  kill -TERM $waiting
   wait $waiting || true
   done_+=" ${endless%% *} "
 done
