@@ -2,6 +2,8 @@ package client_test
 
 import (
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +50,37 @@ func TestAnOutageIsToldInOneSummary(t *testing.T) {
 	}
 	if got, want := say(refuses, lost).List(), "n1:7400 refuses connections, n2:7400 knows no leader"; got != want {
 		t.Errorf("list: %q, want %q", got, want)
+	}
+}
+
+// A peer port closes a connection that does not begin as one of its own.
+func TestAPeerPortIsNamedAsAWrongPort(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.ReadFull(c, make([]byte, 24)) // the client's preface
+			c.Close()
+		}
+	}()
+	address := l.Addr().String()
+	want := address + " is no client port of a node, perhaps its peer port (7401 by default): clients use 7400 by default"
+	c := newClient(t, nil, func(to *client.Config) {
+		*to = client.Config{Endpoints: []string{address}, UnavailableAfter: 2 * time.Second}
+	})
+	if _, err := c.Acquire(t.Context(), "a"); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("acquire: %v\nwant %q", err, want)
+	}
+	if e := c.Outage(); e == nil || e.Answers[0].State != client.WrongPort {
+		t.Errorf("outage: %+v", e)
 	}
 }
 
