@@ -55,6 +55,45 @@ func TestALargeSnapshotComesBackAsItWas(t *testing.T) {
 	}
 }
 
+// A watchedFS notes up to where each of its new files was written out before its sync.
+type watchedFS struct {
+	vfs.FS
+	offsets *[]int64
+}
+
+func (w watchedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := w.FS.Create(name, category)
+	if err != nil || !strings.Contains(name, snapshotsName) {
+		return f, err
+	}
+	return watchedFile{f, w.offsets}, nil
+}
+
+type watchedFile struct {
+	vfs.File
+	offsets *[]int64
+}
+
+func (w watchedFile) SyncTo(length int64) (bool, error) {
+	*w.offsets = append(*w.offsets, length)
+	return w.File.SyncTo(length)
+}
+
+func TestALargeSnapshotIsWrittenOutInParts(t *testing.T) {
+	const size = 20 << 20
+	var offsets []int64
+	s := started(t, watchedFS{vfs.Default, &offsets}, t.TempDir()+"/data")
+	write(t, s, 2, 2, 2)
+	snapshotAt(t, s, 2, 2, strings.Repeat("x", size))
+	last := int64(0)
+	for _, offset := range append(offsets, size) {
+		if part := offset - last; part > writeOutEvery+(1<<20)+2*chunkSize { // Pebble leaves the last MiB of what is written
+			t.Errorf("%d bytes were written out at once, up to %d", part, offset)
+		}
+		last = offset
+	}
+}
+
 func TestADamagedNewestSnapshotFallsBackToTheOlderOne(t *testing.T) {
 	damage := map[string]func(t *testing.T, name string){
 		"flipped bit in the content": func(t *testing.T, name string) { flip(t, name, 110) },
