@@ -162,6 +162,45 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 	})
 }
 
+func TestUnreadAnswersOfAllConnectionsAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	const limit = 2 << 20 // four connections may have 32 MiB, each for itself
+	m := startCluster(t, clusterOptions{nodes: 1, limits: service.Limits{UnreadBytes: limit, Untaken: 4 * time.Second}}).leader()
+	other := locks(t, m)
+	a := longNames(t, other)
+	most := int64(0)
+	list := func() error {
+		bytes, _, _ := m.service.Unread()
+		most = max(most, bytes)
+		_, err := other.ListLocks(patient(t), &pb.ListLocksRequest{PageSize: 1000})
+		return err
+	}
+	for range 4 {
+		d := newDeaf(t, m.address)
+		for range 50 {
+			d.call(pb.LockService_ListLocks_FullMethodName, &pb.ListLocksRequest{PageSize: 1000})
+		}
+	}
+	eventually(t, func() error {
+		if err := list(); err == nil {
+			return fmt.Errorf("a read is served; %d bytes were unread at most", most)
+		} else if e := wantReason(t, err, pb.Reason_REASON_OVERLOADED); !strings.Contains(e.GetMessage(), "on this connection or node") {
+			t.Errorf("the error says %q", e.GetMessage())
+		}
+		return nil
+	})
+	if _, err := a.acquire(patient(t), &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{"free"}}}); err != nil {
+		t.Errorf("a grant meanwhile: %v", err)
+	}
+	eventually(t, list) // their connections were ended
+	if bytes, ended, _ := m.service.Unread(); bytes > limit || ended == 0 {
+		t.Errorf("%d bytes are unread, %d connections were ended", bytes, ended)
+	}
+	if most > limit+(4<<20) { // handlers of one moment may all see room for one answer more
+		t.Errorf("%d bytes were unread, the limit is %d", most, limit)
+	}
+}
+
 func TestABackupThatNobodyReadsEnds(t *testing.T) {
 	t.Parallel()
 	m := startCluster(t, clusterOptions{nodes: 1, limits: service.Limits{Untaken: time.Second}}).leader()
