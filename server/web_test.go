@@ -104,8 +104,8 @@ func TestOnlyProbesAnswerToAnyHostName(t *testing.T) {
 			t.Errorf("the node's own name was answered %d", got)
 		}
 	}
-	if got := ask(api, "GET", "http://evil.example/v1/locks").Code; got != http.StatusMisdirectedRequest {
-		t.Errorf("the API was answered %d", got)
+	if w := ask(api, "GET", "http://evil.example/v1/locks"); w.Code != http.StatusMisdirectedRequest || !strings.Contains(w.Body.String(), "--http-hosts") {
+		t.Errorf("the API was answered %d: %s", w.Code, w.Body)
 	}
 }
 
