@@ -238,6 +238,10 @@ func TestAServerServesUntilTerm(t *testing.T) {
 		if !strings.Contains(errs, ports[2]+" is the HTTP port of a node: clients use its client port") {
 			t.Errorf("%s on the wrong port: %s", args, errs)
 		}
+		_, errs = w.run(CodeUnavailable, append(strings.Fields("--endpoints "+ports[1]+" --connect-timeout 1"), strings.Fields(args)...)...)
+		if !strings.Contains(errs, ports[1]+" is no client port of a node, perhaps its peer port (7401 by default)") {
+			t.Errorf("%s on the peer port: %s", args, errs)
+		}
 	}
 	second := w.start("server", "--name", "n1", "--data-dir", "data", "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--log-level", "error")
 	if got := second.code(); got != CodeInternal {
@@ -245,6 +249,8 @@ func TestAServerServesUntilTerm(t *testing.T) {
 	}
 	if lines := strings.Split(strings.TrimSpace(second.err.String()), "\n"); !strings.HasPrefix(lines[len(lines)-1], "lockstep: server: ") {
 		t.Errorf("its last line is %q", lines[len(lines)-1])
+	} else if want := fmt.Sprintf("is used by another process, pid %d", p.Process.Pid); !strings.Contains(lines[len(lines)-1], want) {
+		t.Errorf("its last line is %q, want in it %q", lines[len(lines)-1], want)
 	}
 	p.Process.Signal(syscall.SIGTERM)
 	if got := p.code(); got != 0 {
