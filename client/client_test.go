@@ -3,6 +3,9 @@ package client_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -376,6 +379,34 @@ func TestCloseReleasesEverythingAtOnce(t *testing.T) {
 	})
 	if err := blocked.Release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A lock whose release is not answered ends with its lease, which is no loss: its holder is done with it.
+func TestALockThatWasReleasedIsNotReportedAsLost(t *testing.T) {
+	t.Parallel()
+	_, nodes := wirefake.Start(t, 1)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	c := newClient(t, nodes, shortTTL, func(c *client.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	kept, released := acquire(t, c, "kept"), acquire(t, c, "released")
+	nodes[0].Silence(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := released.Release(ctx); err == nil {
+		t.Error("a release without an answer succeeds")
+	}
+	lost(t, kept)
+	time.Sleep(100 * time.Millisecond) // the locks of a session end together, in any order
+	text, err := os.ReadFile(log.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), `msg="lock lost"`); n != 1 || !strings.Contains(string(text), "lock=kept") || strings.Contains(string(text), "lock=released") {
+		t.Errorf("the log names %d losses, want that of the lock that was kept:\n%s", n, text)
 	}
 }
 
