@@ -184,7 +184,7 @@ func TestUnreadAnswersOfAllConnectionsAreBoundedTogether(t *testing.T) {
 	eventually(t, func() error {
 		if err := list(); err == nil {
 			return fmt.Errorf("a read is served; %d bytes were unread at most", most)
-		} else if e := wantReason(t, err, pb.Reason_REASON_OVERLOADED); !strings.Contains(e.GetMessage(), "on this connection or node") {
+		} else if e := wantReason(t, err, pb.Reason_REASON_OVERLOADED); !strings.Contains(e.GetMessage(), "on this connection, address or node") {
 			t.Errorf("the error says %q", e.GetMessage())
 		}
 		return nil
