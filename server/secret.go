@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 )
 
 const (
@@ -81,20 +82,34 @@ type secretFile struct {
 
 	mu struct {
 		sync.Mutex
+		looked  time.Time
 		read    fs.FileInfo // of the file that was read
 		secrets [][]byte
 		problem string // why what is there now cannot be used
 	}
 }
 
-// current reads the file again when it has changed. What cannot be used does not take the place of what was read before.
+// secretEvery bounds how often the file is looked at: each handshake and many calls ask for the secrets.
+const secretEvery = time.Second
+
+// current reads the file again when it has changed, at most once every secretEvery. What cannot be used does not take the place of
+// what was read before.
 func (f *secretFile) current() [][]byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if now := time.Now(); now.Sub(f.mu.looked) >= secretEvery {
+		f.mu.looked = now
+		f.lookLocked()
+	}
+	return f.mu.secrets
+}
+
+// lookLocked reads the file again when it has changed. f.mu must be held.
+func (f *secretFile) lookLocked() {
 	info, err := os.Stat(f.path)
 	if err == nil && f.mu.read != nil && os.SameFile(info, f.mu.read) && info.Size() == f.mu.read.Size() &&
 		info.ModTime().Equal(f.mu.read.ModTime()) && info.Mode() == f.mu.read.Mode() {
-		return f.mu.secrets
+		return
 	}
 	secrets, info, err := readSecrets(f.path)
 	if err != nil {
@@ -102,13 +117,12 @@ func (f *secretFile) current() [][]byte {
 			f.mu.problem = err.Error()
 			f.log.Error("the cluster secret cannot be read again: the one from before stays in use", "err", err)
 		}
-		return f.mu.secrets
+		return
 	}
 	if f.mu.secrets != nil {
 		f.log.Info("cluster secrets read again", "file", f.path, "secrets", len(secrets))
 	}
 	f.mu.read, f.mu.secrets, f.mu.problem = info, secrets, ""
-	return secrets
 }
 
 // secrets gives what handshakes are proved with. The configuration has been checked.

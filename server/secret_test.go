@@ -51,6 +51,10 @@ func TestTheFileOfTheSecretIsReadAgainWhenItHasChanged(t *testing.T) {
 	}
 	a, b := strings.Repeat("a", 32), strings.Repeat("b", 32)
 	f := secretFile{path: path, log: slog.New(slog.DiscardHandler)}
+	current := func() [][]byte { // a second later
+		f.mu.looked = time.Time{}
+		return f.current()
+	}
 	for _, step := range []struct {
 		text string
 		mode os.FileMode
@@ -60,7 +64,7 @@ func TestTheFileOfTheSecretIsReadAgainWhenItHasChanged(t *testing.T) {
 	} {
 		write(step.text, step.mode)
 		got := ""
-		for _, s := range f.current() {
+		for _, s := range current() {
 			got += string(s)
 		}
 		if got != step.want {
@@ -73,13 +77,30 @@ func TestTheFileOfTheSecretIsReadAgainWhenItHasChanged(t *testing.T) {
 	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.current(); len(got) != 1 || string(got[0]) != a {
+	if got := current(); len(got) != 1 || string(got[0]) != a {
 		t.Errorf("written in place: %q", got)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.current(); len(got) != 1 || string(got[0]) != a {
+	if got := current(); len(got) != 1 || string(got[0]) != a {
 		t.Errorf("without a file: %q", got)
+	}
+}
+
+func TestTheFileOfTheSecretIsLookedAtOnceASecond(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	f := secretFile{path: path, log: slog.New(slog.DiscardHandler)}
+	for _, secret := range []string{strings.Repeat("a", 32), strings.Repeat("b", 40)} {
+		if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.current(); len(got) != 1 || got[0][0] != 'a' {
+			t.Errorf("the secrets are %q, want those of the first look", got)
+		}
+	}
+	f.mu.looked = f.mu.looked.Add(-secretEvery)
+	if got := f.current(); len(got) != 1 || got[0][0] != 'b' {
+		t.Errorf("a second later the secrets are %q", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -18,28 +19,33 @@ import (
 // clientKey is where a node that passes a call on tells for whom: the client's address and a proof that it was a node that wrote it.
 const clientKey = "lockstep-client"
 
+// maxSealed bounds what clientKey holds: an address and 64 digits.
+const maxSealed = 256
+
 // origin tells who made a call, for the shares of clients: the client of the node that passed it on, the HTTP client, or the other
 // end of the connection.
 func (s *Service) origin(ctx context.Context) replica.Origin {
-	if from, ok := s.sealedClient(ctx); ok {
+	if from, ok := ctx.Value(sealedClient{}).(string); ok {
 		return originOf(from)
 	}
 	return originOf(remote(ctx))
 }
 
-// sealedClient is the client of a call that another node has passed on.
-func (s *Service) sealedClient(ctx context.Context) (address string, ok bool) {
-	for _, sealed := range metadata.ValueFromIncomingContext(ctx, clientKey) {
-		if address, ok = s.unseal(sealed); ok {
-			return address, true
+// sealedClient is the key of the client's address in the context of a call that another node has passed on.
+type sealedClient struct{}
+
+// noteClient checks once for each call whether another node has passed it on, and for which client. Only unary calls are passed on.
+func (s *Service) noteClient(ctx context.Context, req any, _ *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
+	if all := metadata.ValueFromIncomingContext(ctx, clientKey); len(all) == 1 && passedOn(ctx) {
+		if address, ok := s.unseal(all[0]); ok {
+			ctx = context.WithValue(ctx, sealedClient{}, address)
 		}
 	}
-	return "", false
+	return serve(ctx, req)
 }
 
 func (s *Service) passedOnByNode(ctx context.Context) bool {
-	_, ok := s.sealedClient(ctx)
-	return ok
+	return ctx.Value(sealedClient{}) != nil
 }
 
 // originOf is the origin of a client at an address, host:port or a host alone.
@@ -78,9 +84,12 @@ func (s *Service) seal(address string) string {
 
 // unseal gives the address, if a node of the cluster wrote it.
 func (s *Service) unseal(sealed string) (address string, ok bool) {
+	if len(sealed) > maxSealed {
+		return "", false
+	}
 	address, text, _ := strings.Cut(sealed, " ")
 	mac, err := hex.DecodeString(text)
-	if err != nil {
+	if err != nil || len(mac) != sha256.Size {
 		return "", false
 	}
 	for _, secret := range s.cfg.ClusterSecrets() {

@@ -1,8 +1,13 @@
 package service
 
 import (
+	"context"
 	"encoding/hex"
+	"slices"
+	"strings"
 	"testing"
+
+	"google.golang.org/grpc/metadata"
 
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
@@ -48,6 +53,7 @@ func TestOnlyTheClusterTellsForWhomACallIs(t *testing.T) {
 		"of another address":                  {node(old), "10.0.0.8:4711" + sealed[len("10.0.0.7:4711"):], ""},
 		"without a proof":                     {node(old), "10.0.0.7:4711", ""},
 		"empty":                               {node(old), "", ""},
+		"far too long":                        {node(old), node(old).seal(strings.Repeat("1", maxSealed)), ""},
 	} {
 		if got, ok := c.at.unseal(c.sealed); ok != (c.want != "") || ok && got != c.want {
 			t.Errorf("%s: taken for one of %q, %v", name, got, ok)
@@ -58,5 +64,42 @@ func TestOnlyTheClusterTellsForWhomACallIs(t *testing.T) {
 	}
 	if got := originOf(""); got != (replica.Origin{}) {
 		t.Errorf("nobody is %+v", got)
+	}
+}
+
+// A client may send what a node sends, and many times over: only one proof of a call that was passed on is checked, and once.
+func TestOneProofOfACallIsCheckedOnce(t *testing.T) {
+	asked := 0
+	s := &Service{cfg: Config{ClusterSecrets: func() [][]byte {
+		asked++
+		return [][]byte{[]byte("a secret of the cluster, 32 bytes")}
+	}}}
+	sealed := s.seal("10.0.0.7:4711")
+	forged := slices.Repeat([]string{clientKey, "10.0.0.8:4711" + sealed[len("10.0.0.7:4711"):]}, 300)
+	for name, c := range map[string]struct {
+		metadata []string
+		want     string
+		asked    int
+	}{
+		"passed on by a node":         {[]string{hopKey, "n2", clientKey, sealed}, "10.0.0.7", 1},
+		"passed on by nobody":         {[]string{clientKey, sealed}, "", 0},
+		"with a forged proof":         {append([]string{hopKey, "n2"}, forged[:2]...), "", 1},
+		"with many proofs":            {append([]string{hopKey, "n2"}, forged...), "", 0},
+		"with a good proof among two": {[]string{hopKey, "n2", clientKey, sealed, clientKey, sealed}, "", 0},
+		"without a proof":             {[]string{hopKey, "n2"}, "", 0},
+	} {
+		asked = 0
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(c.metadata...))
+		_, _ = s.noteClient(ctx, nil, nil, func(ctx context.Context, _ any) (any, error) {
+			for range 3 {
+				if got, by := s.origin(ctx).Address, s.passedOnByNode(ctx); got != c.want || by != (c.want != "") {
+					t.Errorf("%s: the origin is %q, passed on %v", name, got, by)
+				}
+			}
+			return nil, nil // the handler's answer does not matter
+		})
+		if asked != c.asked {
+			t.Errorf("%s: the secrets were asked for %d times, want %d", name, asked, c.asked)
+		}
 	}
 }

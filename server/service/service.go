@@ -210,7 +210,7 @@ func New(cfg Config) (*Service, error) {
 		a.reads = newMeter(cfg.Limits.ReadsPerSecond)
 		return a
 	}
-	s.grpc = grpc.NewServer(append(options(cfg), grpc.ChainUnaryInterceptor(s.chargeUnary, s.pinUnary, s.route), grpc.ChainStreamInterceptor(s.chargeStream, s.pinStream))...)
+	s.grpc = grpc.NewServer(append(options(cfg), grpc.ChainUnaryInterceptor(s.noteClient, s.chargeUnary, s.pinUnary, s.route), grpc.ChainStreamInterceptor(s.chargeStream, s.pinStream))...)
 	s.grpc.RegisterService(checked(pb.LockService_ServiceDesc), s)
 	s.grpc.RegisterService(checked(pb.AdminService_ServiceDesc), s)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
