@@ -151,3 +151,32 @@ func TestAnIncompleteConfigurationIsRefused(t *testing.T) {
 		t.Errorf("got %v, want an error that names Node", err)
 	}
 }
+
+func TestNoAddressFillsALane(t *testing.T) {
+	f := newForwarder(Config{Limits: Limits{StreamsPerConnection: 8}})
+	l := &f.waiting
+	fill := func(from string) (n int, e *pb.Error) {
+		for ; e == nil; n++ {
+			e = l.enter(from)
+		}
+		return n - 1, e
+	}
+	if n, e := fill("10.0.0.1"); n != 4 || !strings.Contains(e.GetMessage(), "clients at 10.0.0.1 that this node forwards at one time: at most 4") {
+		t.Errorf("one address has %d calls: %v", n, e)
+	}
+	if n, e := fill("10.0.0.2"); n != 4 || !strings.Contains(e.GetMessage(), "clients at 10.0.0.2 ") {
+		t.Errorf("another address has %d calls: %v", n, e)
+	}
+	if n, e := fill("10.0.0.3"); n != 0 || !strings.Contains(e.GetMessage(), "calls that this node forwards at one time: at most 8") {
+		t.Errorf("in a full lane a third address has %d calls: %v", n, e)
+	}
+	for range 4 {
+		l.leave("10.0.0.1")
+	}
+	if n, _ := fill(""); n != 4 {
+		t.Errorf("this process has %d of 4 free places", n)
+	}
+	if n := len(l.mu.from); n != 2 {
+		t.Errorf("%d addresses are remembered, want 2", n)
+	}
+}

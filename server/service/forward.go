@@ -2,9 +2,9 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,6 +23,7 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
+	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // hopKey marks a call that a node has passed on, with that node's name. Such a call is never passed on again: two
@@ -33,7 +34,6 @@ const hopKey = "lockstep-forwarded-by"
 // they cannot keep the others waiting.
 type forwarder struct {
 	credentials credentials.TransportCredentials
-	limit       int64 // of calls under way on each connection
 
 	waiting, quick lane
 
@@ -43,19 +43,24 @@ type forwarder struct {
 	}
 }
 
-// A lane is one connection to the leader.
+// A lane is one connection to the leader, and the calls in progress on it.
 type lane struct {
-	calls atomic.Int64 // under way
+	limit int // of the calls; the clients at one address have half
 
 	mu struct {
 		sync.Mutex
 		address string
 		conn    *grpc.ClientConn
+		calls   int
+		from    map[string]int // calls by the address of their clients
 	}
 }
 
 func newForwarder(cfg Config) *forwarder {
-	f := &forwarder{credentials: cfg.LeaderCredentials, limit: int64(cfg.Limits.StreamsPerConnection)}
+	f := &forwarder{credentials: cfg.LeaderCredentials}
+	for _, l := range []*lane{&f.waiting, &f.quick} {
+		l.limit, l.mu.from = int(cfg.Limits.StreamsPerConnection), make(map[string]int)
+	}
 	if f.credentials == nil {
 		f.credentials = insecure.NewCredentials()
 	}
@@ -118,10 +123,11 @@ func (s *Service) admitForward(ctx context.Context, method string) error {
 // forward makes the call at the leader, with the deadline of ctx. Errors of the leader are passed through.
 func (s *Service) forward(ctx context.Context, st node.Status, method string, req proto.Message) (any, error) {
 	l := s.forwarder.lane(method)
-	defer l.calls.Add(-1)
-	if l.calls.Add(1) > s.forwarder.limit {
-		return nil, protocol.Err(overloaded())
+	from := s.origin(ctx).Address
+	if e := l.enter(from); e != nil {
+		return nil, s.refuse(e)
 	}
+	defer l.leave(from)
 	conn, err := s.forwarder.connect(l, st.LeaderClientAddress)
 	if err != nil {
 		return nil, s.leaderLost(st, false)
@@ -179,6 +185,37 @@ func (f *forwarder) lane(method string) *lane {
 		return &f.waiting
 	}
 	return &f.quick
+}
+
+// enter takes a place for a call of a client at an address, which is empty for this process, or says why there is none.
+func (l *lane) enter(from string) *pb.Error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	half := max(1, l.limit/2)
+	switch {
+	case from != "" && l.mu.from[from] >= half:
+		return tooManyForwarded("of clients at "+from+" ", half)
+	case l.mu.calls >= l.limit:
+		return tooManyForwarded("", l.limit)
+	}
+	l.mu.calls++
+	l.mu.from[from]++
+	return nil
+}
+
+// leave gives the place back.
+func (l *lane) leave(from string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.calls--
+	less(l.mu.from, from)
+}
+
+func tooManyForwarded(whose string, limit int) *pb.Error {
+	return protocol.FromRefused(replica.Refused{
+		Reason: replica.Overloaded,
+		Limit:  fmt.Sprintf("calls %sthat this node forwards at one time: at most %d", whose, limit),
+	})
 }
 
 // connect returns the lane's connection to the leader. One to another address is closed: what is under way there

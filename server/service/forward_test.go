@@ -3,6 +3,8 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/service"
 )
 
 func TestAFollowerPassesUnaryCallsOnToTheLeader(t *testing.T) {
@@ -87,4 +90,32 @@ func TestCallsAtAFollowerGoToTheNextLeader(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// One client must not keep the others of a follower waiting: its calls on a held lock take half of the places at most.
+func TestAnAddressHasHalfOfTheCallsThatAreForwarded(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, clusterOptions{nodes: 3, limits: service.Limits{StreamsPerConnection: 8}})
+	api := locks(t, c.follower())
+	a := newCaller(t, api, &pb.OpenSessionRequest{TtlMs: 60_000})
+	held := a.take("job")
+	b := newCaller(t, api, &pb.OpenSessionRequest{TtlMs: 60_000})
+	ctx, cancel := context.WithCancel(patient(t))
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	for range 4 {
+		waiting.Go(func() {
+			_, _ = b.acquire(ctx, &pb.AcquireRequest{Spec: &pb.ClaimSpec{Names: []string{"job"}}}) // until the end of the test
+		})
+	}
+	waitForWaiters(t, api, "job", 4)
+	_, err := b.acquire(patient(t), try("other"))
+	e := wantReason(t, err, pb.Reason_REASON_OVERLOADED)
+	if want := "calls of clients at 127.0.0.1 that this node forwards at one time: at most 4"; !strings.HasSuffix(e.GetMessage(), want) {
+		t.Errorf("the error says %q, want %q", e.GetMessage(), want)
+	}
+	if err := a.release(held); err != nil { // has a connection of its own
+		t.Error(err)
+	}
 }
