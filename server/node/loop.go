@@ -109,7 +109,7 @@ func (n *Node) step(l *load) {
 
 // carryOut does what a turn asks for: first what others wait for longest.
 func (n *Node) carryOut(ctx context.Context, out *replica.Output) {
-	if out.Forget == replica.ForgetLater {
+	if out.Forget != 0 { // also with ForgetNow: the purge may not end before a crash
 		if err := n.store.RememberPurge(true); err != nil {
 			n.fatal(fmt.Errorf("node: %w", err))
 		}

@@ -158,3 +158,21 @@ func TestANodeDoesNotWaitForEverForWhatHangs(t *testing.T) {
 		t.Fatal("it waits for ever")
 	}
 }
+
+// A crash may come before the purge has ended: then only the note says that it is due.
+func TestEachPurgeIsNotedBeforeItBegins(t *testing.T) {
+	for _, forget := range []replica.Forget{replica.ForgetLater, replica.ForgetNow} {
+		store, err := storage.Open(storage.Config{Dir: "data", FS: vfs.NewMem(), ClusterID: "c", NodeID: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &Node{store: store, disk: newDisk(store, new(inbox), nil, nil), fatal: func(err error) { t.Error(err) }}
+		n.carryOut(t.Context(), &replica.Output{Forget: forget})
+		if due, err := store.PurgeDue(); err != nil || !due {
+			t.Errorf("with %d a purge is due: %v, %v", forget, due, err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -81,7 +81,7 @@ type Config struct {
 	// level without births gets one made of it. Default: none.
 	Configured string
 
-	// ForgetDue says that [ForgetLater] was given to an earlier process, and no ForgetNow was carried out since. Default: it was not.
+	// ForgetDue says that the note of [ForgetLater] or ForgetNow is there. Default: it is not.
 	ForgetDue bool
 
 	// AnyLevel says that every voter knows the feature level of Limits, so that a new cluster does not wait until all have been met:

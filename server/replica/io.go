@@ -101,8 +101,8 @@ type Output struct {
 // A Forget is about secrets of before the feature level from which they are kept as hashes.
 type Forget uint8
 
-// ForgetLater: the log or a kept snapshot has some; note it durably, for Config.ForgetDue. ForgetNow: once CompactTo is carried out none
-// is needed any more; take them out of the files, and then the note.
+// ForgetLater: the log or a kept snapshot has some; note it durably before Appends, for Config.ForgetDue. ForgetNow: note it as well;
+// once Appends and CompactTo are carried out no file needs them: take them out of the files, and then remove the note.
 const (
 	ForgetLater Forget = iota + 1
 	ForgetNow
