@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -70,7 +71,7 @@ func (r *Replica) duties(b *batch) (commands []machine.Command) {
 		commands = append(commands, machine.EndDelay{Term: l.term, Claims: b.delays})
 	}
 	if r.wantsCheck() {
-		l.nextCheck = r.applied + r.cfg.CheckEvery
+		l.nextCheck, l.checkAt = r.applied+r.cfg.CheckEvery, r.now+quietCheck
 		commands = append(commands, machine.CheckHash{Index: r.machine.Index(), Hash: r.machine.Hash()})
 	}
 	return commands
@@ -91,8 +92,15 @@ func (r *Replica) clockFault() string {
 	return ""
 }
 
+// quietCheck is how long the log may go without a check. It gives a follower that owes snapshots the entries that these need, though
+// the cluster is quiet and the leader does not know of it.
+const quietCheck = Time(5 * time.Minute)
+
 // wantsCheck reports whether it is time to compare the replicas' states.
-func (r *Replica) wantsCheck() bool { return r.applied >= r.lead.nextCheck || r.lacksEntry() }
+func (r *Replica) wantsCheck() bool {
+	quiet := r.Level() >= machine.SecretLevel && r.now >= r.lead.checkAt
+	return quiet || r.applied >= r.lead.nextCheck || r.lacksEntry()
+}
 
 // sessionWeight is what ending a session costs: the names of its claims, and itself.
 func (r *Replica) sessionWeight(id machine.SessionID) int {

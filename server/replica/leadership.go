@@ -36,6 +36,7 @@ type leadership struct {
 	waitOver  ending[machine.ClaimID]
 	delayOver ending[machine.ClaimID]
 	nextCheck uint64 // applied index from which the next hash is compared
+	checkAt   Time   // when it is compared at the latest
 	founding  founding
 
 	recovering bool          // nothing is granted yet after a restore
