@@ -78,6 +78,7 @@ type host struct {
 	replies []Reply
 	events  []machine.Event
 	applied []Applied
+	forget  []Forget
 	exit    string
 	sent    int // messages
 	wrote   int // MsgStorageAppend
@@ -291,6 +292,9 @@ func (c *cluster) turn(h *host) {
 	h.replies = append(h.replies, out.Replies...)
 	h.events = append(h.events, out.Events...)
 	h.applied = append(h.applied, out.Applied...)
+	if out.Forget != 0 {
+		h.forget = append(h.forget, out.Forget)
+	}
 	if out.Exit != "" {
 		h.exit = out.Exit
 	}

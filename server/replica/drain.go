@@ -107,6 +107,7 @@ func (r *Replica) apply(e *raftpb.Entry) {
 			// without it would fork the replicas.
 			panic(fmt.Errorf("replica: entry %d of term %d: %w", index, term, err))
 		}
+		r.beforeRise(&entry)
 		done.Entry, done.Output = &entry, r.machine.Apply(index, term, &entry)
 		r.out.Events = append(r.out.Events, done.Output.Events...)
 	}

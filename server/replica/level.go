@@ -108,6 +108,21 @@ func (r *Replica) answerRaised(p *pending, result *machine.Result) {
 	r.answerPlain(p, result, LevelRaised{p.level, r.machine.Limits().FeatureLevel})
 }
 
+// beforeRise gives up the capture in progress before an entry that changes the secrets of all sessions: the machine would have to
+// encode at once all that the capture has not reached. Another one follows.
+func (r *Replica) beforeRise(e *machine.Entry) {
+	if r.snaps.capture == nil || r.Level() >= machine.SecretLevel {
+		return
+	}
+	for _, c := range e.Commands {
+		if limits, ok := c.(machine.SetLimits); ok && limits.Limits.FeatureLevel >= machine.SecretLevel {
+			r.snapshotFailed(r.snaps.meta.GetIndex())
+			r.snaps.wanted = true
+			return
+		}
+	}
+}
+
 // risen goes on after an entry, or a snapshot of a leader, that brought another level than that of before.
 func (r *Replica) risen(before uint32) {
 	now := r.machine.Limits().FeatureLevel

@@ -1,8 +1,10 @@
 package replica
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -148,4 +150,87 @@ func TestABirthIsNotGivenLateWhileAMemberWouldNotKnowIt(t *testing.T) {
 	if a := c.raise(RaiseLevel{To: machine.BirthLevel}); a != (LevelRaised{1, machine.BirthLevel}) {
 		t.Errorf("answered %+v", a)
 	}
+}
+
+// raised makes a cluster of level 2, with a session, rise to the newest level.
+func raised(t *testing.T, before func(c *cluster)) (*cluster, *client) {
+	c := begunAt(t, 2)
+	k := c.open(c.leader(), 600_000)
+	introduce(c, machine.FeatureLevel)
+	c.run(second)
+	before(c)
+	c.raise(RaiseLevel{})
+	return c, k
+}
+
+func (h *host) forgot() bool { return len(h.forget) > 0 && h.forget[len(h.forget)-1] == ForgetNow }
+
+func TestAFollowerForgetsThoughTheClusterIsQuiet(t *testing.T) {
+	c, k := raised(t, func(*cluster) {})
+	c.until(10*second, "purge everywhere", func() bool { return !slices.ContainsFunc(c.hosts, func(h *host) bool { return !h.forgot() }) })
+	k.call(Close{}) // the leader would write down the lease of a silent session
+	c.run(10 * second)
+	follower := c.host(c.leader().id%3 + 1)
+	c.crash(follower) // before its purge ended
+	follower.forget = nil
+	c.tune = func(cfg *Config) { cfg.ForgetDue = true }
+	c.start(follower)
+	leader := c.leader()
+	c.until(3*quietCheck, "purge at a follower", func() bool { return follower.forgot() })
+	if c.leader() != leader || leader.r.term != follower.r.term {
+		t.Error("the leader changed: the test shows nothing")
+	}
+	from := leader.r.applied
+	c.run(2 * quietCheck)
+	if got := leader.r.applied - from; got > 3 {
+		t.Errorf("a quiet cluster logged %d entries in %v", got, time.Duration(2*quietCheck))
+	}
+}
+
+// A snapshot of a leader brings the level: what the disk has from before is noted before the snapshot is durable.
+func TestALevelThatComesWithASnapshotIsNotedFirst(t *testing.T) {
+	c, _ := raised(t, func(c *cluster) {
+		c.lead(1)
+		c.isolate(3)
+	})
+	behind := c.host(3)
+	c.until(10*second, "snapshots of the others", func() bool { return c.host(1).forgot() && c.host(2).forgot() })
+	for _, h := range c.hosts[:2] {
+		if err := h.r.disk.Compact(h.r.snaps.index); err != nil { // no tail in memory
+			t.Fatal(err)
+		}
+	}
+	behind.disk.stuck = true
+	c.heal()
+	c.until(10*second, "snapshot on its way to the disk", func() bool { return behind.r.installing() })
+	if !slices.Equal(behind.forget, []Forget{ForgetLater}) || behind.r.Level() != 2 {
+		t.Errorf("at level %d, before the snapshot is durable: %v", behind.r.Level(), behind.forget)
+	}
+	behind.disk.stuck = false
+	c.until(10*second, "purge", func() bool { return behind.forgot() })
+}
+
+func TestTheRiseGivesUpTheCaptureInProgress(t *testing.T) {
+	var before uint64
+	c, _ := raised(t, func(c *cluster) {
+		for _, h := range c.hosts {
+			h.r.cfg.SnapshotPace = 200 * time.Millisecond
+			h.inputs = append(h.inputs, SnapshotWanted{})
+		}
+		c.until(second, "captures", func() bool {
+			return !slices.ContainsFunc(c.hosts, func(h *host) bool { return h.r.snaps.capture == nil })
+		})
+		before = c.leader().r.applied
+	})
+	for c.hosts[0].r.Level() < machine.SecretLevel || c.hosts[1].r.Level() < machine.SecretLevel || c.hosts[2].r.Level() < machine.SecretLevel {
+		c.tick()
+	}
+	for _, h := range c.hosts {
+		if s := &h.r.snaps; s.meta != nil && s.meta.GetIndex() <= before {
+			t.Errorf("after the rise replica %d still makes the snapshot at %d", h.id, s.meta.GetIndex())
+		}
+	}
+	c.until(30*second, "snapshots of after the rise", func() bool {
+		return !slices.ContainsFunc(c.hosts, func(h *host) bool { return h.disk.meta.GetIndex() <= before })
+	})
 }
