@@ -352,7 +352,7 @@ func TestAnotherSnapshotIsMadeAfterOneThatFailed(t *testing.T) {
 
 func TestGrantsGoOnWhileASnapshotIsMade(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.SnapshotEntries = 500 })
-	h := c.leader()
+	h := c.lead(1) // the one with a mark at entry 500
 	k := c.open(h, 60_000)
 	for i := range 300 {
 		k.send(k.acquireBody(spec(fmt.Sprintf("many/%d", i))))
