@@ -82,6 +82,18 @@ func (r *Replica) mayRaise(from, to uint32) (Refusal, string) {
 	return 0, ""
 }
 
+// rising reports whether the rise to the level at which secrets are hashed is on its way through the log.
+func (r *Replica) rising() (found bool) {
+	if r.machine.Limits().FeatureLevel >= machine.SecretLevel {
+		return false
+	}
+	r.lead.queue.each(func(p *pending, _ bool) {
+		_, is := p.command.(machine.SetLimits)
+		found = found || is
+	})
+	return found
+}
+
 // lacking names the members that cannot apply a level, and those of which it is not known now.
 func (r *Replica) lacking(to uint32) string {
 	var all []string

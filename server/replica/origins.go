@@ -61,6 +61,10 @@ func (r *Replica) open(q *Request, b Open, has proof) {
 		r.refuseOrHold(q, r.refusal(&res), has)
 		return
 	}
+	if r.rising() { // the log would have the secret after the entry up to which it is purged
+		r.refuse(q, Overloaded)
+		return
+	}
 	o, address := &r.lead.origins, q.From.Address
 	if o.count[address] >= r.cfg.SessionsPerAddress {
 		full := tooMany("sessions", address, r.cfg.SessionsPerAddress)
