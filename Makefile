@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 BIN      := $(CURDIR)/.bin
 ADAPTERS := adapter/etcd adapter/postgres adapter/redis adapter/s3 adapter/zookeeper
-MODULES  := . $(ADAPTERS) api client server cmd
+MODULES  := . $(ADAPTERS) api client server sim cmd
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILT    := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 LDFLAGS  := -X github.com/lockstep-dev/lockstep/cmd/internal/cli.version=$(VERSION) \
@@ -34,7 +34,7 @@ test: ## install what the tests need, then run everything that a change must pas
 	@$(STEP) 'generated code' $(MAKE) --no-print-directory generate-check
 	@$(STEP) 'vet' $(MAKE) --no-print-directory vet
 	@$(STEP) 'staticcheck' $(MAKE) --no-print-directory staticcheck
-	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./cmd/... ./server/... ./client/... ./api/... ./... # the longest first
+	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./cmd/... ./server/... ./sim/... ./client/... ./api/... ./... # the longest first
 	@$(STEP) 'backends on their real servers' go test -race -timeout 20m $(ADAPTERS:%=./%/...)
 	@$(STEP) 'ZooKeeper faults, without the race detector' $(MAKE) --no-print-directory zookeeper-faults
 	@$(STEP) 'build' $(MAKE) --no-print-directory build
@@ -54,7 +54,7 @@ sim: build ## run the simulator's seeds (SEEDS=60 SEED=1)
 
 .PHONY: mutants
 mutants: ## plant eleven bugs, one by one, and check that each is found within 2 minutes
-	server/sim/mutants.sh
+	sim/mutants.sh
 
 .PHONY: docs
 docs: build ## run every command in the documentation, except the slow ones (accept/run docs runs those too)

@@ -12,7 +12,7 @@ held() {
   grep -E ': (declared unsupported|not implemented|the test cannot)' "$work/log" | sed 's/^ */      not: /' | sort -u
 }
 held memlock ./locktest
-held lockstep ./server/conformance
+held lockstep ./sim/conformance
 held redis ./adapter/redis/redislock
 held redlock ./adapter/redis/redlock
 held zookeeper ./adapter/zookeeper/zklock

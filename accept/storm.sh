@@ -20,7 +20,7 @@ connections() { ss -tnH state established | awk '{print $3, $4}' | grep -E ":(${
 cpu() { local i sum=0; for i in 1 2 3; do sum=$((sum + $(awk '{print $14 + $15}' "/proc/$(node_pid "$i")/stat"))); done; echo "$sum"; } # ticks of 10 ms
 
 export LOCKSTEP_TEST_STORM=$LOCKSTEP_ENDPOINTS LOCKSTEP_TEST_STORM_WAITING=$work/waiting
-(go_tests TestAThousandWaiters ./server/conformance -timeout 5m) & crowd=$!
+(go_tests TestAThousandWaiters ./sim/conformance -timeout 5m) & crowd=$!
 runs=()
 for i in 1 2 3; do "$lockstep" run -w 120 "storm/run$i" -- true & runs+=($!); done
 deadline=$((SECONDS + 120))

@@ -3,7 +3,7 @@
 # Attacks on the client and HTTP ports are in exhaustion.sh.
 . "$(dirname "$0")/lib.sh"
 attacks() { # PATTERN [FLAG...]
-  go_tests "$1" ./server/faulttest "${@:2}"
+  go_tests "$1" ./sim/faulttest "${@:2}"
   grep -E '^--- PASS|_test.go' "$work/tests" | sed 's/^ *strangers_test.go:[0-9]*: //; s/^/   /'
 }
 attacks 'TestStrangersOnThePeerPort|TestAStrangerWhoComesFirst|TestAClusterWithoutAGoodSecret' -strangers.back=5s

@@ -17,6 +17,7 @@ require (
 	github.com/lockstep-dev/lockstep/api v0.0.0
 	github.com/lockstep-dev/lockstep/client v0.0.0
 	github.com/lockstep-dev/lockstep/server v0.0.0
+	github.com/lockstep-dev/lockstep/sim v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
@@ -28,6 +29,7 @@ require (
 	golang.org/x/sys v0.50.0
 	golang.org/x/term v0.48.0
 	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
@@ -91,7 +93,6 @@ require (
 	golang.org/x/text v0.44.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20261026165753-2ffab32bce7e // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace github.com/lockstep-dev/lockstep => ../
@@ -101,6 +102,8 @@ replace github.com/lockstep-dev/lockstep/api => ../api
 replace github.com/lockstep-dev/lockstep/client => ../client
 
 replace github.com/lockstep-dev/lockstep/server => ../server
+
+replace github.com/lockstep-dev/lockstep/sim => ../sim
 
 replace google.golang.org/genproto => google.golang.org/genproto v0.0.0-20261026165753-2ffab32bce7e
 

@@ -10,7 +10,6 @@ require (
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.33.0
 	github.com/lockstep-dev/lockstep v0.0.0
 	github.com/lockstep-dev/lockstep/api v0.0.0
-	github.com/lockstep-dev/lockstep/client v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	go.etcd.io/raft/v3 v3.7.0
 	go.uber.org/goleak v1.3.0
@@ -57,7 +56,5 @@ require (
 replace github.com/lockstep-dev/lockstep => ../
 
 replace github.com/lockstep-dev/lockstep/api => ../api
-
-replace github.com/lockstep-dev/lockstep/client => ../client
 
 replace google.golang.org/genproto => google.golang.org/genproto v0.0.0-20261026165753-2ffab32bce7e

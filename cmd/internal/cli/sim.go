@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockstep-dev/lockstep/server/sim"
+	"github.com/lockstep-dev/lockstep/sim"
 )
 
 // simFlags are the flags of sim.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
-	"github.com/lockstep-dev/lockstep/server/faulttest"
+	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 
 // grants takes and frees so many locks, and gives the last token.

@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/fence/filefence"
 	"github.com/lockstep-dev/lockstep/lease"
-	"github.com/lockstep-dev/lockstep/server/faulttest"
+	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 
 const (

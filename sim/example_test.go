@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/sim"
+	"github.com/lockstep-dev/lockstep/sim"
 )
 
 // Ten seconds in the life of three nodes and their clients, with the faults that seed 42 draws. The

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/sim/check"
+	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
 var (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
-	"github.com/lockstep-dev/lockstep/server/faulttest"
+	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 
 func TestAMinorityGrantsNothing(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
-	"github.com/lockstep-dev/lockstep/server/faulttest"
+	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 
 // renewals counts the confirmed keepalives of a client.

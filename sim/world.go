@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
-	"github.com/lockstep-dev/lockstep/server/sim/check"
+	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
 // A world is everything in one run.

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/election"
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
-	"github.com/lockstep-dev/lockstep/server/faulttest"
+	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 
 var crowdSize = flag.Int("crowd.size", 800, "how many candidates TestACrowdOfCandidates has, 16 to 16000")

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/sim/check"
+	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
 // A service answers that a claim was granted. No replica has applied anything of the kind.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
-	"github.com/lockstep-dev/lockstep/server/faulttest"
+	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 
 const (

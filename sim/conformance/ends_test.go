@@ -1,4 +1,4 @@
-package server_test
+package conformance
 
 import (
 	"context"
@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/client"
-	"github.com/lockstep-dev/lockstep/server"
 )
 
 // A shared secret is what a handle has: two processes may use one session by it.
@@ -36,19 +38,21 @@ func secretOf(t *testing.T, h lockstep.Handle) (s sharedSecret) {
 	return s
 }
 
-func newClient(t *testing.T, s *server.Server) *client.Client {
-	t.Helper()
-	c := must(client.New(client.Config{Endpoints: []string{s.Addresses().Client}}))
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
 // TestALockEndsWithItsCauseWhoeverEndsIt: another process that has the session's secret ends a lock that is held here. Its
 // context ends long before the lease would.
 func TestALockEndsWithItsCauseWhoeverEndsIt(t *testing.T) {
 	t.Parallel()
-	s := startAlone(t)
-	locks := pb.NewLockServiceClient(api(t, s.Addresses().Client))
+	c := startCluster(t, 1)
+	conn, err := grpc.NewClient(c.endpoints()[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	locks := pb.NewLockServiceClient(conn)
+	newClient := func() *client.Client {
+		k, _ := c.client(t, 10*time.Second)
+		return k
+	}
 	for name, end := range map[string]func(sharedSecret, lockstep.Handle) error{
 		"released": func(k sharedSecret, _ lockstep.Handle) error {
 			_, err := locks.Release(patient(t), &pb.ReleaseRequest{Session: k.Session, Secret: k.Secret, Seq: k.Seq, Token: k.Token})
@@ -63,14 +67,14 @@ func TestALockEndsWithItsCauseWhoeverEndsIt(t *testing.T) {
 			return err
 		},
 		"attached": func(_ sharedSecret, h lockstep.Handle) error {
-			_, err := newClient(t, s).Attach(patient(t), h)
+			_, err := newClient().Attach(patient(t), h)
 			return err
 		},
 	} {
-		first := newClient(t, s)
+		first := newClient()
 		lock := must(first.Acquire(patient(t), "ends/"+name))
 		handle := must(first.Detach(patient(t), lock))
-		held := must(newClient(t, s).Attach(patient(t), handle))
+		held := must(newClient().Attach(patient(t), handle))
 		if err := held.Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -88,4 +92,17 @@ func TestALockEndsWithItsCauseWhoeverEndsIt(t *testing.T) {
 			t.Errorf("%s by another: the cause is %v", name, cause)
 		}
 	}
+}
+
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/lease"
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
-	"github.com/lockstep-dev/lockstep/server/faulttest"
+	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 
 var electionsFor = flag.Duration("elections.for", 10*time.Second, "how long TestElectionsUnderFaults hurts leaders")

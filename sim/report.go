@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/sim/check"
+	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
 // Options say what to run.

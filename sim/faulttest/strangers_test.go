@@ -27,11 +27,11 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/lockstep-dev/lockstep/server/faulttest"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/storage"
 	"github.com/lockstep-dev/lockstep/server/transport"
+	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 
 var backWithin = flag.Duration("strangers.back", 30*time.Second, "how long a node may take to come back among silent connections")

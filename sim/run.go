@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/sim/check"
+	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
 // running admits one simulation at a time: crypto/rand.Reader is one for the process.

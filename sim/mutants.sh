@@ -33,7 +33,7 @@ bugs+=("$played")
 read -r tag what <<<"$played"
 printf '%-12s%s\n' "$tag" "$what"
 test=TestARoundThatBeganBeforeAKeepAliveRenewsNothing
-if go test -tags "mutant_$tag" -count=1 -run "^$test\$" ../replica 2>&1 | grep -q -- "^--- FAIL: $test"; then
+if go test -tags "mutant_$tag" -count=1 -run "^$test\$" ../server/replica 2>&1 | grep -q -- "^--- FAIL: $test"; then
   echo "            found by $test"
   found=$((found + 1))
 else

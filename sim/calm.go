@@ -5,7 +5,7 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
-	"github.com/lockstep-dev/lockstep/server/sim/check"
+	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
 // The bounds of the recovery, from the end of the faults on.
