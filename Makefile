@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 BIN      := $(CURDIR)/.bin
 ADAPTERS := adapter/etcd adapter/postgres adapter/redis adapter/s3 adapter/zookeeper
-MODULES  := . $(ADAPTERS) api client server sim cmd
+MODULES  := . $(ADAPTERS) api client server sim cmd examples
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILT    := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 LDFLAGS  := -X github.com/lockstep-dev/lockstep/cmd/internal/cli.version=$(VERSION) \
@@ -19,8 +19,9 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 .PHONY: build
-build: ## build bin/lockstep
+build: ## build bin/lockstep, and the programs of examples
 	go build -ldflags '$(LDFLAGS)' -o bin/lockstep ./cmd/lockstep
+	go build -o bin/ ./examples/pause ./examples/redlock
 
 .PHONY: demo
 demo: build ## show the service at work: five nodes, a killed leader, a frozen holder (under 40 s)
@@ -34,12 +35,12 @@ test: ## install what the tests need, then run everything that a change must pas
 	@$(STEP) 'generated code' $(MAKE) --no-print-directory generate-check
 	@$(STEP) 'vet' $(MAKE) --no-print-directory vet
 	@$(STEP) 'staticcheck' $(MAKE) --no-print-directory staticcheck
-	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./cmd/... ./server/... ./sim/... ./client/... ./api/... ./... # the longest first
+	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./cmd/... ./server/... ./sim/... ./examples/... ./client/... ./api/... ./... # the longest first
 	@$(STEP) 'backends on their real servers' go test -race -timeout 20m $(ADAPTERS:%=./%/...)
 	@$(STEP) 'ZooKeeper faults, without the race detector' $(MAKE) --no-print-directory zookeeper-faults
 	@$(STEP) 'build' $(MAKE) --no-print-directory build
 	@$(STEP) 'units and alerts' accept/run units alerts
-	@$(STEP) 'late writes on real servers' bin/lockstep demo pause --store s3
+	@$(STEP) 'late writes on real servers' bin/pause --store s3
 	@$(STEP) 'simulator' $(MAKE) --no-print-directory sim
 	@$(STEP) 'fault tour' scripts/fault-tour
 

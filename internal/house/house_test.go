@@ -17,6 +17,7 @@ func rules() []rule {
 	return []rule{
 		{"imports point down", Layers},
 		{"the root module requires nothing", EmptyRoot},
+		{"no fixture and no example is linked into the program", Binary},
 		{"the core is pure", Purity},
 		{"every package has a doc comment", PackageDocs},
 		{"every exported name has a doc comment", NameDocs},
@@ -73,6 +74,7 @@ func TestAPlantedViolationIsFound(t *testing.T) {
 		{"the contract imported by the lock table", Layers, "server/machine/x.go", doc + `import _ "` + modulePath + `"`, "must not import ."},
 		{"a package outside the table", Layers, "server/new/x.go", doc, "no place in the table"},
 		{"an import from outside the table", Layers, "server/node/x.go", doc + `import _ "` + modulePath + `/util"`, "no place in the table"},
+		{"a fixture in the program", Binary, "cmd/lockstep/x.go", doc + `import _ "` + modulePath + `/locktest/bed"`, "locktest/bed: imported by cmd/lockstep"},
 		{"a requirement of the root", EmptyRoot, "go.mod", "module m\n\ngo 1.26\n\nrequire a v1\n", "require a v1"},
 		{"a replacement in the root", EmptyRoot, "go.mod", "module m\nreplace a => b\n", "replace a"},
 		{"a goroutine", Purity, "server/machine/x.go", doc + "func f() { go f() }", "starts a goroutine"},

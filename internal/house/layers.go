@@ -25,11 +25,13 @@ var layers = [][]string{
 	{"sim", "server/gateway"},
 	{"server"},
 	{"sim/faulttest", "sim/conformance"},
-	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/exhaust", "cmd/internal/timeline", "cmd/internal/demo/account", "cmd/internal/term"},
-	{"cmd/internal/demo/actor", "cmd/internal/guard"},
-	{"cmd/internal/demo"},
+	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/exhaust", "cmd/internal/term"},
+	{"cmd/internal/demo", "cmd/internal/guard"},
 	{"cmd/internal/cli"},
 	{"cmd/lockstep"},
+	{"examples/internal/stage", "examples/internal/account", "examples/internal/locks", "examples/internal/timeline"},
+	{"examples/internal/actor", "examples/internal/nodes"},
+	{"examples/pause", "examples/redlock"},
 }
 
 // forbidden lists imports that the layers alone would allow.

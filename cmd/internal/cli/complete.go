@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/cmd/internal/bench"
-	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
 )
 
 const (
@@ -27,7 +26,6 @@ var flagValues = map[string][]string{
 	"log-format": {"text", "json"},
 	"end-with":   {"parent", "stdin", "parent,stdin"},
 	"workload":   {string(bench.Free), string(bench.Hot)},
-	"store":      account.Kinds(),
 }
 
 // A completer returns the candidates for an argument that begins with word.

@@ -24,14 +24,13 @@ func offered(t *testing.T, out string) (words []string, files bool) {
 
 func TestValuesAreCompleted(t *testing.T) {
 	for line, want := range map[string]string{
-		"show -o ":            "text json",
-		"run --log-level ":    "debug info warn error",
-		"run --end-with ":     "parent stdin parent,stdin",
-		"bench --workload ":   "free hot",
-		"demo pause --store ": "file postgres redis s3",
-		"completion ":         "bash zsh fish powershell",
-		"run --ttl ":          "",
-		"status ":             "",
+		"show -o ":          "text json",
+		"run --log-level ":  "debug info warn error",
+		"run --end-with ":   "parent stdin parent,stdin",
+		"bench --workload ": "free hot",
+		"completion ":       "bash zsh fish powershell",
+		"run --ttl ":        "",
+		"status ":           "",
 	} {
 		args := append([]string{"__complete"}, strings.Split(line, " ")...)
 		code, out, _ := invoke(nil, args...)

@@ -3,24 +3,25 @@ package demo
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
 const nodeCount = 5
 
 // A cluster is five server processes on this machine.
 type cluster struct {
-	nodes [nodeCount]node
+	nodes  [nodeCount]node
+	claims []net.PacketConn // of its ports: the UDP twin of each, which others that look for free ports see
 }
 
 // A node is one server process; process is nil while it is down.
@@ -49,7 +50,7 @@ func (c *cluster) peers() string {
 
 // claimAddresses finds ports that stay free while a node is down.
 func (c *cluster) claimAddresses() error {
-	free, err := testbed.Addresses(4 * nodeCount)
+	free, err := c.addresses(4 * nodeCount)
 	if err != nil {
 		return err
 	}
@@ -61,11 +62,36 @@ func (c *cluster) claimAddresses() error {
 	return nil
 }
 
-// secretFile is the file, in the directory of the stage, with the secret that the nodes share.
+// addresses finds ports on which nobody listens. They are below those that the kernel gives to outgoing connections, which could
+// take the port of a node that is down.
+func (c *cluster) addresses(count int) (found []string, err error) {
+	const lowest, highest, maxTries = 10_000, 32_767, 1_000
+	for range maxTries {
+		if len(found) == count {
+			return found, nil
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(highest-lowest+1))
+		var claim net.PacketConn
+		if claim, err = net.ListenPacket("udp", address); err != nil {
+			continue
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", address); err != nil {
+			claim.Close()
+			continue
+		}
+		l.Close()
+		c.claims = append(c.claims, claim)
+		found = append(found, address)
+	}
+	return nil, fmt.Errorf("find free ports: %w", err)
+}
+
+// secretFile is the file of the stage with the secret by which the nodes know each other.
 const secretFile = "cluster.secret"
 
 func (s *stage) writeSecret() error {
-	return os.WriteFile(s.path(secretFile), []byte(rand.Text()+rand.Text()), 0o600)
+	return os.WriteFile(s.path(secretFile), []byte(crand.Text()+crand.Text()), 0o600)
 }
 
 func (s *stage) startNode(i int) error {
@@ -104,6 +130,9 @@ func (c *cluster) kill(i int) {
 func (c *cluster) killAll() {
 	for i := range c.nodes {
 		c.kill(i)
+	}
+	for _, claim := range c.claims {
+		claim.Close()
 	}
 }
 

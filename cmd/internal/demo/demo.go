@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -32,10 +31,6 @@ func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, nil, serv
 func RunOn(ctx context.Context, cfg Config, url string) error {
 	return run(ctx, cfg, []string{"LOCKSTEP_BACKEND=" + url}, clientSteps)
 }
-
-// RunRedlock shows on five real Redis servers what breaks mutual exclusion in Redlock, and what
-// then protects the data. It takes about half a minute, and needs redis-server and gcc.
-func RunRedlock(ctx context.Context, cfg Config) error { return run(ctx, cfg, nil, redlockSteps) }
 
 func run(ctx context.Context, cfg Config, environment []string, steps []step) error {
 	dir, err := os.MkdirTemp("", "lockstep-demo-")
@@ -97,7 +92,6 @@ type stage struct {
 	cluster cluster
 	// backend holds the variables that say where the locks are; nil: in the cluster.
 	backend []string
-	closers []func() // of other things that were started
 }
 
 // name returns the name of a lock of this demo.
@@ -115,7 +109,4 @@ func (s *stage) path(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *stage) close() {
 	s.cluster.killAll()
-	for _, f := range slices.Backward(s.closers) {
-		f()
-	}
 }

@@ -162,11 +162,6 @@ func (j *job) freeze(s *stage) ([]int, error) {
 	return pids, nil
 }
 
-// suspend stops a process without its noticing; resume continues it.
-func suspend(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
-
-func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
-
 func (j *job) exitCode() int {
 	<-j.done
 	return j.cmd.ProcessState.ExitCode()

@@ -1,11 +1,11 @@
-package demo
+package main
 
 import (
 	"strings"
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/timeline"
+	"github.com/lockstep-dev/lockstep/examples/internal/timeline"
 )
 
 // The lanes of a tale.

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
+	"github.com/lockstep-dev/lockstep/examples/internal/account"
 	"github.com/lockstep-dev/lockstep/fence"
 )
 

@@ -1,16 +1,18 @@
-package demo
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
-	"github.com/lockstep-dev/lockstep/cmd/internal/demo/actor"
-	"github.com/lockstep-dev/lockstep/cmd/internal/timeline"
+	"github.com/lockstep-dev/lockstep/examples/internal/account"
+	"github.com/lockstep-dev/lockstep/examples/internal/actor"
+	"github.com/lockstep-dev/lockstep/examples/internal/stage"
+	"github.com/lockstep-dev/lockstep/examples/internal/timeline"
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
@@ -25,7 +27,7 @@ const beat = 250 * time.Millisecond
 
 // A performance is one scene in progress.
 type performance struct {
-	*stage
+	*stage.Stage
 	scene
 	service        *service
 	account        account.Pair // as an observer sees it
@@ -39,9 +41,13 @@ type performance struct {
 }
 
 // cast starts the actors.
-func (set *set) cast(ctx context.Context, s *stage, sc scene) (p *performance, err error) {
-	p = &performance{stage: s, scene: sc, service: set.service, tale: newTale(set.service.leader)}
-	name := s.name(sc.name)
+func (set *set) cast(ctx context.Context, s *stage.Stage, sc scene) (p *performance, err error) {
+	p = &performance{Stage: s, scene: sc, service: set.service, tale: newTale(set.service.leader)}
+	name := s.Name(sc.name)
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	if p.account, err = account.Open(ctx, set.store.URL, name); err != nil {
 		return nil, err
 	}
@@ -52,10 +58,10 @@ func (set *set) cast(ctx context.Context, s *stage, sc scene) (p *performance, e
 	if p.cable, err = testbed.NewCable(); err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, other.Close, p.cable.Close)
+	s.AtEnd(other.Close, p.cable.Close)
 	start := func(who string, cable *testbed.Proxy) (*actor.Actor, error) {
-		cmd := exec.Command(s.binary, "demo", "actor", "--store", set.store.URL, "--name", name, "--cable", cable.Address(), "--ttl", pauseTTL.String())
-		cmd.Env = append(environment(), "LOCKSTEP_BACKEND="+set.service.url) // it may contain a password
+		cmd := exec.Command(self, actorArgument, "--store", set.store.URL, "--name", name, "--cable", cable.Address(), "--ttl", pauseTTL.String())
+		cmd.Env = append(stage.Environment(), backendVariable+"="+set.service.url) // which may have a password
 		return actor.Start(who, cmd)
 	}
 	if p.a, err = start("A", p.cable); err != nil {
@@ -87,7 +93,7 @@ func (p *performance) beginA(ctx context.Context) error {
 	p.tokenA = grant.Token
 	p.tale.begin = grant.At.Add(-beat)
 	p.tale.held(laneA, grant.At, grant.Token)
-	p.say("A takes the lock, token %d. B waits for it.", grant.Token)
+	p.Say("A takes the lock, token %d. B waits for it.", grant.Token)
 	return nil
 }
 
@@ -97,7 +103,7 @@ func (p *performance) queueB(ctx context.Context) error {
 	if err := p.b.Acquire(); err != nil {
 		return err
 	}
-	sleep(ctx, 2*beat) // so that B is waiting when the fault hits A
+	stage.Sleep(ctx, 2*beat) // so that it does wait when A is struck
 	return ctx.Err()
 }
 
@@ -111,7 +117,7 @@ func (p *performance) lookA(ctx context.Context) error {
 		return fmt.Errorf("the balances are %d and %d at first, want %d", seen.Plain, seen.Guarded, account.Opening)
 	}
 	p.believed = seen.At.Add(seen.Remaining)
-	p.say("A reads %d in both, sees that its lease has another %.1f s, and computes.", seen.Plain, seen.Remaining.Seconds())
+	p.Say("A reads %d in both, sees that its lease has another %.1f s, and computes.", seen.Plain, seen.Remaining.Seconds())
 	return nil
 }
 
@@ -130,7 +136,7 @@ func (p *performance) takeOver(ctx context.Context) error {
 	}
 	p.tokenB = grant.Token
 	p.tale.held(laneB, grant.At, grant.Token)
-	p.say("A's lease ends. B is granted the lock %.1f s later, token %d.", grant.At.Sub(p.struck).Seconds(), grant.Token)
+	p.Say("A's lease ends. B is granted the lock %.1f s later, token %d.", grant.At.Sub(p.struck).Seconds(), grant.Token)
 	if p.tokenB <= p.tokenA {
 		return fmt.Errorf("the token of B, %d, is not larger than that of A, %d", p.tokenB, p.tokenA)
 	}
@@ -154,14 +160,14 @@ func (p *performance) change(ctx context.Context) error {
 	}
 	p.tale.mark(lanePlain, wrote.At, timeline.Wrote, fmt.Sprintf("B writes %d", wrote.Plain))
 	p.tale.mark(laneGuarded, wrote.At, timeline.Wrote, fmt.Sprintf("B writes %d", wrote.Guarded))
-	p.say("B reads %d, writes %d in both, and gives the lock back.", account.Opening, wrote.Plain)
-	sleep(ctx, 2*beat)
+	p.Say("B reads %d, writes %d in both, and gives the lock back.", account.Opening, wrote.Plain)
+	stage.Sleep(ctx, 2*beat)
 	gone, err := p.b.Release(ctx)
 	if err != nil {
 		return err
 	}
 	p.tale.over(laneB, gone.At)
-	sleep(ctx, beat)
+	stage.Sleep(ctx, beat)
 	return nil
 }
 
@@ -194,18 +200,18 @@ func (p *performance) judge(ctx context.Context) error {
 	if plain != account.Opening+addsA {
 		return fmt.Errorf("%w: it has %d", errVoid, plain)
 	}
-	p.say("Without a guard: the account has %d. B's %d is lost, and nobody was told.", plain, addsB)
+	p.Say("Without a guard: the account has %d. B's %d is lost, and nobody was told.", plain, addsB)
 	if p.refusal == "" || guarded != account.Opening+addsB {
 		return fmt.Errorf("the guarded account has %d, want %d; A was told %q", guarded, account.Opening+addsB, p.refusal)
 	}
-	p.say("With the guard: the account has %d. A was refused:", guarded)
-	p.say("  %s", p.refusal)
+	p.Say("With the guard: the account has %d. A was refused:", guarded)
+	p.Say("  %s", p.refusal)
 	return nil
 }
 
 // again makes A repeat its work, now that it knows.
 func (p *performance) again(ctx context.Context) error {
-	sleep(ctx, 2*beat)
+	stage.Sleep(ctx, 2*beat)
 	p.cable.Heal()
 	asked := time.Now()
 	grant, err := p.acquire(ctx, p.a)
@@ -228,8 +234,8 @@ func (p *performance) again(ctx context.Context) error {
 	if guarded, err := p.account.Guarded.Read(ctx); err != nil || guarded != account.Opening+addsA+addsB {
 		return fmt.Errorf("the guarded account has %d, want %d: %w", guarded, account.Opening+addsA+addsB, err)
 	}
-	p.say("A takes the lock anew, token %d, reads %d and writes %d: nothing is lost.", grant.Token, wrote.Guarded-addsA, wrote.Guarded)
-	sleep(ctx, 2*beat)
+	p.Say("A takes the lock anew, token %d, reads %d and writes %d: nothing is lost.", grant.Token, wrote.Guarded-addsA, wrote.Guarded)
+	stage.Sleep(ctx, 2*beat)
 	gone, err := p.a.Release(ctx)
 	p.tale.over(laneA, gone.At)
 	return err

@@ -1,10 +1,9 @@
-package demo
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,10 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
+	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
-	"github.com/lockstep-dev/lockstep/cmd/internal/backend"
+	"github.com/lockstep-dev/lockstep/examples/internal/locks"
+	"github.com/lockstep-dev/lockstep/examples/internal/nodes"
+	"github.com/lockstep-dev/lockstep/examples/internal/stage"
 )
 
 // A service is where the locks of a pause demo are.
@@ -31,8 +33,8 @@ type service struct {
 // services are those that the demo can start.
 var services = []struct {
 	name   string // the scheme of its URLs
-	change string // title of the scene in which its leader changes
-	start  func(context.Context, *stage) (*service, error)
+	change string // what its change of leader is called
+	start  func(context.Context, *stage.Stage) (*service, error)
 }{
 	{"lockstep", "The leader dies while A is frozen", startNative},
 	{"etcd", "The leader dies while A is frozen", startEtcd},
@@ -41,8 +43,8 @@ var services = []struct {
 	{"redlock", "Two of five masters die while A is frozen", startRedlock},
 }
 
-// PauseBackends returns the backends that [Pause] can start: those whose tokens a guard can use.
-func PauseBackends() (all []string) {
+// Backends are what [Pause] can start: all whose tokens a guard can go by.
+func Backends() (all []string) {
 	for _, each := range services {
 		all = append(all, each.name)
 	}
@@ -58,48 +60,37 @@ func changeTitle(name string) string {
 	return ""
 }
 
-func startService(ctx context.Context, s *stage, which string) (*service, error) {
+func startService(ctx context.Context, s *stage.Stage, which string) (*service, error) {
 	for _, each := range services {
 		if each.name == which {
 			return each.start(ctx, s)
 		}
 	}
-	u, err := backend.Parse(which)
+	scheme, err := locks.Scheme(which)
 	if err != nil {
 		return nil, fmt.Errorf("backend: %w", err)
 	}
-	return &service{shown: "the " + u.Scheme() + " that runs", url: which}, nil
+	return &service{shown: "the " + scheme + " that runs", url: which}, nil
 }
 
-func startNative(ctx context.Context, s *stage) (*service, error) {
-	if err := startCluster(ctx, s); err != nil {
-		return nil, err
-	}
-	st, err := s.status(ctx)
+const nodeCount = 5
+
+func startNative(ctx context.Context, s *stage.Stage) (*service, error) {
+	dir, err := s.Folder("lockstep")
 	if err != nil {
 		return nil, err
 	}
-	change := func(ctx context.Context) (what, leader string, err error) {
-		old, err := s.leader(ctx, "")
-		if err != nil {
-			return "", "", err
-		}
-		name := s.cluster.nodes[old].name
-		s.cluster.kill(old)
-		now, err := s.leader(ctx, name)
-		if err != nil {
-			return "", "", err
-		}
-		return "SIGKILL to " + name, s.cluster.nodes[now].name, nil
+	cluster, err := nodes.Start(ctx, dir, nodeCount)
+	if err != nil {
+		return nil, err
 	}
-	return &service{shown: "five nodes of Lockstep", url: "lockstep://" + s.cluster.endpoints(), leader: st.Leader, change: change}, nil
+	s.AtEnd(cluster.Close)
+	sv := &service{shown: "five nodes of Lockstep", url: "lockstep://" + strings.Join(cluster.Endpoints(), ",")}
+	return changing(ctx, sv, cluster.Name, cluster.Leader, cluster.Kill)
 }
 
-// folder creates a new directory for this demo.
-func (s *stage) folder(name string) (string, error) { return os.MkdirTemp(s.dir, name+"-") }
-
-func startEtcd(ctx context.Context, s *stage) (*service, error) {
-	dir, err := s.folder("etcd")
+func startEtcd(ctx context.Context, s *stage.Stage) (*service, error) {
+	dir, err := s.Folder("etcd")
 	if err != nil {
 		return nil, err
 	}
@@ -107,17 +98,17 @@ func startEtcd(ctx context.Context, s *stage) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, cluster.Close)
+	s.AtEnd(cluster.Close)
 	hosts := slices.Clone(cluster.Endpoints())
 	for i := range hosts {
 		hosts[i] = strings.TrimPrefix(hosts[i], "http://")
 	}
 	leads := func(ctx context.Context) (int, error) { return cluster.Leader(ctx) }
-	return changing(ctx, &service{shown: "three servers of etcd", url: "etcd://" + strings.Join(hosts, ",")}, leads, cluster.Kill)
+	return changing(ctx, &service{shown: "three servers of etcd", url: "etcd://" + strings.Join(hosts, ",")}, serverName, leads, cluster.Kill)
 }
 
-func startZooKeeper(ctx context.Context, s *stage) (*service, error) {
-	dir, err := s.folder("zookeeper")
+func startZooKeeper(ctx context.Context, s *stage.Stage) (*service, error) {
+	dir, err := s.Folder("zookeeper")
 	if err != nil {
 		return nil, err
 	}
@@ -125,18 +116,19 @@ func startZooKeeper(ctx context.Context, s *stage) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, ensemble.Close)
+	s.AtEnd(ensemble.Close)
 	leads := func(context.Context) (int, error) { return ensemble.Leader() }
-	return changing(ctx, &service{shown: "three servers of ZooKeeper", url: "zk://" + strings.Join(ensemble.Addresses(), ",") + "/demo"}, leads, ensemble.Kill)
+	return changing(ctx, &service{shown: "three servers of ZooKeeper", url: "zk://" + strings.Join(ensemble.Addresses(), ",") + "/demo"}, serverName, leads, ensemble.Kill)
 }
 
-// changing completes a service of numbered servers, one of which leads.
-func changing(ctx context.Context, sv *service, leads func(context.Context) (int, error), kill func(int)) (*service, error) {
+func serverName(i int) string { return fmt.Sprintf("server %d", i+1) }
+
+// changing completes a service of numbered servers of which one leads.
+func changing(ctx context.Context, sv *service, name func(int) string, leads func(context.Context) (int, error), kill func(int)) (*service, error) {
 	old, err := awaitLeader(ctx, leads, -1)
 	if err != nil {
 		return nil, err
 	}
-	name := func(i int) string { return fmt.Sprintf("server %d", i+1) }
 	sv.leader = name(old)
 	sv.change = func(ctx context.Context) (what, leader string, err error) {
 		kill(old)
@@ -152,18 +144,18 @@ func awaitLeader(ctx context.Context, leads func(context.Context) (int, error), 
 		if i, err := leads(ctx); err == nil && i != not {
 			return i, nil
 		}
-		sleep(ctx, 50*time.Millisecond)
+		stage.Sleep(ctx, 50*time.Millisecond)
 	}
 	return 0, errors.New("no leader was elected")
 }
 
-// startPostgres starts a primary and a standby that has everything the primary acknowledged.
-func startPostgres(ctx context.Context, s *stage) (*service, error) {
+// startPostgres starts a primary and a standby that has all that the primary has acknowledged.
+func startPostgres(ctx context.Context, s *stage.Stage) (*service, error) {
 	primary, err := pgserver.Start(pgserver.Config{})
 	if err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, func() { primary.Close() })
+	s.AtEnd(func() { primary.Close() })
 	if err := makeLockTable(ctx, primary.URL()); err != nil {
 		return nil, err
 	}
@@ -171,7 +163,7 @@ func startPostgres(ctx context.Context, s *stage) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, func() { standby.Close() })
+	s.AtEnd(func() { standby.Close() })
 	both := primary.Address() + "," + standby.Address()
 	change := func(context.Context) (what, leader string, err error) {
 		primary.Kill()
@@ -191,7 +183,7 @@ func writable(url string) string {
 }
 
 func makeLockTable(ctx context.Context, url string) error {
-	schema, err := backend.PostgresSchema()
+	schema, err := pglock.Schema("")
 	if err != nil {
 		return err
 	}
@@ -207,11 +199,11 @@ func makeLockTable(ctx context.Context, url string) error {
 // masterCount is the number of Redlock masters.
 const masterCount = 5
 
-func startRedlock(_ context.Context, s *stage) (*service, error) {
+func startRedlock(_ context.Context, s *stage.Stage) (*service, error) {
 	var servers []*redisserver.Server
 	var addresses []string
 	for range masterCount {
-		dir, err := s.folder("redis")
+		dir, err := s.Folder("redis")
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +211,7 @@ func startRedlock(_ context.Context, s *stage) (*service, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.closers = append(s.closers, server.Close)
+		s.AtEnd(server.Close)
 		servers, addresses = append(servers, server), append(addresses, server.Address())
 	}
 	change := func(context.Context) (what, leader string, err error) {

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/backend"
-	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
+	"github.com/lockstep-dev/lockstep/examples/internal/account"
+	"github.com/lockstep-dev/lockstep/examples/internal/locks"
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
@@ -61,20 +61,16 @@ func Serve(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-func open(ctx context.Context, cfg Config, out io.Writer) (*player, error) {
-	url, err := backend.Parse(cfg.Backend)
-	if err != nil {
-		return nil, err
-	}
-	options := backend.Options{TTL: cfg.TTL, Connect: patience}
+func open(ctx context.Context, cfg Config, out io.Writer) (p *player, err error) {
+	options := locks.Config{TTL: cfg.TTL, Patience: patience}
 	if cfg.Cable != "" {
 		options.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 			return testbed.DialThrough(ctx, cfg.Cable, address)
 		}
 	}
-	p := &player{name: cfg.Name}
+	p = &player{name: cfg.Name}
 	p.out.Encoder = json.NewEncoder(out)
-	if p.locker, err = backend.Open(url, options); err != nil {
+	if p.locker, err = locks.Open(cfg.Backend, options); err != nil {
 		return nil, err
 	}
 	if p.source, err = fence.For(p.locker, "demo", cfg.Name); err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/demo/actor"
+	"github.com/lockstep-dev/lockstep/examples/internal/actor"
 )
 
 func TestABackendWhoseTokensNoGuardCanGoByIsRefused(t *testing.T) {

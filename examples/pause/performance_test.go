@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
-	"github.com/lockstep-dev/lockstep/cmd/internal/timeline"
+	"github.com/lockstep-dev/lockstep/examples/internal/account"
+	"github.com/lockstep-dev/lockstep/examples/internal/stage"
+	"github.com/lockstep-dev/lockstep/examples/internal/timeline"
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
@@ -34,7 +35,7 @@ func TestOnlyCorruptionWithoutAGuardAndARefusalWithOneCount(t *testing.T) {
 		{"A was not told", 110, 150, "", false, false},
 		{"A was told and wrote", 110, 110, "too old", false, false},
 	} {
-		p := &performance{stage: &stage{out: io.Discard}, account: account.Pair{Plain: fixed(c.plain), Guarded: fixed(c.guarded)}, refusal: c.refusal}
+		p := &performance{Stage: stage.New(io.Discard), account: account.Pair{Plain: fixed(c.plain), Guarded: fixed(c.guarded)}, refusal: c.refusal}
 		err := p.judge(t.Context())
 		if (err == nil) != c.held || errors.Is(err, errVoid) != c.void {
 			t.Errorf("%s: %v", c.name, err)

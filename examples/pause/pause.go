@@ -1,17 +1,19 @@
-package demo
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/backend"
-	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
-	"github.com/lockstep-dev/lockstep/cmd/internal/timeline"
+	"github.com/lockstep-dev/lockstep/examples/internal/account"
+	"github.com/lockstep-dev/lockstep/examples/internal/locks"
+	"github.com/lockstep-dev/lockstep/examples/internal/stage"
+	"github.com/lockstep-dev/lockstep/examples/internal/timeline"
 )
 
 // pauseTTL is short, since every scene waits for its end, but long enough for renewals on a busy
@@ -20,7 +22,7 @@ const pauseTTL = 3 * time.Second
 
 // A Pause configures the demo of a client that writes late.
 type Pause struct {
-	// Backend is one of [PauseBackends], which is then started, or the URL of a running backend.
+	// Backend is one of [Backends], which is then started, or the URL of a running one.
 	Backend string
 	// Store is one of [account.Kinds]. It is started.
 	Store string
@@ -30,22 +32,21 @@ type Pause struct {
 	Width int
 }
 
-// RunPause shows, in about half a minute, how a client that was frozen or cut off beyond the end of
-// its lease writes late: to a plain account, where it destroys what the next holder wrote, and to a
-// guarded one, which rejects the write. It is an error if the plain account is not damaged: then
-// nothing was shown.
-func RunPause(ctx context.Context, cfg Config, p Pause) error {
+// run shows, in about half a minute, how a client that was frozen or cut off beyond its lease writes late: into a plain account, where it
+// destroys what the next holder wrote, and into a guarded one, which refuses it. It is an error when the plain account is not
+// destroyed: then nothing was shown.
+func run(ctx context.Context, out io.Writer, p Pause) error {
 	picture, err := openPicture(p.SVG)
 	if err != nil {
-		return fmt.Errorf("demo: open the picture: %w", err)
+		return fmt.Errorf("open the picture: %w", err)
 	}
 	defer picture.Close()
 	set := &set{Pause: p}
-	if err := run(ctx, cfg, nil, set.steps()); err != nil {
+	if err := stage.Run(ctx, out, set.steps()); err != nil {
 		return err
 	}
 	if err := draw(picture, set.charts); err != nil {
-		return fmt.Errorf("demo: write the picture: %w", err)
+		return fmt.Errorf("write the picture: %w", err)
 	}
 	return nil
 }
@@ -87,10 +88,10 @@ type scene struct {
 	relent func(*performance, context.Context) error
 }
 
-func (set *set) steps() []step {
-	steps := []step{{"A lock service, and a store with a plain and a guarded account", set.open}}
+func (set *set) steps() []stage.Step {
+	steps := []stage.Step{{Title: "A lock service, and a store with a plain and a guarded account", Show: set.open}}
 	for _, sc := range set.scenes() {
-		steps = append(steps, step{sc.title, func(ctx context.Context, s *stage) error { return set.perform(ctx, s, sc) }})
+		steps = append(steps, stage.Step{Title: sc.title, Show: func(ctx context.Context, s *stage.Stage) error { return set.perform(ctx, s, sc) }})
 	}
 	return steps
 }
@@ -106,41 +107,37 @@ func (set *set) scenes() []scene {
 	return append(scenes, scene{"change", changeTitle(set.Backend), (*performance).changeLeader, (*performance).thaw})
 }
 
-func (set *set) open(ctx context.Context, s *stage) (err error) {
+func (set *set) open(ctx context.Context, s *stage.Stage) (err error) {
 	if set.service, err = startService(ctx, s, set.Backend); err != nil {
 		return err
 	}
 	if err := set.checkFenced(); err != nil {
 		return err
 	}
-	if set.store, err = account.Start(ctx, set.Store, s.dir); err != nil {
+	if set.store, err = account.Start(ctx, set.Store, s.Dir); err != nil {
 		return err
 	}
-	s.closers = append(s.closers, set.store.Close)
-	s.say("The locks are in %s, the accounts in %s. A and B are processes of their own.", set.service.shown, set.store.Name)
-	s.say("Both may change an account with %d, under one lock with a lease of %v: A adds %d, B adds %d.", account.Opening, pauseTTL, addsA, addsB)
-	s.say("The account is kept twice: plain, and behind a guard that keeps the latest token that it has seen.")
+	s.AtEnd(set.store.Close)
+	s.Say("The locks are in %s, the accounts in %s. A and B are processes of their own.", set.service.shown, set.store.Name)
+	s.Say("Both may change an account with %d, under one lock with a lease of %v: A adds %d, B adds %d.", account.Opening, pauseTTL, addsA, addsB)
+	s.Say("The account is kept twice: plain, and behind a guard that keeps the latest token that it has seen.")
 	return nil
 }
 
 // checkFenced rejects a backend whose tokens are useless to a guard.
 func (set *set) checkFenced() error {
-	u, err := backend.Parse(set.service.url)
+	l, err := locks.Open(set.service.url, locks.Config{TTL: pauseTTL, Patience: time.Second})
 	if err != nil {
 		return err
 	}
-	l, err := backend.Open(u, backend.Options{TTL: pauseTTL, Connect: time.Second})
-	if err != nil {
-		return err
-	}
-	if !l.Capabilities().Fenced {
-		return fmt.Errorf("%w: the tokens of %s do not rise from holder to holder, so no guard can go by them: \"lockstep backends\" shows which do", lockstep.ErrUnsupported, u.Scheme())
+	if scheme, _ := locks.Scheme(set.service.url); !l.Capabilities().Fenced {
+		return fmt.Errorf("%w: the tokens of %s do not rise from holder to holder, so no guard can go by them: \"lockstep backends\" shows which do", lockstep.ErrUnsupported, scheme)
 	}
 	return nil
 }
 
-// perform runs a scene and draws what happened.
-func (set *set) perform(ctx context.Context, s *stage, sc scene) error {
+// perform plays a scene and draws what happened.
+func (set *set) perform(ctx context.Context, s *stage.Stage, sc scene) error {
 	p, err := set.cast(ctx, s, sc)
 	if err != nil {
 		return err
@@ -153,9 +150,9 @@ func (set *set) perform(ctx context.Context, s *stage, sc scene) error {
 	}
 	chart := p.tale.chart(sc.title)
 	set.charts = append(set.charts, chart)
-	s.say("")
+	s.Say("")
 	for line := range strings.Lines(chart.Text(set.Width - 8)) {
-		s.say("%s", strings.TrimSuffix(line, "\n"))
+		s.Say("%s", strings.TrimSuffix(line, "\n"))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -6,32 +6,33 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/cmd/internal/demo/account"
-	"github.com/lockstep-dev/lockstep/cmd/internal/timeline"
+	"github.com/lockstep-dev/lockstep/examples/internal/account"
+	"github.com/lockstep-dev/lockstep/examples/internal/stage"
+	"github.com/lockstep-dev/lockstep/examples/internal/timeline"
 )
 
 func (p *performance) freeze(context.Context) error {
-	if err := suspend(p.a.PID()); err != nil {
+	if err := stage.Suspend(p.a.PID()); err != nil {
 		return fmt.Errorf("freeze A: %w", err)
 	}
 	p.tale.enter(laneFault, time.Now(), timeline.Frozen, "frozen")
-	p.say("SIGSTOP to A, between its look at the lease and its write.")
+	p.Say("SIGSTOP to A, between its look at the lease and its write.")
 	return nil
 }
 
 func (p *performance) thaw(context.Context) error {
-	if err := resume(p.a.PID()); err != nil {
+	if err := stage.Resume(p.a.PID()); err != nil {
 		return fmt.Errorf("wake A: %w", err)
 	}
 	p.tale.over(laneFault, time.Now())
-	p.say("SIGCONT: A goes on where it stopped, and writes %d, from what it read before.", account.Opening+addsA)
+	p.Say("SIGCONT: A goes on where it stopped, and writes %d, from what it read before.", account.Opening+addsA)
 	return nil
 }
 
 func (p *performance) cutOff(context.Context) error {
 	p.cable.Cut()
 	p.tale.enter(laneFault, time.Now(), timeline.Cut, "cut off")
-	p.say("A's network to the lock service is cut, between A's look at the lease and its write.")
+	p.Say("A's network to the lock service is cut, between A's look at the lease and its write.")
 	return nil
 }
 
@@ -42,11 +43,11 @@ func (p *performance) awaitLoss(ctx context.Context) error {
 		if lost, is := p.a.Lost(); is {
 			p.tale.mark(laneFault, lost.At, timeline.Event, "its lock says: lost")
 			p.tale.over(laneFault, time.Now())
-			p.say("A's own lock said so %.1f s after the cut: %s.", lost.At.Sub(p.struck).Seconds(), lost.Error)
-			p.say("But A looked before, and its write is on its way by another network: %d, from what it read before.", account.Opening+addsA)
+			p.Say("A's own lock said so %.1f s after the cut: %s.", lost.At.Sub(p.struck).Seconds(), lost.Error)
+			p.Say("But A looked before, and its write is on its way by another network: %d, from what it read before.", account.Opening+addsA)
 			return nil
 		}
-		sleep(ctx, 100*time.Millisecond)
+		stage.Sleep(ctx, 100*time.Millisecond)
 	}
 	return errors.New("the lock of A never said that it was lost")
 }
@@ -64,6 +65,6 @@ func (p *performance) changeLeader(ctx context.Context) error {
 	p.tale.leads(time.Now(), leader)
 	p.tale.mark(laneService, before, timeline.Event, what)
 	p.service.leader = leader
-	p.say("%s. %s is in charge %.1f s later, and knows that A has the lock.", what, leader, time.Since(before).Seconds())
+	p.Say("%s. %s is in charge %.1f s later, and knows that A has the lock.", what, leader, time.Since(before).Seconds())
 	return nil
 }

@@ -1,6 +1,4 @@
-//go:build linux
-
-package demo
+package main
 
 import (
 	"context"
@@ -9,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,19 +15,23 @@ import (
 	"github.com/lockstep-dev/lockstep/adapter/redis/clockjump"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redlock"
+	"github.com/lockstep-dev/lockstep/examples/internal/stage"
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/fence/filefence"
 	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
-// redlockSteps each start five servers of their own.
-var redlockSteps = []step{
-	{"A clock jumps: the lock is granted twice", clockJump},
-	{"A server restarts without what it had stored: the lock is granted twice", forgetfulRestart},
-	{"A holder pauses: the lock is another's when it writes", pausedHolder},
+// steps each begin with five servers of their own.
+var steps = []stage.Step{
+	{Title: "A clock jumps: the lock is granted twice", Show: clockJump},
+	{Title: "A server restarts without what it had stored: the lock is granted twice", Show: forgetfulRestart},
+	{Title: "A holder pauses: the lock is another's when it writes", Show: pausedHolder},
 }
 
-// redlockTTL is long, so that no lease ends by itself during the first two steps.
+// masterCount is how many masters Redlock has.
+const masterCount = 5
+
+// redlockTTL is long: no lease ends by itself while the first two steps look.
 const redlockTTL = 30 * time.Second
 
 // masters are five Redis servers without persistence. A reaches only a, b and c, and B only c, d
@@ -47,15 +48,15 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-func (s *stage) startMasters() (*masters, error) {
+func startMasters(s *stage.Stage) (*masters, error) {
 	redis.SetLogger(silent{})
-	library, err := clockjump.Build(s.dir)
+	library, err := clockjump.Build(s.Dir)
 	if err != nil {
 		return nil, err
 	}
 	m := &masters{}
 	for i := range masterCount {
-		if err := s.startMaster(m, i, library); err != nil {
+		if err := startMaster(s, m, i, library); err != nil {
 			return nil, err
 		}
 	}
@@ -65,12 +66,12 @@ func (s *stage) startMasters() (*masters, error) {
 	}
 	m.a = append(slices.Clone(m.a[:3]), dead[0], dead[1])
 	m.b = append([]string{dead[2], dead[3]}, m.b[2:]...)
-	s.say("Five Redis servers, a to e, without persistence. A reaches a, b and c; B reaches c, d and e: each a majority.")
+	s.Say("Five Redis servers, a to e, without persistence. A reaches a, b and c; B reaches c, d and e: each a majority.")
 	return m, nil
 }
 
-func (s *stage) startMaster(m *masters, i int, library *clockjump.Library) error {
-	dir, err := os.MkdirTemp(s.dir, "redis-")
+func startMaster(s *stage.Stage, m *masters, i int, library *clockjump.Library) error {
+	dir, err := os.MkdirTemp(s.Dir, "redis-")
 	if err != nil {
 		return err
 	}
@@ -82,25 +83,25 @@ func (s *stage) startMaster(m *masters, i int, library *clockjump.Library) error
 	if err != nil {
 		return fmt.Errorf("server %c: %w", 'a'+i, err)
 	}
-	s.closers = append(s.closers, server.Close)
+	s.AtEnd(server.Close)
 	m.servers, m.clocks = append(m.servers, server), append(m.clocks, clock)
 	m.a, m.b = append(m.a, server.Address()), append(m.b, server.Address())
 	return nil
 }
 
-// locker returns a new client of Redlock.
-func (s *stage) locker(addresses []string) (*redlock.Locker, error) {
+// locker makes one client of Redlock.
+func locker(s *stage.Stage, addresses []string) (*redlock.Locker, error) {
 	var clients []*redis.Client
 	for _, address := range addresses {
 		c := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1})
-		s.closers = append(s.closers, func() { c.Close() })
+		s.AtEnd(func() { c.Close() })
 		clients = append(clients, c)
 	}
 	l, err := redlock.New(clients, redlock.Config{TTL: redlockTTL})
 	if err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, func() {
+	s.AtEnd(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		l.Close(ctx) // the servers are stopped anyway
@@ -108,34 +109,33 @@ func (s *stage) locker(addresses []string) (*redlock.Locker, error) {
 	return l, nil
 }
 
-func clockJump(ctx context.Context, s *stage) error {
-	return s.grantTwice(ctx, "jump", func(m *masters) error {
-		s.say("The clock of c jumps ahead by a minute. Redis ends keys by the wall clock: c has forgotten A.")
+func clockJump(ctx context.Context, s *stage.Stage) error {
+	return grantTwice(ctx, s, "jump", func(m *masters) error {
+		s.Say("The clock of c jumps ahead by a minute. Redis ends keys by the wall clock: c has forgotten A.")
 		return m.clocks[2].Set(time.Minute)
 	})
 }
 
-func forgetfulRestart(ctx context.Context, s *stage) error {
-	return s.grantTwice(ctx, "restart", func(m *masters) error {
-		s.say("c is killed and started again. It kept nothing on disk: it has forgotten A.")
+func forgetfulRestart(ctx context.Context, s *stage.Stage) error {
+	return grantTwice(ctx, s, "restart", func(m *masters) error {
+		s.Say("c is killed and started again. It kept nothing on disk: it has forgotten A.")
 		m.servers[2].Kill()
 		return m.servers[2].Start()
 	})
 }
 
-// grantTwice makes A take a lock, breaks the one master that A and B share, and makes B take it
-// too.
-func (s *stage) grantTwice(ctx context.Context, name string, fault func(*masters) error) error {
-	m, err := s.startMasters()
+// grantTwice lets A take a lock, breaks the one master that A and B have in common, and lets B take it too.
+func grantTwice(ctx context.Context, s *stage.Stage, name string, fault func(*masters) error) error {
+	m, err := startMasters(s)
 	if err != nil {
 		return err
 	}
-	one, errA := s.locker(m.a)
-	two, errB := s.locker(m.b)
+	one, errA := locker(s, m.a)
+	two, errB := locker(s, m.b)
 	if err := errors.Join(errA, errB); err != nil {
 		return err
 	}
-	name = s.name(name)
+	name = s.Name(name)
 	a, err := one.Acquire(ctx, name, lockstep.WithWait(10*time.Second))
 	if err != nil {
 		return fmt.Errorf("a takes the lock: %w", err)
@@ -143,7 +143,7 @@ func (s *stage) grantTwice(ctx context.Context, name string, fault func(*masters
 	if _, err := lockstep.TryAcquire(ctx, two, name); !errors.Is(err, lockstep.ErrBusy) {
 		return fmt.Errorf("b tries a lock that a holds: %v, want busy", err)
 	}
-	s.say("A has the lock, token %d. B tries, and is told that it is busy: so far it excludes.", a.Token())
+	s.Say("A has the lock, token %d. B tries, and is told that it is busy: so far it excludes.", a.Token())
 	if err := fault(m); err != nil {
 		return err
 	}
@@ -154,16 +154,16 @@ func (s *stage) grantTwice(ctx context.Context, name string, fault func(*masters
 	if a.Check() != nil || b.Check() != nil {
 		return fmt.Errorf("the fault did not grant twice: a says %v, b says %v", a.Check(), b.Check())
 	}
-	s.say("B has the lock too, token %d. A believes in its own for another %.0f s. Two holders.", b.Token(), a.Remaining().Seconds())
-	return s.guardDecides(ctx, one, name, a.Token(), b.Token())
+	s.Say("B has the lock too, token %d. A believes in its own for another %.0f s. Two holders.", b.Token(), a.Remaining().Seconds())
+	return guardDecides(ctx, s, one, name, a.Token(), b.Token())
 }
 
-// guardDecides makes both write, the later holder first, to a plain file and to a guarded one.
-func (s *stage) guardDecides(ctx context.Context, l lockstep.Locker, name string, a, b lockstep.Token) error {
+// guardDecides lets both write, the later holder first, to a plain file and to a guarded one.
+func guardDecides(ctx context.Context, s *stage.Stage, l lockstep.Locker, name string, a, b lockstep.Token) error {
 	if b <= a {
 		return fmt.Errorf("the token of B, %d, is not larger than that of A, %d", b, a)
 	}
-	file, err := filefence.Open(s.path("guarded-"+name[strings.LastIndexByte(name, '/')+1:]), filefence.Config{})
+	file, err := filefence.Open(s.Path("guarded-"+name[strings.LastIndexByte(name, '/')+1:]), filefence.Config{})
 	if err != nil {
 		return err
 	}
@@ -182,15 +182,12 @@ func (s *stage) guardDecides(ctx context.Context, l lockstep.Locker, name string
 	if err != nil || string(content) != "B\n" {
 		return fmt.Errorf("the guarded file has %q, %v", content, err)
 	}
-	s.say("B writes to a guarded file, then A does, late: refused, the file has seen token %d and A shows %d. The data is B's.", b, a)
+	s.Say("B writes to a guarded file, then A does, late: refused, the file has seen token %d and A shows %d. The data is B's.", b, a)
 	return nil
 }
 
-// lateWriter is a job that was allowed to continue when it last checked, and writes once it wakes.
-const lateWriter = `echo $LOCKSTEP_TOKEN > A.token; echo $$ > A.pid; while [ ! -e A.go ]; do sleep 0.02; done; echo A > plain`
-
-func pausedHolder(ctx context.Context, s *stage) error {
-	m, err := s.startMasters()
+func pausedHolder(ctx context.Context, s *stage.Stage) error {
+	m, err := startMasters(s)
 	if err != nil {
 		return err
 	}
@@ -198,61 +195,64 @@ func pausedHolder(ctx context.Context, s *stage) error {
 	for _, server := range m.servers {
 		all = append(all, server.Address())
 	}
-	s.backend = []string{"LOCKSTEP_BACKEND=redlock://" + strings.Join(all, ",")}
-	s.say("Now all five reach everybody. A takes the lock with a lease of %v, under lockstep run.", frozenTTL)
-	a, err := s.startWriter(ctx, "A", "-c", lateWriter)
+	backend := "redlock://" + strings.Join(all, ",")
+	s.Say("Now all five reach everybody. A takes the lock with a lease of %v, under lockstep run.", frozenTTL)
+	a, err := startWriter(ctx, s, backend)
 	if err != nil {
 		return err
 	}
 	defer a.kill()
-	frozen, err := a.freeze(s)
+	frozen, err := a.freeze()
 	if err != nil {
 		return err
 	}
-	s.say("SIGSTOP to everything of A, in the moment before it writes.")
-	token, err := s.output(ctx, "run", "-w", "20", s.name("frozen"), "--", "sh", "-c", "echo B > plain; echo $LOCKSTEP_TOKEN > B.token; echo $LOCKSTEP_TOKEN")
+	s.Say("SIGSTOP to everything of A, in the moment before it writes.")
+	b, err := s.Lockstep(ctx, backend, "run", "-w", "20", s.Name("frozen"), "--", "sh", "-c", "echo B > plain; echo $LOCKSTEP_TOKEN > B.token; echo $LOCKSTEP_TOKEN")
 	if err != nil {
 		return err
 	}
-	s.say("Its lease runs out. B takes the lock, token %s, and writes.", strings.TrimSpace(string(token)))
-	return s.wakeWriter(ctx, a, frozen, all)
+	token, err := stage.Output(b)
+	if err != nil {
+		return err
+	}
+	s.Say("Its lease runs out. B takes the lock, token %s, and writes.", strings.TrimSpace(string(token)))
+	return wakeWriter(ctx, s, a, frozen, all)
 }
 
-// wakeWriter wakes A's job before the watcher that would kill it: the scheduler could choose either
-// order.
-func (s *stage) wakeWriter(ctx context.Context, a *job, frozen []int, addresses []string) error {
-	if err := os.WriteFile(s.path("A.go"), nil, 0o600); err != nil {
+// wakeWriter wakes A's job before the watcher that would kill it: the order is the scheduler's to choose.
+func wakeWriter(ctx context.Context, s *stage.Stage, a *job, frozen []int, addresses []string) error {
+	if err := os.WriteFile(s.Path("A.go"), nil, 0o600); err != nil {
 		return err
 	}
-	shell, err := s.numbers("A.pid")
+	shell, err := numbers(s, "A.pid")
 	if err != nil || len(shell) != 1 {
 		return fmt.Errorf("process of A's job: %v %w", shell, err)
 	}
 	for _, pid := range append([]int{int(shell[0])}, descendants(int(shell[0]))...) {
-		_ = syscall.Kill(pid, syscall.SIGCONT) // some may be gone already
+		_ = stage.Resume(pid) // those that are gone need no waking
 	}
-	if !s.waitFor(ctx, "plain", "A\n", 5*time.Second) {
+	if !waitFor(ctx, s, "plain", "A\n", 5*time.Second) {
 		return errors.New("void: A did not write late")
 	}
 	for _, pid := range frozen {
-		_ = syscall.Kill(pid, syscall.SIGCONT)
+		_ = stage.Resume(pid)
 	}
-	s.say("SIGCONT: A's job goes on where it stopped, and writes. The plain file is A's again: B's write is lost.")
-	a.exitCode() // 121, or 0 if the job was done before run checked its lease
-	tokens, err := s.bothTokens()
+	s.Say("SIGCONT: A's job goes on where it stopped, and writes. The plain file is A's again: B's write is lost.")
+	<-a.done // 121, or 0 when the job was done before run had looked at its lease
+	tokens, err := bothTokens(s)
 	if err != nil {
 		return err
 	}
-	l, err := s.locker(addresses)
+	l, err := locker(s, addresses)
 	if err != nil {
 		return err
 	}
-	return s.guardDecides(ctx, l, s.name("frozen"), tokens[0], tokens[1])
+	return guardDecides(ctx, s, l, s.Name("frozen"), tokens[0], tokens[1])
 }
 
-func (s *stage) bothTokens() (tokens [2]lockstep.Token, err error) {
+func bothTokens(s *stage.Stage) (tokens [2]lockstep.Token, err error) {
 	for i, who := range []string{"A", "B"} {
-		list, err := s.numbers(who + ".token")
+		list, err := numbers(s, who+".token")
 		if err != nil || len(list) != 1 {
 			return tokens, fmt.Errorf("token of %s: %v %w", who, list, err)
 		}
@@ -262,15 +262,15 @@ func (s *stage) bothTokens() (tokens [2]lockstep.Token, err error) {
 }
 
 // waitFor reports whether a file gets this content in time.
-func (s *stage) waitFor(ctx context.Context, file, content string, limit time.Duration) bool {
+func waitFor(ctx context.Context, s *stage.Stage, file, content string, limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
 	for {
-		if text, err := os.ReadFile(s.path(file)); err == nil && string(text) == content {
+		if text, err := os.ReadFile(s.Path(file)); err == nil && string(text) == content {
 			return true
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return false
 		}
-		sleep(ctx, 10*time.Millisecond)
+		stage.Sleep(ctx, 10*time.Millisecond)
 	}
 }
