@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-dev/lockstep/examples/internal/actor"
 	"github.com/lockstep-dev/lockstep/examples/internal/stage"
 	"github.com/lockstep-dev/lockstep/examples/internal/timeline"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // What A and B add to the balance.

@@ -10,14 +10,14 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
-	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
 	"github.com/lockstep-dev/lockstep/examples/internal/locks"
 	"github.com/lockstep-dev/lockstep/examples/internal/nodes"
 	"github.com/lockstep-dev/lockstep/examples/internal/stage"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/zkserver"
 )
 
 // A service is where the locks of a pause demo are.

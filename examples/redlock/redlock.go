@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/adapter/redis/clockjump"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redlock"
 	"github.com/lockstep-dev/lockstep/examples/internal/stage"
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/fence/filefence"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed/clockjump"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 // steps each begin with five servers of their own.

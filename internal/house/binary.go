@@ -13,7 +13,6 @@ const program = "cmd/lockstep"
 // fixtures are the packages, with those below them, that serve tests and examples.
 var fixtures = []string{
 	"examples", "fencetest", "internal", "locktest", "sim/conformance", "sim/faulttest", "client/internal/wirefake", "cmd/internal/exhaust",
-	"adapter/etcd/etcdserver", "adapter/postgres/pgserver", "adapter/redis/redisserver", "adapter/redis/clockjump", "adapter/s3/s3server", "adapter/zookeeper/zkserver",
 }
 
 // Binary returns the fixtures and examples that are linked into the program, each with a package that imports it. It

@@ -13,8 +13,9 @@ const modulePath = "github.com/lockstep-dev/lockstep"
 // layers lists the packages from the bottom up. A package imports only packages of lower rows.
 var layers = [][]string{
 	{".", "api", "api/lockstep/v1", "internal/house"},
-	{"lease", "fence", "locktest/testbed"},
-	{"memlock", "lease/locker", "fence/filefence", "fence/httpfence", "adapter/redis/redisserver", "adapter/postgres/pgserver", "adapter/zookeeper/zkserver", "adapter/etcd/etcdserver", "adapter/s3/s3server", "adapter/redis/clockjump"},
+	{"lease", "fence", "internal/testbed"},
+	{"memlock", "lease/locker", "fence/filefence", "fence/httpfence"},
+	{"internal/testbed/clockjump", "internal/testbed/etcdserver", "internal/testbed/pgserver", "internal/testbed/redisserver", "internal/testbed/s3server", "internal/testbed/zkserver"},
 	{"locktest", "fencetest", "election", "client/session", "client/internal/wirefake"},
 	{"client", "adapter/redis/redislock", "adapter/redis/redlock", "adapter/zookeeper/zklock", "adapter/etcd/etcdlock", "adapter/postgres/pglock", "adapter/redis/redisfence", "adapter/etcd/etcdfence", "adapter/s3/s3fence", "adapter/postgres/pgfence"},
 	{"server/machine", "server/expiry", "server/storage"},

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/lockstep-dev/lockstep/client"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 	"github.com/lockstep-dev/lockstep/server"
 	"github.com/lockstep-dev/lockstep/server/node"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/election"
 	"github.com/lockstep-dev/lockstep/fence"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep/client"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 	"github.com/lockstep-dev/lockstep/lease"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
 	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 

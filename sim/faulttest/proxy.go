@@ -3,7 +3,7 @@ package faulttest
 import (
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // NewProxy starts a proxy that ends with the test.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdfence"
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdfence"
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
 )
 
 // The locks and the data are in the same etcd. The previous holder of the lock is too late.

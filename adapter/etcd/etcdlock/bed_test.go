@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
 )
 
 // TestMain lets more tests run in parallel than there are processors: most of them wait for leases.

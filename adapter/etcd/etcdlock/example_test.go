@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
 )
 
 // Two processes share a lock. Each has its own client and Locker.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdlock"
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
 )
 
 func leader(t *testing.T, c *etcdserver.Cluster) int {

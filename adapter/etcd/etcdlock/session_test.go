@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pgfence"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/fencetest"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
 )
 
 // The statements of a guarded value.

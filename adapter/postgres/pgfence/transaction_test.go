@@ -12,8 +12,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pgfence"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
 )
 
 // A holder that freezes in the middle of its transaction keeps the next one out only until the

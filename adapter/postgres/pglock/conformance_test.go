@@ -5,7 +5,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
 	"github.com/lockstep-dev/lockstep/locktest"
 )
 

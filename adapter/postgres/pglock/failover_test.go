@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
 )
 
 // The machine of the primary is gone, and the synchronous standby takes over. By default the

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
 )
 
 // terminate ends all sessions but its own, as an administrator does.

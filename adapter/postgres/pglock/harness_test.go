@@ -15,8 +15,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
 )
 
 func TestMain(m *testing.M) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pglock"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
 )
 
 func TestAConfigThatBreaksARuleIsRefusedWithTheField(t *testing.T) {

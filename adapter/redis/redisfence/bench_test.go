@@ -3,7 +3,7 @@ package redisfence_test
 import (
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 // BenchmarkWrite compares a guarded write of 100 bytes with a plain SET.

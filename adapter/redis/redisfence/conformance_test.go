@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/fencetest"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 // TestConformance gives each process its own client, on a server that keeps what it has confirmed.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisfence"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 	"github.com/lockstep-dev/lockstep/fence"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 // push is work whose repetition is visible.

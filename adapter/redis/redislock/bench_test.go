@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 func BenchmarkFreeLock(b *testing.B) {

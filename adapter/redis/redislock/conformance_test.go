@@ -5,7 +5,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redislock"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 	"github.com/lockstep-dev/lockstep/locktest"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redislock"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 // exampleServer stands in for your server.

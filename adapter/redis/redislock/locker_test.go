@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redislock"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 func TestBadConfigIsRefusedWithTheFieldThatIsWrong(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redislock"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

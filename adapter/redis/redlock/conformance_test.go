@@ -10,8 +10,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redlock"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 	"github.com/lockstep-dev/lockstep/locktest"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
 )
 
 // A network puts proxies between each Locker and all servers.

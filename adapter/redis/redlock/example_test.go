@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redlock"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 // Three servers are started here, each with its own directory. In production use five, on machines

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/adapter/redis/clockjump"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/clockjump"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 	"github.com/lockstep-dev/lockstep/lease"
 )
 

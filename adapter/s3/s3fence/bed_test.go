@@ -16,8 +16,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 )
 
 func startServer(t testing.TB) *s3server.Server {
@@ -152,7 +152,7 @@ func dial(t testing.TB, url string) (*s3.Client, *line) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}
 	t.Cleanup(transport.CloseIdleConnections)
 	l := &line{next: transport}
-	return s3server.NewClient(url, quick, func(o *s3.Options) { o.HTTPClient = &http.Client{Transport: l} }), l
+	return clientOf(url, quick, func(o *s3.Options) { o.HTTPClient = &http.Client{Transport: l} }), l
 }
 
 // A resource is one process's view of a resource.
@@ -219,4 +219,14 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// clientOf makes a client of the server at the URL, with the options of the SDK, which adjust may change.
+func clientOf(url string, adjust ...func(*s3.Options)) *s3.Client {
+	return s3.New(s3.Options{
+		BaseEndpoint: aws.String(url), UsePathStyle: true, Region: s3server.Region,
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: s3server.AccessKey, SecretAccessKey: s3server.SecretKey}, nil
+		}),
+	}, adjust...)
 }

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 )
 
 // BenchmarkWrite compares a guarded write of 100 bytes with a plain put, and measures the other

@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
@@ -108,5 +108,5 @@ func withBucket(f func(ctx context.Context, cli *s3.Client, bucket string) error
 		return err
 	}
 	defer s.Close()
-	return f(context.Background(), s.Client(), s3server.Bucket)
+	return f(context.Background(), clientOf(s.Endpoint()), s3server.Bucket)
 }

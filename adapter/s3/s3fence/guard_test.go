@@ -18,8 +18,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 )
 
 func TestWhatAStepSends(t *testing.T) {
@@ -294,7 +294,7 @@ func TestErrorsSayWhatIsCertain(t *testing.T) {
 	if err := r.Write(ended, grant(1), nil); !errors.Is(err, context.Canceled) || errors.Is(err, lockstep.ErrUncertain) {
 		t.Errorf("before the sending: %v, want Canceled", err)
 	}
-	stranger, err := s3fence.NewUntried(s.Client(func(o *s3.Options) {
+	stranger, err := s3fence.NewUntried(clientOf(s.Endpoint(), func(o *s3.Options) {
 		o.HTTPClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "stranger", SecretAccessKey: "secret"}, nil

@@ -26,8 +26,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 )
 
 // When these are set, the test binary acts as the writer.
@@ -78,7 +78,7 @@ func writeForEver(url, token string) error {
 		return err
 	}
 	ctx, g := context.Background(), grant(lockstep.Token(n))
-	guard, err := s3fence.NewUntried(s3server.NewClient(url), s3server.Bucket, s3fence.Config{})
+	guard, err := s3fence.NewUntried(clientOf(url), s3server.Bucket, s3fence.Config{})
 	if err != nil {
 		return err
 	}

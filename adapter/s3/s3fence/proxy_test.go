@@ -13,7 +13,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 )
 
 // startClone starts a store that behaves like the server, except for what change does to a request.

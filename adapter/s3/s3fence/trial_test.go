@@ -17,7 +17,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 )
 
 func TestAStoreThatDoesNotKeepConditionsIsRefused(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zklock"
-	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/zkserver"
 )
 
 // electionTTL outlasts the election of a leader on a busy machine.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zklock"
-	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/zkserver"
 )
 
 // In the tests here clients reconnect with watches, where go-zookeeper v1.0.4 itself has a data

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zklock"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // TestOnOneServer runs the tests that share a server, which grants sessions of 2 s to 4 s.

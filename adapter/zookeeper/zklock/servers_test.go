@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zklock"
-	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed/zkserver"
 )
 
 // suiteTTL is six ticks of the servers.

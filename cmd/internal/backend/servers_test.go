@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
-	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/zkserver"
 )
 
 // A stage is a running backend.

@@ -3,27 +3,30 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdfence"
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pgfence"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
 	"github.com/lockstep-dev/lockstep/adapter/redis/redisfence"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 	"github.com/lockstep-dev/lockstep/fence"
 	"github.com/lockstep-dev/lockstep/fence/filefence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 )
 
 // A guarded is a resource "invoices" in a running store, written as a program would.
@@ -77,7 +80,13 @@ func guardedS3(t *testing.T) guarded {
 	t.Cleanup(s.Close)
 	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
-	g := must(s3fence.Open(t.Context(), s.Client(), s3server.Bucket, s3fence.Config{Prefix: "ours"}))(t)
+	cli := s3.New(s3.Options{
+		BaseEndpoint: aws.String(s.Endpoint()), UsePathStyle: true, Region: s3server.Region,
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: s3server.AccessKey, SecretAccessKey: s3server.SecretKey}, nil
+		}),
+	})
+	g := must(s3fence.Open(t.Context(), cli, s3server.Bucket, s3fence.Config{Prefix: "ours"}))(t)
 	return admitting(t, "--marks ours --guard s3://"+s3server.Bucket+"?endpoint="+s.Endpoint(), g)
 }
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // newService returns a world whose programs use a real service: one node of "lockstep dev" in a

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-dev/lockstep/adapter/postgres/pgfence"
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
 )
 
 func startPostgres(ctx context.Context, _ string) (*Store, error) {

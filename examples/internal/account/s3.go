@@ -14,8 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/lockstep-dev/lockstep/adapter/s3/s3fence"
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 )
 
 func startS3(_ context.Context, dir string) (*Store, error) {
@@ -31,7 +31,7 @@ func startS3(_ context.Context, dir string) (*Store, error) {
 }
 
 func openS3(ctx context.Context, url, name string) (Pair, error) {
-	client := s3server.NewClient("http://" + strings.TrimPrefix(url, "s3://"))
+	client := clientOf("http://" + strings.TrimPrefix(url, "s3://"))
 	guard, err := s3fence.Open(ctx, client, s3server.Bucket, s3fence.Config{})
 	return Pair{plainObject{client: client, key: name}, guarded{guard, name}}, err
 }
@@ -57,4 +57,13 @@ func (o plainObject) Read(ctx context.Context) (int, error) {
 func (o plainObject) Write(ctx context.Context, _ fence.Grant, balance int) error {
 	_, err := o.client.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(s3server.Bucket), Key: aws.String(o.key), Body: bytes.NewReader(stored(balance))})
 	return err
+}
+
+func clientOf(url string) *s3.Client {
+	return s3.New(s3.Options{
+		BaseEndpoint: aws.String(url), UsePathStyle: true, Region: s3server.Region,
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: s3server.AccessKey, SecretAccessKey: s3server.SecretKey}, nil
+		}),
+	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-dev/lockstep/examples/internal/account"
 	"github.com/lockstep-dev/lockstep/examples/internal/locks"
 	"github.com/lockstep-dev/lockstep/fence"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // patience bounds each step: a demo that hangs shows nothing.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/examples/internal/stage"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // patience bounds the start of a cluster.

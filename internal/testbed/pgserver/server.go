@@ -6,14 +6,14 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // Config configures a server.
@@ -129,16 +129,27 @@ func URL(address string) string {
 func ping(url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	conn, err := pgconn.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, "SELECT 1").ReadAll()
+	_, err := query(ctx, url, "SELECT 1")
 	return err
 }
 
-// maxStarts bounds the attempts to start a server whose old children live on for a moment.
+// query sends a statement over a connection of its own, and returns what psql prints: the rows, without titles.
+func query(ctx context.Context, url, statement string) (string, error) {
+	psql, err := find("psql", "postgresql-client")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, psql, "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-Atqc", statement, url)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", statement, err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// maxStarts bounds the tries to start a server whose children outlive it for a moment.
 const maxStarts = 10
 
 // Start starts the server again after Kill or Stop, and waits until it is serving.

@@ -1,4 +1,4 @@
-package redisserver_test
+package redislock_test
 
 import (
 	"bufio"
@@ -10,13 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func start(t *testing.T, c redisserver.Config) *redisserver.Server {
 	t.Helper()

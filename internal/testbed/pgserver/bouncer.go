@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // A Bouncer is a pgbouncer in transaction mode in front of a Server: each transaction may run on

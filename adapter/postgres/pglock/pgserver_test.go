@@ -1,4 +1,4 @@
-package pgserver_test
+package pglock_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lockstep-dev/lockstep/adapter/postgres/pgserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/pgserver"
 )
 
 // run runs one statement on its own connection and returns the resulting number.

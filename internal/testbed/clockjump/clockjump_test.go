@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/adapter/redis/clockjump"
-	"github.com/lockstep-dev/lockstep/adapter/redis/redisserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/clockjump"
+	"github.com/lockstep-dev/lockstep/internal/testbed/redisserver"
 )
 
 // wallClock asks the server for the time.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // Persistence says what a server keeps across a crash.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 func TestAddressesDifferAndAreBelowThoseOfOutgoingConnections(t *testing.T) {

@@ -9,10 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // What clients of every [Server] need in addition to its address.
@@ -86,23 +83,7 @@ func (s *Server) Address() string { return s.address }
 // Endpoint is the server's URL. Buckets are addressed by path: URL/BUCKET/KEY.
 func (s *Server) Endpoint() string { return "http://" + s.address }
 
-// Client creates a client of the server with the SDK's options, which adjust may change.
-func (s *Server) Client(adjust ...func(*s3.Options)) *s3.Client {
-	return NewClient(s.Endpoint(), adjust...)
-}
-
-// NewClient creates a client of the server at the URL: one of this package, or something in front
-// of it.
-func NewClient(url string, adjust ...func(*s3.Options)) *s3.Client {
-	return s3.New(s3.Options{
-		BaseEndpoint: aws.String(url), UsePathStyle: true, Region: Region,
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: AccessKey, SecretAccessKey: SecretKey}, nil
-		}),
-	}, adjust...)
-}
-
-// Kill ends the server at once, as in a crash.
+// Kill ends the server at once, as a crash does.
 func (s *Server) Kill() { s.process.Kill() }
 
 // Start starts the server again after Kill, and waits until it is serving.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // etcd raises the TTL of a lease to 3/2 of the election timeout, counted in whole heartbeats and

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // An Ensemble is a set of servers started by Start and numbered from 0. It is safe for concurrent

@@ -1,6 +1,6 @@
 package etcdserver
 
-import "github.com/lockstep-dev/lockstep/locktest/testbed"
+import "github.com/lockstep-dev/lockstep/internal/testbed"
 
 // Program finds the etcd program: the path in LOCKSTEP_ETCD, else .bin/etcd in the working
 // directory or a parent, where scripts/install-etcd puts it, else etcd in PATH. The error says how

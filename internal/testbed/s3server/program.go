@@ -1,6 +1,6 @@
 package s3server
 
-import "github.com/lockstep-dev/lockstep/locktest/testbed"
+import "github.com/lockstep-dev/lockstep/internal/testbed"
 
 // Program finds the versitygw program: the path in LOCKSTEP_VERSITYGW, else .bin/versitygw in the
 // working directory or a parent, where scripts/install-versitygw puts it, else versitygw in PATH.

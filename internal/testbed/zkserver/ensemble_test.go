@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/adapter/zookeeper/zkserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/zkserver"
 )
 
 func TestAnotherServerLeadsWhenTheLeaderIsKilled(t *testing.T) {

@@ -1,4 +1,4 @@
-package s3server_test
+package s3fence_test
 
 import (
 	"io"
@@ -8,14 +8,11 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"go.uber.org/goleak"
 
-	"github.com/lockstep-dev/lockstep/adapter/s3/s3server"
+	"github.com/lockstep-dev/lockstep/internal/testbed/s3server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// hangingUp keeps no connections open, so that none is left at the end.
+// hangingUp keeps no connections, so that none is left at the end.
 func hangingUp(o *s3.Options) {
 	o.HTTPClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 }
@@ -26,7 +23,7 @@ func TestAServerKeepsItsObjectsThroughARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	cli := s.Client(hangingUp)
+	cli := clientOf(s.Endpoint(), hangingUp)
 	put, err := cli.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String(s3server.Bucket), Key: aws.String("a/b"), Body: strings.NewReader("hello")})
 	if err != nil {
 		t.Fatal(err)

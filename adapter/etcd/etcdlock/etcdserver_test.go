@@ -1,4 +1,4 @@
-package etcdserver_test
+package etcdlock_test
 
 import (
 	"context"
@@ -6,12 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/lockstep-dev/lockstep/adapter/etcd/etcdserver"
+	"github.com/lockstep-dev/lockstep/internal/testbed/etcdserver"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestAClusterLivesThroughTheDeathOfItsLeader(t *testing.T) {
 	c, err := etcdserver.Start(t.TempDir(), 3)

@@ -7,9 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/lockstep-dev/lockstep/locktest/testbed"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // StartStandby copies a running server and starts the copy, which follows it until Promote. The
@@ -80,14 +78,6 @@ func (s *Server) Promote() error {
 
 // run runs a statement on its own connection, and reports whether it returned a row.
 func (s *Server) run(ctx context.Context, statement string) (found bool, err error) {
-	conn, err := pgconn.Connect(ctx, s.URL())
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close(ctx)
-	results, err := conn.Exec(ctx, statement).ReadAll()
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", statement, err)
-	}
-	return len(results) > 0 && len(results[0].Rows) > 0, nil
+	rows, err := query(ctx, s.URL(), statement)
+	return rows != "", err
 }
