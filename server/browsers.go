@@ -9,10 +9,12 @@ import (
 	"strings"
 )
 
-// probes are the paths that answer whoever asks, under any name: they tell nothing but whether the node is well.
+// probes are the paths that answer anyone, under any host name: they reveal only whether the node
+// is well.
 var probes = []string{"/livez", "/readyz"}
 
-// guarded keeps web pages out, which a browser lets reach every port that it can reach, and says so to browsers.
+// guarded keeps out web pages, for which a browser can reach every port that it can reach itself,
+// and says so to browsers.
 func guarded(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -32,8 +34,9 @@ func guarded(hosts []string, next http.Handler) http.Handler {
 	})
 }
 
-// ownHost reports whether a request is meant for this node. A web page whose name resolves to this machine could otherwise
-// read the port from its visitor's browser; it cannot do so with an IP address in its place.
+// ownHost reports whether a request is meant for this node. Otherwise a web page whose host name
+// resolves to this machine could read the port through its visitor's browser; with an IP address as
+// its host it cannot.
 func ownHost(hosts []string, host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -42,8 +45,8 @@ func ownHost(hosts []string, host string) bool {
 	return err == nil || slices.ContainsFunc(hosts, func(own string) bool { return strings.EqualFold(own, host) })
 }
 
-// fromElsewhere reports whether a browser sent the request for a page of another site. A GET needs no permission of ours: an image
-// or a link is enough.
+// fromElsewhere reports whether a browser sent the request for a page of another site. A GET needs
+// no permission from us: an image or a link is enough to send one.
 func fromElsewhere(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":

@@ -15,30 +15,32 @@ import (
 	"github.com/lockstep-dev/lockstep/server/service"
 )
 
-// A ClusterConfig is what NewCluster needs. DataDir has no default.
+// A ClusterConfig configures NewCluster. DataDir has no default.
 type ClusterConfig struct {
-	// Nodes is how many there are, 1 to 9. They are called n1, n2 and so on. Default: 3.
+	// Nodes is the number of nodes, 1 to 9. They are called n1, n2 and so on. Default: 3.
 	Nodes int
-	// DataDir holds a directory for each node, with its name.
+	// DataDir holds a directory for each node, with the node's name.
 	DataDir string
-	// Port is the first port: node i listens for clients on Port + 10 (i - 1), for peers on the next one, for the JSON API
-	// on the one after that and for health and metrics on the fourth, all on 127.0.0.1. Zero picks free ports; such a cluster
-	// cannot be started again from its directories, since the addresses of peers are its identity.
+	// Port is the first port: node i listens for clients on Port + 10 (i - 1), for peers on the
+	// next port, for the JSON API on the one after that, and for health and metrics on the fourth,
+	// all on 127.0.0.1. Zero picks free ports; such a cluster cannot be started again from its
+	// directories, since the peer addresses are its identity.
 	Port int
-	// OnReady, if set, is called once, when a lock can be granted and every node knows where, with the addresses for clients in the order of the nodes.
+	// OnReady, if set, is called once, when a lock can be granted and every node knows the leader.
+	// It gets the addresses for clients in the order of the nodes.
 	OnReady func(endpoints []string)
-	// Version, Built and Logger are those of each node.
+	// Version, Built and Logger are used for each node.
 	Version string
 	Built   time.Time
 	Logger  *slog.Logger
 }
 
-// portsPerNode is the distance of the ports of two nodes of a Cluster.
+// portsPerNode is the distance between the ports of two nodes of a Cluster.
 const portsPerNode = 10
 
-// A Cluster is several nodes in one process, for development and tests. Each has its own directory and
-// ports, and they talk over the network like nodes on machines of their own; but a crash of
-// the process is one of them all.
+// A Cluster is several nodes in one process, for development and tests. Each has its own directory
+// and ports, and they communicate over the network like nodes on separate machines, but a crash of
+// the process takes down all of them.
 type Cluster struct{ cfg ClusterConfig }
 
 // NewCluster checks the configuration. It opens and starts nothing. An error is a [*ConfigError].
@@ -61,7 +63,8 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	return &Cluster{cfg: cfg}, nil
 }
 
-// Run runs all nodes until ctx is done or one of them cannot go on. It returns nil after ctx.
+// Run runs all nodes until ctx is done or one of them cannot continue. It returns nil after ctx is
+// done.
 func (c *Cluster) Run(ctx context.Context) error {
 	servers, endpoints, err := c.assemble()
 	if err != nil {
@@ -80,7 +83,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// assemble binds all ports first: the nodes must know each other's.
+// assemble binds all ports first, since the nodes must know each other's.
 func (c *Cluster) assemble() (servers []*Server, endpoints []string, err error) {
 	ports := make([]Listeners, c.cfg.Nodes)
 	defer func() {
@@ -98,7 +101,8 @@ func (c *Cluster) assemble() (servers []*Server, endpoints []string, err error) 
 		members[nameOf(i)] = ports[i].Peer.Addr().String()
 		endpoints = append(endpoints, ports[i].Client.Addr().String())
 	}
-	// No node of another process is let in, and a secret of the last process is of no use to this one.
+	// Nodes of other processes are not let in, and an earlier process's secret is useless in this
+	// one.
 	secret := rand.Text() + rand.Text()
 	for i := range ports {
 		s, err := New(Config{
@@ -137,7 +141,7 @@ func (c *Cluster) listen(i int) (ls Listeners, err error) {
 	return ls, nil
 }
 
-// waitReady returns true when all servers are ready, false when ctx is done before.
+// waitReady returns true when all servers are ready, false when ctx is done first.
 func waitReady(ctx context.Context, servers []*Server) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

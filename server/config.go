@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// The ports that a node has by default.
+// The default ports of a node.
 const (
 	DefaultListen     = "127.0.0.1:7400"
 	DefaultPeerListen = "127.0.0.1:7401"
@@ -22,8 +22,8 @@ const (
 	// The default of the health port is the one after HTTPListen's: 127.0.0.1:7403.
 )
 
-// MaxNodes bounds the initial cluster. Each further node makes every write wait for
-// more of them; five bear the loss of two.
+// MaxNodes bounds the initial cluster. Each further node makes every write wait for more of them;
+// five tolerate the loss of two.
 const MaxNodes = 9
 
 // DefaultStopTimeout is the default of Config.StopTimeout.
@@ -32,106 +32,118 @@ const DefaultStopTimeout = 5 * time.Second
 // DefaultSessionsPerAddress is the default of Config.SessionsPerAddress.
 const DefaultSessionsPerAddress = replica.DefaultSessionsPerAddress
 
-// A Config is what New needs. Name and DataDir have no default.
+// A Config configures New. Name and DataDir have no default.
 type Config struct {
 	// Name is this node's name in the cluster: 1 to 63 letters, digits, ".", "_" and "-".
 	Name string
 
-	// DataDir holds the log and the snapshots. It is made with mode 0700 if it is missing. Two
-	// processes cannot use one directory.
+	// DataDir holds the log and the snapshots. It is created with mode 0700 if it is missing. Two
+	// processes cannot use the same directory.
 	DataDir string
 
-	// Listen, PeerListen and HTTPListen are the addresses, host:port, for clients, for
-	// peers and for the JSON API. Port 0 picks a free one. Defaults: DefaultListen and so on.
+	// Listen, PeerListen and HTTPListen are the addresses, host:port, for clients, for peers and
+	// for the JSON API. Port 0 picks a free one. Defaults: DefaultListen and so on.
 	Listen, PeerListen, HTTPListen string
 
-	// HealthListen is the address for health checks and metrics, which nothing can be changed at and which answers while
-	// the other ports are full. Default: the host of HTTPListen and the port after it; a free port if that one has port 0 or is given
-	// as a listener.
+	// HealthListen is the address for health checks and metrics. Nothing can be changed there, and
+	// it answers while the other ports are full. Default: the host of HTTPListen and the next port;
+	// a free port if HTTPListen has port 0 or is given as a listener.
 	HealthListen string
 
-	// Listeners, those that are not nil, are used instead of binding those addresses. Run closes them.
+	// Listeners that are not nil are used instead of binding those addresses. Run closes them.
 	Listeners Listeners
 
-	// AdvertiseClient is where clients reach this node, host:port. Default: the address that
-	// Listen was bound to, which must not be a wildcard then.
+	// AdvertiseClient is where clients reach this node, host:port. Default: the address that Listen
+	// was bound to, which then must not be a wildcard.
 	AdvertiseClient string
 
-	// AdvertisePeer is where peers reach this node, host:port. It must be what InitialCluster says of
-	// Name. Default: that.
+	// AdvertisePeer is where peers reach this node, host:port. It must equal the address of Name in
+	// InitialCluster, which is the default.
 	AdvertisePeer string
 
-	// InitialCluster are all nodes that the cluster starts with, name -> peer address, the same on
-	// each of them: 1 to 9, this node among them. Default: this node alone, at the address that PeerListen was bound to.
+	// InitialCluster lists all nodes that the cluster starts with, name -> peer address, the same
+	// on each of them: 1 to 9, including this node. Default: this node alone, at the address that
+	// PeerListen was bound to.
 	InitialCluster map[string]string
 
-	// InitialMissing are nodes of InitialCluster, by name, that are known not to exist: a new cluster begins without waiting for
-	// them. Each node that does start is given the same. A node that existed once, and is only down or was emptied, must not be
-	// named: what it acknowledged would be forgotten. Default: none.
+	// InitialMissing lists nodes of InitialCluster, by name, that are known not to exist: a new
+	// cluster begins without waiting for them. It must be the same on all nodes that do start. Do
+	// not name a node that has ever existed and is only down or was wiped: what it acknowledged
+	// would be forgotten. Default: none.
 	InitialMissing []string
 
-	// Join is the id of the cluster that runs already and to which this node was added, 32 hexadecimal digits. InitialCluster
-	// then has this node, and present members whom it can ask. Default: the node is one of those that the cluster starts with.
+	// Join is the id of a running cluster that this node was added to, 32 hexadecimal digits.
+	// InitialCluster then has this node and present members that it can ask. Default: the node is
+	// one of those that the cluster starts with.
 	Join string
 
-	// ClusterSecretFile is a file with the secret that the nodes of the cluster share, one line of at least 32 bytes; a peer without
-	// it is refused. With several lines the first is what this node proves itself with, and each is accepted. It is read
-	// again when it has changed. Nobody but its owner, or a group of this process, may read it. It is needed for more than one
-	// initial node, for Join, and when PeerListen is not a loopback address. Default: none, and no peer is let in.
+	// ClusterSecretFile is a file with the secret that the nodes of the cluster share, one line of
+	// at least 32 bytes; a peer without it is refused. If there are several lines, this node proves
+	// its identity with the first, and accepts each of them. The file is read again when it
+	// changes. Only its owner, or a group of this process, may be able to read it. It is required
+	// for more than one initial node, for Join, and when PeerListen is not a loopback address.
+	// Default: none, and no peer is let in.
 	ClusterSecretFile string
-	// ClusterSecret is the same in memory, instead of a file.
+	// ClusterSecret is the same in memory, instead of in a file.
 	ClusterSecret string
 
-	// Insecure allows addresses beside loopback ones, although whoever reaches a port may use all of it.
+	// Insecure allows addresses other than loopback, although anyone who can reach a port has full
+	// access to it.
 	Insecure bool
 
-	// Zone is where this node is, such as the name of a data centre: 1 to 63 letters, digits, ".", "_" and "-". It is shown beside the
-	// member. LeaderZone is the zone in which the leader should be: a leader elsewhere hands leadership over to a member there that is up
-	// and lacks nothing, half a minute after it began to lead. Give all nodes the same. Default: none, and anywhere.
+	// Zone is where this node is, such as the name of a data centre: 1 to 63 letters, digits, ".",
+	// "_" and "-". It is shown with the member. LeaderZone is the zone in which the leader should
+	// be: a leader elsewhere hands leadership over to a member there that is up and not behind,
+	// half a minute after it became leader. It must be the same on all nodes. Default: none, and
+	// anywhere.
 	Zone, LeaderZone string
 
-	// SessionsPerAddress bounds the live sessions of clients at one IP address (with IPv6 one /64), as far as the leader knows: those
-	// opened or renewed while it leads. One more is refused with QUOTA_EXCEEDED. Default: 60,000.
+	// SessionsPerAddress limits the live sessions of clients at one IP address (for IPv6, one /64),
+	// as far as the leader knows: those opened or renewed while it leads. Further ones are refused
+	// with QUOTA_EXCEEDED. Default: 60,000.
 	SessionsPerAddress int
 
-	// HTTPHosts are host names, without port, that requests over HTTP may be meant for. IP addresses, "localhost"
-	// and the hosts of Listen, HTTPListen, HealthListen and AdvertiseClient are allowed in any case. Other names are
-	// refused, so that a web page cannot have its own name resolve to this port and read it.
+	// HTTPHosts lists host names, without port, that HTTP requests may be addressed to. IP
+	// addresses, "localhost" and the hosts of Listen, HTTPListen, HealthListen and AdvertiseClient
+	// are always allowed. Other names are refused, so that a web page cannot make its own name
+	// resolve to this port and read it.
 	HTTPHosts []string
 
-	// Connections bounds the connections of clients. Default: what the files that the process may open leave room for, at
-	// most 65,536. More than they leave room for is refused.
+	// Connections limits the client connections. Default: as many as the process's open file limit
+	// leaves room for, at most 65,536. A higher value than there is room for is refused.
 	Connections int
-	// WatchesPerConnection bounds the watches of one connection over gRPC. Default: 16.
+	// WatchesPerConnection limits the watches of one gRPC connection. Default: 16.
 	WatchesPerConnection int
 
-	// ConnectionsPerAddress bounds those of one IPv4 address or IPv6 network of 64 bits, on the client and the HTTP port. Default:
-	// half of what each port has.
+	// ConnectionsPerAddress limits the connections of one IPv4 address or IPv6 /64 network, on the
+	// client and the HTTP port. Default: half of what each port has.
 	ConnectionsPerAddress int
-	// nodes is how many share the files that the process may open; 0 is 1.
+	// nodes is the number of nodes that share the open file limit; 0 means 1.
 	nodes int
 
-	// AuditLog is a file that every event of the history is written to, one JSON line each; see package audit.
-	// Default: none.
+	// AuditLog is a file that every event of the history is written to, one JSON line each; see
+	// package audit. Default: none.
 	AuditLog string
-	// AuditLogBytes is the size at which that file is rotated, and AuditLogFiles how many are kept. Defaults: those of package audit.
+	// AuditLogBytes is the size at which that file is rotated, and AuditLogFiles the number of
+	// files kept. Defaults: those of package audit.
 	AuditLogBytes int64
 	AuditLogFiles int
 
-	// StopTimeout bounds the hand-over of leadership on the way down. Default: 5 s.
-	// Clients then get 2 s more, and files are closed.
+	// StopTimeout bounds the handover of leadership during shutdown. Default: 5 s. After it,
+	// clients get 2 s more, and files are closed.
 	StopTimeout time.Duration
 
 	// Version is the version of the binary, for Status.
 	Version string
 
-	// Built is when the binary was built. A new cluster does not start to grant while the machine's clock says
-	// that it is earlier, because tokens begin at that clock. Default: the time of the commit, if the
-	// toolchain has recorded it.
+	// Built is when the binary was built. A new cluster does not start granting while the machine's
+	// clock is earlier than that, because tokens begin at that clock. Default: the time of the
+	// commit, if the toolchain recorded it.
 	Built time.Time
 
-	// TokenFloor, if not zero, is the first token floor of a new or restored cluster, instead of one from the machine's
-	// clock. Only for a machine whose clock cannot be set right: at most 2^53 - 1, and above every token ever given.
+	// TokenFloor, if not zero, is the first token floor of a new or restored cluster, instead of
+	// one from the machine's clock. Use it only on a machine whose clock cannot be set correctly:
+	// at most 2^53 - 1, and above every token ever issued.
 	TokenFloor uint64
 
 	// Logger receives the log. Default: discard.
@@ -174,7 +186,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// healthDefault is the address after that of HTTPListen, "" when there is none.
+// healthDefault returns the address after that of HTTPListen, or "" if there is none.
 func (c Config) healthDefault() string {
 	address := c.HTTPListen
 	if l := c.Listeners.HTTP; l != nil {
@@ -190,7 +202,7 @@ func (c Config) healthDefault() string {
 	return net.JoinHostPort(host, strconv.Itoa(port+1))
 }
 
-// commitTime is the time of the commit that the binary was built from, or the zero time.
+// commitTime returns the time of the commit that the binary was built from, or the zero time.
 func commitTime() (t time.Time) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -198,7 +210,7 @@ func commitTime() (t time.Time) {
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.time" {
-			t, _ = time.Parse(time.RFC3339, s.Value) // the zero time is the answer to a text that is none
+			t, _ = time.Parse(time.RFC3339, s.Value) // zero if the text is invalid
 		}
 	}
 	return t
@@ -214,7 +226,8 @@ var nodeName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`)
 
 const nodeNameRule = `%q must have 1 to 63 letters, digits, ".", "_" or "-"`
 
-// CheckCluster checks what makes a data directory: Name, DataDir, and what is said of the cluster. An error is a [*ConfigError].
+// CheckCluster checks what determines a data directory: Name, DataDir, and the fields about the
+// cluster. An error is a [*ConfigError].
 func (c Config) CheckCluster() error {
 	c = c.withDefaults()
 	if err := c.checkOwn(); err != nil {
@@ -350,7 +363,7 @@ func (c Config) checkAdvertised() error {
 	}
 	listen := c.ports()[0]
 	if listen.listener != nil {
-		return nil // its address is known, and looked at by Run
+		return nil // its address is known, and Run checks it
 	}
 	if host, _, _ := splitAddress(listen.address); isWildcard(host) {
 		return wrong("AdvertiseClient", "must be given, because Listen %q is a wildcard", listen.address)

@@ -10,7 +10,7 @@ import (
 
 const testSecret = "a secret of the tests, longer than 32 bytes"
 
-// good is a configuration that New accepts.
+// good returns a configuration that New accepts.
 func good() server.Config {
 	return server.Config{
 		Name: "n1", DataDir: "d",

@@ -3,28 +3,31 @@ package server
 import "fmt"
 
 const (
-	// leastDescriptors is how many files a process has to be allowed to open.
+	// leastDescriptors is the minimum open file limit of a process.
 	leastDescriptors = 1024
 
-	// What is kept from the connections: 256 files of Pebble, its logs, snapshots, the audit log, their
-	// directories and the spare ones of package storage; streams, snapshots and handshakes of peers, accepted and dialled; the
-	// health port; and what a process has anyway, with the connections to the leader and backups.
+	// Descriptors reserved for everything except client connections: 256 files of Pebble, its logs,
+	// snapshots, the audit log, their directories and the spare ones of package storage; streams,
+	// snapshots and handshakes of peers, accepted and dialled; the health port; and those that any
+	// process has, plus the connections to the leader and backups.
 	storageDescriptors = 320
 	peerDescriptors    = 192
 	otherDescriptors   = 64
 	keptDescriptors    = storageDescriptors + peerDescriptors + healthConnections + otherDescriptors
 
-	// mostConnections bounds the connections of clients, whatever the process may open.
+	// mostConnections bounds the client connections, whatever the open file limit.
 	mostConnections = 65_536
 )
 
-// places are how many connections each port has room for.
+// places is how many connections each port has room for.
 type places struct{ clients, http, health int }
 
-// FieldDescriptors is the field of a [ConfigError] that no field of a Config changes: the process may open too few files.
+// FieldDescriptors is the field of a [ConfigError] that is not a field of Config: the open file
+// limit of the process is too low.
 const FieldDescriptors = "Descriptors"
 
-// share divides the files that a process may open among its nodes, and those of a node among its ports. limit 0 is not known.
+// share divides the open file limit of a process among its nodes, and a node's share among its
+// ports. A limit of 0 means not known.
 func share(limit uint64, nodes int) (places, error) {
 	if limit == 0 {
 		return places{mostConnections, webConnections, healthConnections}, nil
@@ -43,7 +46,7 @@ func share(limit uint64, nodes int) (places, error) {
 	return p, nil
 }
 
-// bound applies what the configuration asks for.
+// bound applies the configured limit.
 func (c *Config) bound(p places) (places, error) {
 	if c.Connections > p.clients {
 		return p, wrong("Connections", "is %d, but the files that this process may open leave room for %d: raise the limit (ulimit -n, LimitNOFILE) or give less", c.Connections, p.clients)

@@ -2,5 +2,5 @@
 
 package server
 
-// openLimit is how many files this process may open; 0 when that is not known.
+// openLimit returns how many files this process may open; 0 if that is not known.
 func openLimit() uint64 { return 0 }

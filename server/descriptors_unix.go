@@ -4,8 +4,8 @@ package server
 
 import "syscall"
 
-// openLimit is how many files this process may open; 0 when that is not known. The runtime of Go has raised the soft limit
-// to the hard one.
+// openLimit returns how many files this process may open; 0 if that is not known. The Go runtime
+// has raised the soft limit to the hard one.
 func openLimit() uint64 {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {

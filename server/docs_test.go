@@ -22,7 +22,7 @@ type fixedStatus node.Status
 
 func (s fixedStatus) Status() node.Status { return node.Status(s) }
 
-// busyStatus and busyTally have something to say for every metric.
+// busyStatus and busyTally have a value for every metric.
 func busyStatus() fixedStatus {
 	return fixedStatus{Role: node.Leader, Members: []node.MemberStatus{{Name: "n1", Self: true}, {Name: "n2"}}}
 }

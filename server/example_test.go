@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server"
 )
 
-// One node on free ports of loopback, stopped in the orderly way by the end of its context.
+// One node on free loopback ports, shut down gracefully by the end of its context.
 func ExampleServer_Run() {
 	dir, err := os.MkdirTemp("", "lockstep")
 	if err != nil {
@@ -27,7 +27,7 @@ func ExampleServer_Run() {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // in a program: when a signal comes
+	cancel() // in a program: when a signal arrives
 	fmt.Println("stopped:", s.Run(ctx))
 	// Output: stopped: <nil>
 }

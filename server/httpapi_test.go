@@ -26,7 +26,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
-// A curl makes requests of the JSON API of one node.
+// A curl makes requests to the JSON API of one node.
 type curl struct {
 	t    *testing.T
 	base string
@@ -39,14 +39,14 @@ func newCurl(t *testing.T, s *server.Server) *curl {
 	return &curl{t: t, base: "http://" + s.Addresses().HTTP, http: &http.Client{Transport: tr}}
 }
 
-// do makes a request and reads the JSON of the answer.
+// do makes a request and reads the JSON answer.
 func (c *curl) do(method, path, kind, body string) (int, map[string]any) {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), method, c.base+path, strings.NewReader(body))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	req.Header.Set("X-Forwarded-For", "192.0.2.1") // anybody can say so
+	req.Header.Set("X-Forwarded-For", "192.0.2.1") // anyone can send this
 	if kind != "" {
 		req.Header.Set("Content-Type", kind)
 	}
@@ -316,7 +316,7 @@ func TestWatchOverHTTPSendsEventsAndResumes(t *testing.T) {
 	c.post(path+"/release", proof+`,"seq":"`+seq+`","token":"`+token+`"}`)
 	for range 2 {
 		if begin == "0" {
-			begin = "1" // nothing had happened: number 0 stands for now
+			begin = "1" // nothing had happened: number 0 means now
 		}
 		for _, want := range []string{"granted", "released"} {
 			id, kind, data := w.next()
@@ -328,7 +328,7 @@ func TestWatchOverHTTPSendsEventsAndResumes(t *testing.T) {
 				t.Errorf("event %s %s %s, %v; want %s of token %s", id, kind, data, err, want, token)
 			}
 		}
-		w = c.watch("?prefix=team/&after=" + begin) // the same again
+		w = c.watch("?prefix=team/&after=" + begin) // the same events again
 	}
 }
 
@@ -392,7 +392,7 @@ func TestAWatchIsToldWhyItEnds(t *testing.T) {
 	<-stopped
 }
 
-// A described service is known by reflection alone, as to grpcurl.
+// A described service is known only through reflection, as for grpcurl.
 type described struct {
 	t    *testing.T
 	conn *grpc.ClientConn
@@ -434,7 +434,7 @@ func describe(t *testing.T, address string) *described {
 	return &described{t: t, conn: conn, file: file}
 }
 
-// call makes a unary call with a request in JSON, and returns the answer in JSON.
+// call makes a unary call with a JSON request, and returns the JSON answer.
 func (d *described) call(service, method, request string) (map[string]any, error) {
 	d.t.Helper()
 	m := d.file.Services().ByName(protoreflect.Name(service)).Methods().ByName(protoreflect.Name(method))

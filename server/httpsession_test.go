@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// changesOf are the states in the answer of a keepalive, by seq.
+// changesOf returns the states in the answer of a keepalive, by seq.
 func changesOf(kept map[string]any) map[string]string {
 	states := map[string]string{}
 	list, _ := kept["changes"].([]any)
@@ -18,7 +18,8 @@ func changesOf(kept map[string]any) map[string]string {
 	return states
 }
 
-// TestAClientOfTheJSONAPILearnsOfARevocationHoweverLate plays what docs/api.md tells clients in any language to do.
+// TestAClientOfTheJSONAPILearnsOfARevocationHoweverLate does what docs/api.md tells clients in any
+// language to do.
 func TestAClientOfTheJSONAPILearnsOfARevocationHoweverLate(t *testing.T) {
 	t.Parallel()
 	c := newCurl(t, startAlone(t))
@@ -45,7 +46,8 @@ func TestAClientOfTheJSONAPILearnsOfARevocationHoweverLate(t *testing.T) {
 		t.Errorf("the release of what was revoked: %d %v", code, gone)
 	}
 
-	// The next holder is not hit by the repeated revocation, nor is the lock taken by the repeated nonce.
+	// The repeated revocation does not affect the next holder, and the repeated nonce does not take
+	// the lock.
 	b, bProof := c.session()
 	c.post(b+"/acquire", bProof+spec("billing/nightly")+`}`)
 	if r := c.post("/v1/revoke", revoke); r["revoked"] != float64(0) && r["revoked"] != nil {
@@ -57,7 +59,7 @@ func TestAClientOfTheJSONAPILearnsOfARevocationHoweverLate(t *testing.T) {
 		t.Errorf("the repeated nonce: %d %v", code, again)
 	}
 
-	// The client has dealt with it, and lets go of the nonce. What it sent before that comes again.
+	// The client has handled it, and lets go of the nonce. Its earlier request arrives again.
 	c.post(a+"/acquire", proof+spec("billing/daily")+`,"nonce":"run-8","seen":"1","floor":"72"}`)
 	if states := changesOf(c.post(a+"/keepalive", proof+`,"seen":"0"}`)); len(states) != 0 {
 		t.Errorf("what the client has seen is told again: %v", states)

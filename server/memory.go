@@ -10,11 +10,11 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// stateFactor is how much memory a byte of the state takes, about: its structures, its part of a snapshot on the way, and what the
-// garbage collector has not collected yet.
+// stateFactor is about how much memory a byte of the state takes: its structures, its part of a
+// snapshot in progress, and what the garbage collector has not collected yet.
 const stateFactor = 4
 
-// warnOfMemory tells at the start when the state may outgrow the memory before it is refused to grow.
+// warnOfMemory warns at startup if the state may exceed the memory before its limit is reached.
 func warnOfMemory(log *slog.Logger, limits machine.Limits, memory uint64) {
 	if need := stateFactor * uint64(limits.StateBytes); memory > 0 && memory < need {
 		log.Warn("the lock table may outgrow this machine's memory before its limit is reached",
@@ -23,7 +23,8 @@ func warnOfMemory(log *slog.Logger, limits machine.Limits, memory uint64) {
 	}
 }
 
-// memory is what this process may use: that of the machine, or of its control group if that is less; 0 if neither is known.
+// memory returns how much memory this process may use: that of the machine, or of its control group
+// if that is less; 0 if neither is known.
 func memory() uint64 {
 	least := memTotal(os.ReadFile("/proc/meminfo"))
 	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
@@ -38,7 +39,7 @@ func memory() uint64 {
 func memTotal(meminfo []byte, _ error) uint64 {
 	for line := range bytes.Lines(meminfo) {
 		if rest, ok := bytes.CutPrefix(line, []byte("MemTotal:")); ok {
-			kib, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(string(rest)), " kB"), 10, 64) // 0 is the answer to a text that is none
+			kib, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(string(rest)), " kB"), 10, 64) // 0 if the text is invalid
 			return kib << 10
 		}
 	}

@@ -28,14 +28,14 @@ func registry(n statusReader, t *tally, dir string) *prometheus.Registry {
 	return r
 }
 
-// A collector reads one Status for each scrape, so that its figures fit together.
+// A collector reads one Status for each scrape, so that its values are consistent.
 type collector struct {
 	node  statusReader
 	tally *tally
-	dir   string // of the data; "": its file system is not looked at
+	dir   string // the data directory; "": its file system is not examined
 }
 
-// A gauge is a figure of the node's Status.
+// A gauge is a value in the node's Status.
 type gauge struct {
 	desc  *prometheus.Desc
 	value func(node.Status) float64
@@ -45,7 +45,7 @@ func newGauge(name, help string, value func(node.Status) float64) gauge {
 	return gauge{prometheus.NewDesc("lockstep_"+name, help, nil, nil), value}
 }
 
-// ofGroup is a gauge of a Raft group, of which there is one.
+// ofGroup returns a gauge of a Raft group, of which there is only one.
 func ofGroup(name, help string, value func(node.Status) float64) gauge {
 	return gauge{prometheus.NewDesc("lockstep_"+name, help, nil, prometheus.Labels{"group": "1"}), value}
 }
@@ -108,7 +108,7 @@ func labelled(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_"+name, help, labels, nil)
 }
 
-// What Collect makes beside the gauges and totals.
+// What Collect reports in addition to the gauges and totals.
 var (
 	failedTries     = total("failed_tries", "Claims that were not granted, because the lock was busy or the wait ran out, on the leader.")
 	leaderChanges   = total("leader_changes", "How often this node has learned of another leader.")
@@ -125,7 +125,7 @@ var (
 	diskSize        = labelled("disk_size_bytes", "Size of the file system of the data directory.")
 )
 
-// Describe sends what there is.
+// Describe sends the descriptions.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, g := range gauges {
 		out <- g.desc
@@ -138,7 +138,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads the figures.
+// Collect reads the values.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	st := c.node.Status()
 	send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
@@ -182,7 +182,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// answerMetrics are about what clients have not taken yet, as [service.Service.Unread] tells it; nil: there is no service.
+// answerMetrics are about what clients have not taken yet, as reported by [service.Service.Unread];
+// nil: there is no service.
 func answerMetrics(unread func() (bytes int64, ended uint64, watches int64)) []prometheus.Collector {
 	if unread == nil {
 		unread = func() (int64, uint64, int64) { return 0, 0, 0 }
@@ -200,10 +201,10 @@ func answerMetrics(unread func() (bytes int64, ended uint64, watches int64)) []p
 	}
 }
 
-// A portCollector has the figures of the ports, by name.
+// A portCollector reports the values of the ports, by name.
 type portCollector map[string]*service.Port
 
-// What it makes.
+// What it reports.
 var (
 	connections        = labelled("connections", "Open connections, by port.", "port")
 	connectionsLimit   = labelled("connections_limit", "The most connections that may be open, by port.", "port")
@@ -211,14 +212,14 @@ var (
 	connectionsClosed  = labelled("connections_closed_idle_total", "Idle connections that were closed to make room, by port.", "port")
 )
 
-// Describe sends what there is.
+// Describe sends the descriptions.
 func (portCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{connections, connectionsLimit, connectionsRefused, connectionsClosed} {
 		out <- desc
 	}
 }
 
-// Collect reads the figures.
+// Collect reads the values.
 func (ports portCollector) Collect(out chan<- prometheus.Metric) {
 	send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)

@@ -13,10 +13,10 @@ import (
 const (
 	// slowDisk is how long a write may take before the node counts as not ready.
 	slowDisk = time.Second
-	// littleSpace is the free space below which the node counts as not ready: a snapshot and the log until the
-	// next one may need as much, and a write that finds no space ends the process.
+	// littleSpace is the free space below which the node counts as not ready: a snapshot and the
+	// log until the next one may need that much, and a write that finds no space ends the process.
 	littleSpace = 64 << 20
-	// littleShare is the same for small file systems: a sixteenth of theirs.
+	// littleShare is the same for small file systems: a sixteenth of their size.
 	littleShare = 16
 )
 
@@ -26,8 +26,8 @@ type check struct {
 	problem string // "": it holds
 }
 
-// ready answers 200 while the node can serve its clients or tell them who does, else 503 and the reasons. With
-// ?verbose it tells of every check.
+// ready answers 200 while the node can serve its clients or redirect them to the leader, else 503
+// and the reasons. With ?verbose it lists every check.
 func ready(n statusReader, dir string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		checks := append(checks(n.Status()), checkSpace(space(dir)))
@@ -68,7 +68,7 @@ func problemsOf(checks []check) (problems []string) {
 	return problems
 }
 
-// checks says how a node is, always with the same checks in the same order.
+// checks returns the state of a node, always as the same checks in the same order.
 func checks(st node.Status) []check {
 	started, leader, quorum, floor, disk := check{name: "started"}, check{name: "leader"}, check{name: "quorum"}, check{name: "grants"}, check{name: "disk"}
 	switch {
@@ -94,7 +94,7 @@ func checks(st node.Status) []check {
 	return []check{started, leader, quorum, floor, disk}
 }
 
-// checkSpace looks at the file system of the data directory.
+// checkSpace checks the file system of the data directory.
 func checkSpace(free, size uint64, known bool) check {
 	c := check{name: "space"}
 	if least := min(littleSpace, size/littleShare); known && free < least {

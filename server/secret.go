@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// MinSecretBytes is the least size of a cluster secret.
+	// MinSecretBytes is the minimum size of a cluster secret.
 	MinSecretBytes = 32
-	// maxSecrets bounds those that are accepted at once, and maxSecretFile their file.
+	// maxSecrets bounds the number of secrets accepted at once, and maxSecretFile the size of their
+	// file.
 	maxSecrets    = 8
 	maxSecretFile = 4096
 )
@@ -48,7 +49,7 @@ func parseSecrets(text []byte) (all [][]byte, err error) {
 	return all, nil
 }
 
-// readSecrets refuses a file that others may read or change.
+// readSecrets refuses a file that others may read or modify.
 func readSecrets(path string) ([][]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -75,7 +76,7 @@ func readSecrets(path string) ([][]byte, fs.FileInfo, error) {
 	return all, info, nil
 }
 
-// A secretFile gives what is in a file now.
+// A secretFile returns the current content of a file.
 type secretFile struct {
 	path string
 	log  *slog.Logger
@@ -85,7 +86,7 @@ type secretFile struct {
 		looked  time.Time
 		read    fs.FileInfo // of the file that was read
 		secrets [][]byte
-		problem string // why what is there now cannot be used
+		problem string // why the current content cannot be used
 	}
 }
 
@@ -125,7 +126,7 @@ func (f *secretFile) lookLocked() {
 	f.mu.read, f.mu.secrets, f.mu.problem = info, secrets, ""
 }
 
-// secrets gives what handshakes are proved with. The configuration has been checked.
+// secrets returns the secrets for handshakes. The configuration has been checked.
 func (c *Config) secrets() func() [][]byte {
 	if c.ClusterSecretFile != "" {
 		return (&secretFile{path: c.ClusterSecretFile, log: c.Logger}).current
@@ -137,8 +138,8 @@ func (c *Config) secrets() func() [][]byte {
 	return func() [][]byte { return all }
 }
 
-// checkSecret demands a secret from every node that others may reach at its peer port. Whoever does could end the
-// cluster for good, and read and change all that it knows.
+// checkSecret requires a secret on every node whose peer port others may reach. Without one, anyone
+// who can reach the port could destroy the cluster, and read and change everything it knows.
 func (c Config) checkSecret() error {
 	const field = "ClusterSecretFile"
 	switch {

@@ -4,5 +4,5 @@ package server
 
 import "io/fs"
 
-// checkSecretMode has nothing to check: modes do not say there who may read a file.
+// checkSecretMode checks nothing: here, modes do not say who may read a file.
 func checkSecretMode(fs.FileInfo) error { return nil }

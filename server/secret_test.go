@@ -71,7 +71,7 @@ func TestTheFileOfTheSecretIsReadAgainWhenItHasChanged(t *testing.T) {
 			t.Errorf("after %q with mode %v: %q, want %q", step.text, step.mode, got, step.want)
 		}
 	}
-	if err := os.WriteFile(path, []byte(a), 0o600); err != nil { // in place, of the same size
+	if err := os.WriteFile(path, []byte(a), 0o600); err != nil { // in place, with the same size
 		t.Fatal(err)
 	}
 	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Minute)); err != nil {

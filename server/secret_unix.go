@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// checkSecretMode lets the owner read the file, and a group that this process is in, as with secrets that Kubernetes
-// (fsGroup) and Docker make, or root's, as with credentials of systemd.
+// checkSecretMode lets the owner read the file, and a group that this process is in, as with
+// secrets created by Kubernetes (fsGroup) and Docker, or root's group, as with systemd credentials.
 func checkSecretMode(info fs.FileInfo) error {
 	mode := info.Mode().Perm()
 	if mode&0o077 == 0 {
@@ -24,7 +24,8 @@ func checkSecretMode(info fs.FileInfo) error {
 		"Kubernetes: defaultMode 0440 and fsGroup; Docker: mode 0440)", mode)
 }
 
-// ownGroup reports whether this process is in a group, or it is root's of a file of root.
+// ownGroup reports whether this process is in the group, or the group is root's on a file owned by
+// root.
 func ownGroup(group int, ofRoot bool) bool {
 	if group == os.Getegid() || ofRoot && group == 0 {
 		return true

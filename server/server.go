@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// A Server is one node of a cluster. Make it with New, run it once with Run.
+// A Server is one node of a cluster. Create it with New, and run it once with Run.
 type Server struct {
 	cfg    Config
 	places places
@@ -32,7 +32,7 @@ type Server struct {
 	}
 }
 
-// Addresses are what the ports of a node were bound to, and empty before that.
+// Addresses are what the ports of a node are bound to, empty before that.
 type Addresses struct{ Client, Peer, HTTP, Health string }
 
 // New checks the configuration. It opens and starts nothing. An error is a [*ConfigError].
@@ -51,28 +51,30 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, places: room, tally: newTally()}, nil
 }
 
-// Used reports whether a node has used the data directory before. An error says why it cannot be read.
+// Used reports whether a node has used the data directory before. An error says why it cannot be
+// read.
 func Used(dataDir string) (bool, error) {
 	_, used, err := storage.ReadOwner(vfs.Default, dataDir)
 	return used, err
 }
 
-// Addresses tells what the ports were bound to. It may be called from any goroutine.
+// Addresses returns what the ports are bound to. It may be called from any goroutine.
 func (s *Server) Addresses() Addresses {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.addresses
 }
 
-// ReopenLogs looks at once whether another program has moved the audit log away or cut it off, and begins a new file then.
-// A node looks every second and before each write anyway. It may be called from any goroutine.
+// ReopenLogs checks at once whether another program has moved or truncated the audit log, and
+// begins a new file in that case. A node checks every second and before each write anyway.
+// ReopenLogs may be called from any goroutine.
 func (s *Server) ReopenLogs() {
 	if trail := s.trail.Load(); trail != nil {
 		trail.Reopen()
 	}
 }
 
-// Status tells how the node is; its zero value before Run has bound the ports. It may be
+// Status returns the state of the node; the zero value before Run has bound the ports. It may be
 // called from any goroutine.
 func (s *Server) Status() node.Status {
 	s.mu.Lock()
@@ -84,8 +86,9 @@ func (s *Server) Status() node.Status {
 	return n.Status()
 }
 
-// Run binds the ports, opens the data directory and serves until ctx is done or the node cannot go on.
-// After ctx it hands leadership over, sends the clients away, stops, and returns nil.
+// Run binds the ports, opens the data directory and serves until ctx is done or the node cannot
+// continue. When ctx is done, it hands leadership over, sends the clients away, stops, and returns
+// nil.
 func (s *Server) Run(ctx context.Context) error {
 	ports, err := s.listen()
 	if err != nil {
@@ -117,7 +120,7 @@ func (s *Server) listen() (Listeners, error) {
 		l, err := net.Listen("tcp", p.address)
 		if err != nil {
 			ls.close()
-			if p.field == "HealthListen" { // mostly nobody has chosen it
+			if p.field == "HealthListen" { // usually nobody has chosen it
 				err = fmt.Errorf("%w: choose another port for health checks and metrics with --health-listen", err)
 			}
 			return Listeners{}, fmt.Errorf("server: %s: %w", p.field, err)
@@ -146,7 +149,7 @@ type parts struct {
 	node    *node.Node
 	service *service.Service
 	webs    []*web     // of the JSON API, and of health
-	audit   *audit.Log // nil: none is written
+	audit   *audit.Log // nil: there is no audit log
 }
 
 func (s *Server) assemble(ports Listeners) (*parts, error) {
@@ -213,7 +216,7 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 	return &parts{cfg: cfg, node: n, service: svc, webs: s.webs(&cfg, ports, n, svc), audit: trail}, nil
 }
 
-// webs makes the ports that speak HTTP.
+// webs makes the HTTP ports.
 func (s *Server) webs(cfg *Config, ports Listeners, n *node.Node, svc *service.Service) []*web {
 	api := service.NewPort(ports.HTTP, service.Bounds{Connections: s.places.http, PerAddress: cfg.ConnectionsPerAddress}, cfg.Logger)
 	health := service.NewPort(ports.Health, service.Bounds{Connections: s.places.health}, cfg.Logger)
@@ -227,7 +230,7 @@ func (s *Server) webs(cfg *Config, ports Listeners, n *node.Node, svc *service.S
 }
 
 // run runs the parts. They do not end with ctx but one after the other: the clients keep their
-// leader until it has handed over, and the node serves until they have gone.
+// leader until it has handed over, and the node serves until they are gone.
 func (p *parts) run(ctx context.Context) error {
 	g, alive := errgroup.WithContext(context.WithoutCancel(ctx))
 	nodeCtx, stopNode := context.WithCancel(alive)
@@ -252,7 +255,7 @@ func (p *parts) run(ctx context.Context) error {
 		g.Go(func() error { return p.audit.Run(auditCtx) })
 	}
 	g.Go(func() error {
-		defer stopAudit() // it has what the node gave it until the end
+		defer stopAudit() // the node gives it events until the end
 		if err := p.node.Run(nodeCtx); err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
@@ -260,7 +263,7 @@ func (p *parts) run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		select {
-		case <-alive.Done(): // a part failed, and the others have been told
+		case <-alive.Done(): // a part failed, and the others were cancelled
 			return nil
 		case <-ctx.Done():
 		}
@@ -274,11 +277,11 @@ func (p *parts) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// handOver gives leadership away, so that the others need not first miss us, and waits until
-// it is known to whom, so that clients can be told.
+// handOver transfers leadership, so that the others need not first time out, and waits until the
+// new leader is known, so that clients can be told.
 func (p *parts) handOver(ctx context.Context) {
 	if len(p.node.Status().Replica.Voters) <= 1 {
-		return // nobody is there to take it
+		return // there is no other voter
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.StopTimeout)
 	defer cancel()
@@ -301,8 +304,8 @@ func (p *parts) handOver(ctx context.Context) {
 }
 
 const (
-	// handOverPatience is how long a node that has given leadership away waits to hear of its successor.
-	// It takes some milliseconds, unless the hand-over has failed.
+	// handOverPatience is how long a node that has transferred leadership waits to learn of its
+	// successor. It takes some milliseconds, unless the handover has failed.
 	handOverPatience = 500 * time.Millisecond
 	handOverPoll     = 5 * time.Millisecond
 )

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds what a test waits for on a busy machine.
+// patience bounds the waits of a test on a busy machine.
 const patience = 30 * time.Second
 
 func logger() *slog.Logger {
@@ -36,7 +36,7 @@ func logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, nil))
 }
 
-// A running server, or cluster, until it is stopped.
+// A running is a server, or a cluster, until it is stopped.
 type running struct {
 	t      *testing.T
 	cancel context.CancelFunc
@@ -51,7 +51,7 @@ func start(t *testing.T, run func(context.Context) error) *running {
 	return r
 }
 
-// stop ends it in the orderly way and checks that it is one.
+// stop shuts it down and checks that it ends gracefully.
 func (r *running) stop() {
 	r.t.Helper()
 	if r.cancel == nil {
@@ -244,7 +244,8 @@ func TestTheHealthPortAnswersWhileTheHTTPPortIsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = c.SetReadDeadline(time.Now().Add(patience))
-		if _, err := io.ReadFull(c, make([]byte, len("HTTP/1.1 200"))); (err == nil) != (i < 3) { // a request under way keeps its place
+		// A request in progress keeps its place.
+		if _, err := io.ReadFull(c, make([]byte, len("HTTP/1.1 200"))); (err == nil) != (i < 3) {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 	}
@@ -373,7 +374,8 @@ func TestAClusterInOneProcessGetsReadyAndGrants(t *testing.T) {
 	}
 }
 
-// TestAStoppingLeaderHandsOver stops the leader of three servers. The others go on, and what it held is held still.
+// TestAStoppingLeaderHandsOver stops the leader of three servers. The others continue, and what it
+// held is still held.
 func TestAStoppingLeaderHandsOver(t *testing.T) {
 	servers, runs := threeServers(t)
 	leader := leaderOf(t, servers)
@@ -386,8 +388,9 @@ func TestAStoppingLeaderHandsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs[leader].stop()
-	// A leader that merely stopped would say UNAVAILABLE. The new leader's address comes with the answer when
-	// the others have elected one within the 250 ms that the answer waits, which a busy machine may not grant.
+	// A leader that merely stopped would say UNAVAILABLE. The new leader's address comes with the
+	// answer if the others have elected one within the 250 ms that the answer waits, which a busy
+	// machine may not manage.
 	if _, err := stream.Recv(); protocol.FromErr(err).GetReason() != pb.Reason_REASON_NOT_LEADER {
 		t.Errorf("a stream of the old leader ended with %v, want NOT_LEADER", err)
 	}

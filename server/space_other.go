@@ -2,5 +2,5 @@
 
 package server
 
-// space is not known here.
+// space is not implemented on this platform.
 func space(string) (free, size uint64, ok bool) { return 0, 0, false }

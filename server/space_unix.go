@@ -4,7 +4,8 @@ package server
 
 import "syscall"
 
-// space is what is free for this process on the file system of a directory, and its size, in bytes.
+// space returns the bytes available to this process on the file system of a directory, and its
+// size.
 func space(dir string) (free, size uint64, ok bool) {
 	var fs syscall.Statfs_t
 	if dir == "" || syscall.Statfs(dir, &fs) != nil {

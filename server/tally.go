@@ -13,30 +13,30 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// maxTimedWaiters bounds the waiters whose time in the queue is measured, some 8 MB. Beyond it those who
-// come later are granted unmeasured.
+// maxTimedWaiters bounds the waiters whose time in the queue is measured, some 8 MB. Waiters beyond
+// it are granted unmeasured.
 const maxTimedWaiters = 131_072
 
-// A tally counts what this node applied and answered since it started. Its methods are called on the node's
-// loop, but for synced, which is called on that of the disk.
+// A tally counts what this node applied and answered since it started. Its methods are called on
+// the node's loop, except synced, which is called on the disk's goroutine.
 type tally struct {
 	byKind  [machine.EventCancelled + 1]atomic.Uint64
-	lost    [machine.EventCancelled + 1]atomic.Uint64 // of byKind, those that were granted
-	failed  atomic.Uint64                             // tries that found the lock busy, and waits that ran out
+	lost    [machine.EventCancelled + 1]atomic.Uint64 // of byKind, those that had been granted
+	failed  atomic.Uint64                             // busy tries, and waits that ran out
 	batches prometheus.Histogram                      // commands per entry
-	grants  prometheus.Histogram                      // from the request to its answer
-	waits   prometheus.Histogram                      // from the queue to the grant
+	grants  prometheus.Histogram                      // from request to answer
+	waits   prometheus.Histogram                      // from queue to grant
 	syncs   prometheus.Histogram
 	refused *prometheus.CounterVec // by reason
 
-	audit  *audit.Log                                        // nil: none is written
+	audit  *audit.Log                                        // nil: there is no audit log
 	unread func() (bytes int64, ended uint64, watches int64) // of the service
 	ports  portCollector
 
-	waiting map[machine.ClaimID]machine.WallMillis // since when; used by the loop alone
+	waiting map[machine.ClaimID]machine.WallMillis // since when; used only by the loop
 }
 
-// latencies are the bounds of a histogram of times: 0.25 ms doubled up to some 16 s.
+// latencies are the buckets of a histogram of times: 0.25 ms, doubling up to some 16 s.
 var latencies = prometheus.ExponentialBuckets(0.00025, 2, 17)
 
 func newTally() *tally {
@@ -44,7 +44,7 @@ func newTally() *tally {
 		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "lockstep_batch_commands",
 			Help:    "Commands of an applied log entry.",
-			Buckets: prometheus.ExponentialBuckets(1, 2, 10), // 1 to 512, which is the largest batch
+			Buckets: prometheus.ExponentialBuckets(1, 2, 10), // 1 to 512, the largest batch
 		}),
 		grants: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "lockstep_grant_seconds",
@@ -69,7 +69,7 @@ func newTally() *tally {
 	}
 }
 
-// applied takes note of applied entries.
+// applied records applied entries.
 func (t *tally) applied(entries []replica.Applied) {
 	for i := range entries {
 		if e := entries[i].Entry; e != nil {
@@ -78,7 +78,7 @@ func (t *tally) applied(entries []replica.Applied) {
 	}
 }
 
-// count takes note of the history.
+// count records history events.
 func (t *tally) count(events []machine.Event) {
 	if t.audit != nil {
 		t.audit.Events(events)
@@ -114,7 +114,7 @@ func (t *tally) waited(e *machine.Event) {
 	}
 }
 
-// seconds is the time between two readings of wall clocks, which may have been set back.
+// seconds returns the time between two wall-clock readings; the clock may have been set back.
 func seconds(from, to machine.WallMillis) float64 {
 	if to < from {
 		return 0
@@ -122,7 +122,7 @@ func seconds(from, to machine.WallMillis) float64 {
 	return float64(to-from) / 1000
 }
 
-// replied takes note of answers that are about to go out.
+// replied records answers that are about to go out.
 func (t *tally) replied(replies []replica.Reply, now replica.Time) {
 	for i := range replies {
 		switch a := replies[i].Answer.(type) {
@@ -148,15 +148,16 @@ func (t *tally) claimed(r *replica.Reply, state machine.State, now replica.Time)
 	}
 }
 
-// refusedBefore takes note of a request that the node never got. It may be called from any goroutine.
+// refusedBefore records a request that was refused before it reached the node. It may be called
+// from any goroutine.
 func (t *tally) refusedBefore(why pb.Reason) {
 	t.refused.WithLabelValues(protocol.ReasonText(why)).Inc()
 }
 
-// synced takes note of a synced write of the log.
+// synced records a synced write of the log.
 func (t *tally) synced(took time.Duration) { t.syncs.Observe(took.Seconds()) }
 
-// histograms are what a registry takes as it is.
+// histograms returns the collectors that a registry takes as they are.
 func (t *tally) histograms() []prometheus.Collector {
 	return []prometheus.Collector{t.batches, t.grants, t.waits, t.syncs, t.refused}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
-// newAudit makes the audit log, or nil when none is wanted. The node is asked for once it runs.
+// newAudit makes the audit log, or returns nil if none is configured. It calls n for the node only
+// once the node runs.
 func newAudit(cfg *Config, n func() *node.Node) (*audit.Log, error) {
 	if cfg.AuditLog == "" {
 		return nil, nil
@@ -52,7 +53,7 @@ func answerer(l *audit.Log) func(from, to uint64) (io.ReadCloser, error) {
 	return l.Answer
 }
 
-// auditMetrics are the figures of an audit log; without one they are zero.
+// auditMetrics are the metrics of an audit log; without one they are zero.
 func auditMetrics(l *audit.Log) []prometheus.Collector {
 	status := func() audit.Status {
 		if l == nil {

@@ -24,42 +24,45 @@ import (
 )
 
 const (
-	// A request over HTTP has this long to send its head; all of them are small.
+	// webHeadTimeout is how long an HTTP request may take to send its headers; all of them are
+	// small.
 	webHeadTimeout = 5 * time.Second
-	// webIdleTimeout closes connections that nobody uses.
+	// webIdleTimeout closes idle connections.
 	webIdleTimeout = time.Minute
-	// webConnections bounds the connections. A client of the JSON API that waits for a lock or watches keeps one.
+	// webConnections bounds the connections. A client of the JSON API that waits for a lock or
+	// watches keeps one.
 	webConnections = 1024
-	// webHeaderBytes bounds the head of a request.
+	// webHeaderBytes bounds the headers of a request.
 	webHeaderBytes = 16 << 10
-	// webStopTimeout bounds how long requests under way delay the end.
+	// webStopTimeout bounds how long requests in progress delay shutdown.
 	webStopTimeout = time.Second
 
-	// healthConnections bounds the connections of the health port: a few supervisors and scrapers, each of which is done at once.
+	// healthConnections bounds the connections of the health port: a few supervisors and scrapers,
+	// each of which finishes quickly.
 	healthConnections = 64
-	// healthTimeout bounds a request there, from its head to the end of its answer.
+	// healthTimeout bounds a request on that port, from its headers to the end of its answer.
 	healthTimeout = 5 * time.Second
 
 	// webWriteTimeout is how long a client of the JSON API may take to read what it is sent.
 	webWriteTimeout = 10 * time.Second
 
-	// hungLoop is how long the node's loop may go without a turn before the process counts as
-	// dead. It turns every 50 ms at least; a machine that swaps can take some seconds.
+	// hungLoop is how long the node's loop may go without a turn before the process counts as dead.
+	// It turns at least every 50 ms; on a machine that swaps, that can take some seconds.
 	hungLoop = 10 * time.Second
 	// maxProfile bounds a profile or trace.
 	maxProfile = time.Minute
 )
 
-// A statusReader is what the web needs of a node.
+// A statusReader is what the HTTP ports need from a node.
 type statusReader interface{ Status() node.Status }
 
-// web is a port that speaks HTTP: the one of the JSON API, or the one of health and metrics.
+// web is an HTTP port: the one of the JSON API, or the one of health and metrics.
 type web struct {
 	what string // for errors
 	port *service.Port
 	http *http.Server
 
-	// local reaches the node's own service for the JSON API, which is not there if it is nil.
+	// local connects to the node's own service for the JSON API; nil: this port has no JSON API.
 	local func() (*grpc.ClientConn, error)
 	api   http.Handler // made by run
 }
@@ -68,7 +71,7 @@ func newWeb(what string, port *service.Port, hosts []string, paths http.Handler,
 	w := &web{what: what, port: port}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true) // for wrongPort alone
+	protocols.SetUnencryptedHTTP2(true) // only for wrongPort
 	w.http = &http.Server{
 		Handler:           wrongPort(what, guarded(hosts, w.route(paths))),
 		ReadHeaderTimeout: webHeadTimeout,
@@ -82,7 +85,8 @@ func newWeb(what string, port *service.Port, hosts []string, paths http.Handler,
 	return w
 }
 
-// newHTTP makes the port of the JSON API. It answers for health too, as it did when it was the only one.
+// newHTTP makes the port of the JSON API. It also answers health requests, as it did when it was
+// the only port.
 func newHTTP(hosts []string, port *service.Port, health *http.ServeMux, log *slog.Logger) *web {
 	mux := http.NewServeMux()
 	mux.Handle("/", health)
@@ -94,8 +98,8 @@ func newHTTP(hosts []string, port *service.Port, health *http.ServeMux, log *slo
 	return newWeb("HTTP port", port, hosts, mux, log)
 }
 
-// newHealth makes the port of health and metrics: nothing there changes anything or keeps a connection for long, so that it
-// answers while the other ports are full.
+// newHealth makes the port of health and metrics: nothing on it changes anything or keeps a
+// connection for long, so that it answers while the other ports are full.
 func newHealth(hosts []string, port *service.Port, health *http.ServeMux, log *slog.Logger) *web {
 	w := newWeb("health port", port, hosts, health, log)
 	w.http.ReadHeaderTimeout, w.http.ReadTimeout, w.http.WriteTimeout = healthTimeout, healthTimeout, healthTimeout
@@ -122,7 +126,8 @@ func healthPaths(n statusReader, dir string, metrics *prometheus.Registry) *http
 	return mux
 }
 
-// wrongPort answers a client that speaks gRPC here with what it should do instead. Nothing else is served over HTTP/2.
+// wrongPort answers a client that speaks gRPC here with what it should do instead. Nothing else is
+// served over HTTP/2.
 func wrongPort(what string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor < 2 {
@@ -137,7 +142,7 @@ func wrongPort(what string, next http.Handler) http.Handler {
 	})
 }
 
-// forOperators answers this machine alone, and no request that would profile the node for long.
+// forOperators answers only this machine, and no request that would profile the node for long.
 func forOperators(profile http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -155,11 +160,12 @@ func forOperators(profile http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// route leads to the JSON API before the mux could clean the path: the name of a lock is part of it.
+// route leads to the JSON API before the mux could clean the path: a lock's name is part of it.
 func (w *web) route(rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.api != nil { // the request before on this connection may have left one, for what was still to be sent
-			_ = http.NewResponseController(rw).SetWriteDeadline(time.Time{}) // a closed connection shows in the writing
+		if w.api != nil { // the previous request on this connection may have left a write deadline
+			// A closed connection is noticed on write.
+			_ = http.NewResponseController(rw).SetWriteDeadline(time.Time{})
 		}
 		if w.api != nil && strings.HasPrefix(r.URL.Path, gateway.Prefix) {
 			w.api.ServeHTTP(timely{rw}, r)
@@ -169,7 +175,7 @@ func (w *web) route(rest http.Handler) http.Handler {
 	})
 }
 
-// A timely writer gives the client webWriteTimeout to take what is written, each time.
+// A timely writer gives the client webWriteTimeout to take each write.
 type timely struct{ http.ResponseWriter }
 
 // Unwrap is for [http.ResponseController].
@@ -177,7 +183,7 @@ func (t timely) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // Write writes a part of an answer.
 func (t timely) Write(b []byte) (int, error) {
-	_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(webWriteTimeout)) // a closed connection shows in the writing
+	_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(webWriteTimeout)) // a closed connection is noticed on write
 	return t.ResponseWriter.Write(b)
 }
 
@@ -203,14 +209,14 @@ func (w *web) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), webStopTimeout)
 	defer cancel()
 	if err := w.http.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-		_ = w.http.Close() // what is still under way is a profile or a scrape
+		_ = w.http.Close() // anything still in progress is a profile or a scrape
 	}
 	<-served
 	return nil
 }
 
-// live answers 200 as long as the node's loop turns, whatever its role: a node that is cut off from
-// the others is not helped by a restart.
+// live answers 200 as long as the node's loop turns, whatever its role: restarting a node that is
+// cut off from the others does not help.
 func live(n statusReader) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if age := n.Status().Age; age > hungLoop {
@@ -221,7 +227,7 @@ func live(n statusReader) http.HandlerFunc {
 	}
 }
 
-// ownHosts are the host names that the HTTP ports answer to, beside IP addresses.
+// ownHosts are the host names that the HTTP ports answer to, in addition to IP addresses.
 func ownHosts(cfg Config) []string {
 	hosts := append([]string{"localhost"}, cfg.HTTPHosts...)
 	for _, address := range []string{cfg.Listen, cfg.HTTPListen, cfg.HealthListen, cfg.AdvertiseClient} {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/service"
 )
 
-// bothPorts are the handlers of the HTTP and of the health port of a healthy node.
+// bothPorts returns the handlers of the HTTP and the health port of a healthy node.
 func bothPorts() (api, health http.Handler) {
 	n := fixedStatus{Role: node.Leader, Leader: 1, Serving: true}
 	log, hosts := slog.New(slog.DiscardHandler), []string{"localhost", "n1.example"}

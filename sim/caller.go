@@ -12,9 +12,10 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// A caller is a program without our library: it makes unary calls like curl does, lets the service
-// number its claims, and is careless about when it renews. It holds several locks at once, and takes and gives back
-// many between two renewals. It does keep the rule of when a lease is over, and what docs/api.md says of seen, nonce and floor.
+// A caller is a program without our library: it makes unary calls like curl, lets the service
+// number its claims, and is careless about when it renews. It holds several locks at once, and
+// acquires and releases many between two renewals. It does keep the rule of when a lease is over,
+// and what docs/api.md says about seen, nonce and floor.
 type caller struct {
 	operator // its calls
 	clock    clock
@@ -25,14 +26,15 @@ type caller struct {
 	secret []byte
 	number uint64
 	seen   uint64
-	until  time.Duration // on its clock: the lease may be believed in before it
+	until  time.Duration // on its clock: the lease may be believed in before this time
 	held   []machine.ClaimStatus
-	gone   map[uint64]bool // claims that a keepalive called over: an answer that comes later revives none
-	hands  int             // locks that it works under, or asks for, at a time
+	// gone has claims that a keepalive reported as over: a later answer does not revive them.
+	gone   map[uint64]bool
+	hands  int // locks that it holds, or asks for, at a time
 	nonces int
-	asking int    // Acquires that it may repeat
-	top    uint64 // highest seq that it was told
-	floor  uint64 // its nonces below are let go of
+	asking int    // number of Acquires that it may repeat
+	top    uint64 // highest seq that it has received
+	floor  uint64 // it has let go of its nonces below
 }
 
 func newCaller(w *world, index, machine int) *caller {
@@ -47,7 +49,7 @@ func newCaller(w *world, index, machine int) *caller {
 func (c *caller) String() string       { return fmt.Sprintf("caller %d.%d", c.machine, c.life) }
 func (c *caller) local() time.Duration { return c.clock.read(c.w.now) }
 
-// then has f happen in the session of now, unless the run is in its calm.
+// then calls f after d in the current session, unless the run is in its calm.
 func (c *caller) then(d time.Duration, f func()) {
 	life := c.life
 	c.w.after(d, func() {
@@ -57,7 +59,7 @@ func (c *caller) then(d time.Duration, f func()) {
 	})
 }
 
-// open begins a new session, with as many tries as it takes.
+// open opens a new session, with as many attempts as it takes.
 func (c *caller) open() {
 	c.life++
 	c.id, c.held, c.seen, c.number, c.until = machine.SessionID{}, nil, 0, 0, 0
@@ -128,7 +130,7 @@ func (c *caller) renew() {
 	c.then(pause, c.renew)
 }
 
-// learn takes in the changes that an answer carries before the lease moves.
+// learn processes the changes that an answer carries before the lease moves.
 func (c *caller) learn(a replica.Kept) {
 	for _, s := range a.Changes {
 		c.w.check(c.w.book.Told(c.id, s))
@@ -156,7 +158,7 @@ func (c *caller) drop(seq uint64) {
 	c.held = slices.DeleteFunc(c.held, func(s machine.ClaimStatus) bool { return s.Seq == seq })
 }
 
-// acquire asks for one lock, and repeats the call under the same nonce when no answer comes.
+// acquire asks for one lock, and repeats the call with the same nonce when no answer arrives.
 func (c *caller) acquire() {
 	c.nonces++
 	if c.asking == 0 {
@@ -229,7 +231,7 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 	})
 }
 
-// hold works under the lock and gives it back.
+// hold works under the lock and releases it.
 func (c *caller) hold(s machine.ClaimStatus) {
 	c.w.grants++
 	c.held = append(c.held, s)
@@ -246,7 +248,7 @@ func (c *caller) hold(s machine.ClaimStatus) {
 	})
 }
 
-// believes holds what a caller believes at this moment against what the service granted.
+// believes checks what a caller believes at this moment against what the service granted.
 func (w *world) believes(c *caller) {
 	for _, s := range c.held {
 		if id := (machine.ClaimID{Session: c.id, Seq: s.Seq}); c.local() < c.until {

@@ -8,15 +8,15 @@ import (
 	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
-// The bounds of the recovery, from the end of the faults on.
+// The bounds of the recovery, counted from the end of the faults.
 const (
 	// serveWithin is how soon a new client gets a free lock.
 	serveWithin = 10 * time.Second
-	// drainWithin is how soon all queues and holders are gone: those of dead clients need a
-	// new leader, 1.25 TTL and the grace, those of revoked or delayed claims as much again, and behind
-	// them stand waiters whose clients may be dead too. TTLs are at most 10 s here.
+	// drainWithin is how soon all queues and holders are gone: those of dead clients need a new
+	// leader, 1.25 TTL and the grace, those of revoked or delayed claims the same again, and the
+	// waiters after them may belong to dead clients too. TTLs are at most 10 s here.
 	drainWithin = 90 * time.Second
-	// agreeWithin is how soon all nodes have then applied the same.
+	// agreeWithin is how soon after that all nodes have applied the same.
 	agreeWithin = 15 * time.Second
 )
 
@@ -58,7 +58,7 @@ func (w *world) late(format string, args ...any) {
 	w.check(check.Late(format, args...))
 }
 
-// agreed reports whether all nodes have applied all that any has, and one serves.
+// agreed reports whether all nodes have applied everything that any node has, and one serves.
 func (w *world) agreed() bool {
 	serving := false
 	for _, n := range w.nodes {
@@ -74,7 +74,7 @@ func (w *world) agreed() bool {
 	return serving
 }
 
-// canary starts a client that comes after all faults and wants one lock.
+// canary starts a client that arrives after all faults and wants one lock.
 func (w *world) canary(served func()) {
 	c := newClient(w, len(w.clients), len(w.net.cut)-1)
 	c.served = served

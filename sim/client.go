@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A client is one process that uses locks, on a machine of its own: the real session, and
-// the shell of a simulated program around it.
+// A client is one process that uses locks, on a machine of its own: the real session, and the shell
+// of a simulated program around it.
 type client struct {
 	w       *world
 	machine int
@@ -31,7 +31,7 @@ type client struct {
 	dialing bool
 	next    int // node to try next
 	wait    time.Duration
-	sentAt  map[uint64]time.Duration // true time of the sending of each keepalive, by number
+	sentAt  map[uint64]time.Duration // true time at which each keepalive was sent, by number
 	opens   map[uint64]time.Duration // the same for Open, by tag
 	tickAt  time.Duration            // 0: none
 	jobs    []*job
@@ -59,7 +59,7 @@ func (c *client) start() {
 	c.w.after(c.rnd.about(c.w.plan.think), c.work(c.life))
 }
 
-// renew replaces the session by a new one. What the old one had was told to be over.
+// renew replaces the session by a new one. The end of the old one was reported.
 func (c *client) renew() {
 	c.sess = session.New(session.Config{TTL: c.ttl, Rand: c.net.Float64, Metadata: map[string]string{"host": "sim"}})
 	c.id, c.jobs = machine.SessionID{}, nil
@@ -80,7 +80,7 @@ func (c *client) deliver(f func()) {
 	}
 }
 
-// after has f happen in the process that lives now.
+// after calls f after d, if the current process is still alive by then.
 func (c *client) after(d time.Duration, f func()) {
 	life := c.life
 	c.w.after(d, func() {
@@ -98,7 +98,7 @@ func (c *client) drop() {
 	}
 }
 
-// connect looks for a node that leads, with a growing wait between tries.
+// connect looks for a node that leads, with growing pauses between attempts.
 func (c *client) connect() {
 	if c.dialing || c.conn != nil || !c.alive || c.sess.IsOver() {
 		return
@@ -139,7 +139,7 @@ func (c *client) dialed(life int, sess *session.Session, k *conn) {
 	})
 }
 
-// hungUp is the end of a connection that the client did not want.
+// hungUp handles the end of a connection that the client did not want.
 func (c *client) hungUp(k *conn) {
 	if c.conn != k {
 		return
@@ -160,7 +160,7 @@ func (c *client) event(k *conn, e *pb.ServerEvent) {
 	}
 }
 
-// observe holds what the service says against the log.
+// observe checks what the service says against the log.
 func (c *client) observe(e *pb.ServerEvent) {
 	id := sessionID(e.GetSession())
 	book := c.w.book
@@ -212,7 +212,7 @@ func (c *client) pump() {
 	c.plan()
 }
 
-// stamp notes when renewals are sent.
+// stamp records when renewals are sent.
 func (c *client) stamp(rs []*pb.ClientRequest) {
 	for _, r := range rs {
 		switch b := r.GetBody().(type) {
@@ -224,7 +224,7 @@ func (c *client) stamp(rs []*pb.ClientRequest) {
 	}
 }
 
-// plan has the session tick when it wants to.
+// plan schedules the session's tick for when it wants one.
 func (c *client) plan() {
 	due := c.clock.when(c.sess.NextTick())
 	if due > c.w.now+time.Hour || c.tickAt != 0 && c.tickAt <= due && c.tickAt > c.w.now {
@@ -251,7 +251,7 @@ func (c *client) resume() {
 	c.paused = false
 	inbox := c.inbox
 	c.inbox = nil
-	if c.rnd.chance(0.5) { // the timers of the program are seen before or after its sockets
+	if c.rnd.chance(0.5) { // the program sees its timers before or after its sockets
 		c.deliver(func() { c.sess.Tick(c.local()) })
 	}
 	for _, f := range inbox {
@@ -260,7 +260,7 @@ func (c *client) resume() {
 	c.deliver(func() { c.sess.Tick(c.local()) })
 }
 
-// die ends the process. Its host closes the connection, or is gone with it.
+// die ends the process. Its host closes the connection, or is gone as well.
 func (c *client) die() {
 	if !c.alive {
 		return

@@ -7,12 +7,12 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// maxDrift is how far the rate of a clock may be from true time. Two clocks then differ by
-// less than the 2 % that the promises bear.
+// maxDrift is how far the rate of a clock may be from true time. Two clocks then differ by less
+// than the 2 % that the promises tolerate.
 const maxDrift = 0.009
 
-// A clock is the monotonic clock of one machine, which also counts suspends, and its
-// wall clock.
+// A clock is the monotonic clock of one machine, which keeps counting during suspend, and its wall
+// clock.
 type clock struct {
 	rate   float64
 	origin time.Duration // its reading at the true time 0
@@ -26,12 +26,12 @@ func newClock(r random) clock {
 	}
 }
 
-// read is the reading at the true time t.
+// read returns the reading at the true time t.
 func (c *clock) read(t time.Duration) time.Duration {
 	return c.origin + time.Duration(float64(t)*c.rate)
 }
 
-// when is the first true time at which the clock reads at least d, in whole microseconds.
+// when returns the first true time at which the clock reads at least d, in whole microseconds.
 func (c *clock) when(d time.Duration) time.Duration {
 	if d == math.MaxInt64 {
 		return d

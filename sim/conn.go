@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// A conn is a stream of a client at a node: two ordered pipes. Like a TCP connection it
-// loses nothing while both ends live: what cannot pass waits.
+// A conn is a client's stream at a node: two ordered pipes. Like a TCP connection it loses nothing
+// while both ends live: what cannot get through waits.
 type conn struct {
 	w      *world
 	id     replica.StreamID
@@ -21,7 +21,7 @@ type conn struct {
 	life   int  // of the node's process
 	open   bool // at the client's end
 	served bool // at the node's end
-	deaf   bool // nothing passes any more, without a word
+	deaf   bool // nothing gets through any longer, silently
 
 	up, down pipe
 	reached  map[uint64]time.Duration // true time at which the node read each keepalive, by number
@@ -36,7 +36,7 @@ type pipe struct {
 	deaf     *bool
 	queue    []parcel
 	last     time.Duration
-	extra    time.Duration // what every parcel takes longer
+	extra    time.Duration // additional time that every parcel takes
 	waiting  bool          // for the link to open
 }
 
@@ -91,7 +91,7 @@ func (c *client) dial(n *node, connected func(*conn), failed func()) {
 	})
 }
 
-// send carries requests of the client to the replica, through the checks of form.
+// send carries the client's requests to the replica, through the form checks.
 func (k *conn) send(rs []*pb.ClientRequest) {
 	if !k.open || len(rs) == 0 {
 		return
@@ -112,9 +112,8 @@ func (k *conn) send(rs []*pb.ClientRequest) {
 	})
 }
 
-// fromServer carries a reply of the replica to the client. While the late fault is on, changes
-// stay behind the answers that were given after them, but not behind what says that there
-// is nothing more to come.
+// fromServer carries a reply of the replica to the client. While the late fault is on, changes are
+// delayed past the answers given after them, but not past what says that nothing more will come.
 func (k *conn) fromServer(r replica.Reply) {
 	e := protocol.ToClient(r)
 	if bad := e.GetError(); bad.GetReason() == pb.Reason_REASON_NOT_LEADER {
@@ -140,7 +139,8 @@ func (k *conn) fromServer(r replica.Reply) {
 	k.toClient(e)
 }
 
-// waits reports whether the node led the term and still has the stream, so that a keepalive which it read is not lost.
+// waits reports whether the node still leads the term and has the stream, so that a keepalive that
+// it has read is not lost.
 func (k *conn) waits(term uint64) bool {
 	return k.served && k.node.up() && k.node.life == k.life && k.node.led == term
 }
@@ -151,7 +151,7 @@ func (k *conn) endLate() {
 	k.releaseLate()
 }
 
-// releaseLate lets the changes that were held back go.
+// releaseLate sends the changes that were held back.
 func (k *conn) releaseLate() {
 	late := k.late
 	k.late = nil
@@ -171,8 +171,8 @@ func (k *conn) toClient(e *pb.ServerEvent) {
 	})
 }
 
-// hangUp is the client's end of the stream: the node learns of it behind what is under
-// way, of which some may be lost.
+// hangUp is the client's end of the stream: the node learns of it after what is in flight, of which
+// some may be lost.
 func (k *conn) hangUp() {
 	if !k.open {
 		return
@@ -184,7 +184,7 @@ func (k *conn) hangUp() {
 	k.up.put(k.gone)
 }
 
-// gone tells the replica that the stream is over.
+// gone reports to the replica that the stream is over.
 func (k *conn) gone() {
 	if !k.served {
 		return
@@ -197,7 +197,7 @@ func (k *conn) gone() {
 	k.node.request(k.client.machine, replica.Request{Stream: k.id, Body: replica.Gone{}})
 }
 
-// tear breaks the connection in the middle: both ends learn of it on their own.
+// tear breaks the connection in the middle: both ends learn of it separately.
 func (k *conn) tear() {
 	k.w.count(streamTorn)
 	k.up.queue, k.down.queue = nil, nil
@@ -205,7 +205,7 @@ func (k *conn) tear() {
 	k.w.after(k.w.net.delay(), func() { k.lost() })
 }
 
-// lost tells the client that the connection is gone.
+// lost reports to the client that the connection is gone.
 func (k *conn) lost() {
 	if !k.open {
 		return
@@ -214,7 +214,7 @@ func (k *conn) lost() {
 	k.client.deliver(func() { k.client.hungUp(k) })
 }
 
-// serverGone is the end of the node's process. Its host says so, or is gone with it.
+// serverGone is the end of the node's process. Its host reports it, or is gone as well.
 func (k *conn) serverGone() {
 	k.served = false
 	if k.client.rnd.chance(0.8) {
@@ -222,7 +222,7 @@ func (k *conn) serverGone() {
 	}
 }
 
-// sortedConns are the conns in the order of their numbers.
+// sortedConns returns the conns in the order of their numbers.
 func sortedConns(m map[replica.StreamID]*conn) []*conn {
 	out := make([]*conn, 0, len(m))
 	for _, c := range m {

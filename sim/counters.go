@@ -1,6 +1,6 @@
 package sim
 
-// Names of things that happened, beside those of package check.
+// Names of noteworthy events, in addition to those of package check.
 const (
 	messageLost      = "raft message lost"
 	messageDoubled   = "raft message doubled"

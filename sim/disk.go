@@ -18,16 +18,16 @@ type snapshot struct {
 	data []byte // nil in the first one, which is the empty machine
 }
 
-// A disk holds what one node wrote. It survives the crashes of its node, but for
-// what was pending: of that a prefix survives.
+// A disk holds what one node wrote. It survives the crashes of its node, except what was pending: a
+// prefix of that survives.
 type disk struct {
 	hard    *raftpb.HardState
 	snap    snapshot
 	entries []*raftpb.Entry // durable, without gap; some may be older than snap
 
 	pending  []*raftpb.Message   // appends that are not durable, oldest first
-	syncing  int                 // how many of them the sync under way covers
-	received map[uint64]snapshot // files of snapshots that a peer sent, by index
+	syncing  int                 // how many of them the sync in progress covers
+	received map[uint64]snapshot // snapshot files sent by a peer, by index
 	building snapshot            // written piece by piece, not durable
 }
 
@@ -51,8 +51,8 @@ func (d *disk) synced(n int) {
 	d.pending = slices.Clone(d.pending[n:])
 }
 
-// write makes one append durable, in the order that a real disk has it: the old log's end is cut,
-// then come the entries and the hard state.
+// write makes one append durable, in the order of a real disk: first the end of the old log is
+// truncated, then the entries and the hard state are written.
 func (d *disk) write(m *raftpb.Message) {
 	if s := m.GetSnapshot(); s.GetMetadata().GetIndex() > 0 {
 		file, ok := d.received[s.GetMetadata().GetIndex()]
@@ -109,7 +109,7 @@ func (d *disk) build(p *replica.SnapshotPart) {
 	d.building.data = append(d.building.data, p.Chunk...)
 }
 
-// crash loses what was pending but for the first keep appends.
+// crash loses what was pending, except the first keep appends.
 func (d *disk) crash(keep int) {
 	d.synced(min(keep, len(d.pending)))
 	d.pending, d.syncing = nil, 0

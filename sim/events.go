@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxEvents bounds the events of one second of simulated time. Five nodes and six clients have some 10,000
-// in a second; more than this means that something feeds itself.
+// maxEvents bounds the events of one second of simulated time. Five nodes and six clients have some
+// 10,000 per second; more than this means that something feeds itself.
 const maxEvents = 200_000
 
 // An event is something that happens at a moment of true time.
@@ -17,26 +17,26 @@ type event struct {
 	do  func()
 }
 
-// A schedule is the queue of what is to happen, in the order of (time, sequence).
+// A schedule is the queue of future events, ordered by (time, sequence).
 type schedule struct {
 	events eventHeap
 	seq    uint64
 	now    time.Duration
 	ran    int
-	second time.Duration // the one that is under way
-	inIt   int           // how many ran in it
+	second time.Duration // the current second
+	inIt   int           // number of events that ran in it
 }
 
-// at has do happen at the time t, or now if t is past.
+// at schedules do for the time t, or for now if t is past.
 func (s *schedule) at(t time.Duration, do func()) {
 	s.seq++
 	heap.Push(&s.events, event{max(t, s.now), s.seq, do})
 }
 
-// after has do happen d from now.
+// after schedules do for d from now.
 func (s *schedule) after(d time.Duration, do func()) { s.at(s.now+d, do) }
 
-// step lets the next event happen if it is due by the time until, and reports whether it was.
+// step runs the next event if it is due by the time until, and reports whether it was.
 func (s *schedule) step(until time.Duration) bool {
 	if len(s.events) == 0 || s.events[0].at > until {
 		s.now = max(s.now, until)

@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// strikes are all kinds of faults that come and go, each with the mean time between two of
-// them. A seed switches on some, at rates from a quarter to four times these.
+// strikes are all kinds of faults that come and go, each with the mean time between two of them. A
+// seed enables some of them, at rates from a quarter to four times these.
 var strikes = []fault{
 	{name: "partition", every: 12 * time.Second, hit: partition},
 	{name: "one-way cut", every: 10 * time.Second, hit: oneWay},
@@ -36,7 +36,7 @@ var strikes = []fault{
 	{name: "read", every: 500 * time.Millisecond, hit: func(w *world, _ random) { w.operator.look() }},
 }
 
-// strike has the fault come again and again until the calm.
+// strike makes the fault occur again and again until the calm.
 func (w *world) strike(f *fault) {
 	w.after(f.rnd.about(f.every), func() {
 		if w.calm {
@@ -52,7 +52,7 @@ func (w *world) anyNode(r random) *node { return w.nodes[r.IntN(len(w.nodes))] }
 
 func (w *world) anyClient(r random) *client { return w.clients[r.IntN(len(w.clients))] }
 
-// leader is the node that leads in the highest term, or any one.
+// leader returns the node that leads in the highest term, or any node.
 func (w *world) leader(r random) *node {
 	best, term := w.anyNode(r), uint64(0)
 	for _, n := range w.nodes {
@@ -66,7 +66,7 @@ func (w *world) leader(r random) *node {
 	return best
 }
 
-// cutFor severs links for a while. Clients stay connected unless they are on the list.
+// cutFor cuts links for a while. Clients stay connected unless they are on the list.
 func (w *world) cutFor(d time.Duration, links [][2]int) {
 	for _, l := range links {
 		w.net.sever(l[0], l[1], 1)
@@ -79,14 +79,14 @@ func (w *world) cutFor(d time.Duration, links [][2]int) {
 	w.heal(d, heal)
 }
 
-// partition splits the nodes in two groups, of which one may be a majority, or leaves a
-// bridge between them. Clients are on one side each, or see both.
+// partition splits the nodes into two groups, one of which may be a majority, or leaves a bridge
+// between them. Each client is on one side or sees both.
 func partition(w *world, r random) {
 	side := make([]int, len(w.net.cut))
 	for i := range side {
 		side[i] = r.IntN(2)
 		if i >= len(w.nodes) && r.chance(0.5) {
-			side[i] = 2 // sees both
+			side[i] = 2 // sees both sides
 		}
 	}
 	if r.chance(0.3) {
@@ -134,9 +134,9 @@ func isolateLeader(w *world, r random) {
 	w.cutFor(r.skewed(300*time.Millisecond, 12*time.Second), links)
 }
 
-// island cuts the leader off from the other nodes together with some clients, who see
-// nobody else, for longer than their leases. Mostly its process also stops for a part of one, so
-// that it wakes up as a leader of the past.
+// island cuts the leader off from the other nodes together with some clients, which see no other
+// node, for longer than their leases. Usually its process also stops for part of a lease, so that
+// it wakes up as a past leader.
 func island(w *world, r random) {
 	n := w.leader(r)
 	if !n.up() || n.paused {
@@ -163,7 +163,8 @@ func island(w *world, r random) {
 	}
 	w.pauseFor(n, r.between(ttl/4, 3*ttl/4))
 	for _, c := range w.clients {
-		if inside[c.machine] && r.chance(0.5) { // it reads an old answer before it looks at the clock
+		// Some of them read an old answer before they look at the clock.
+		if inside[c.machine] && r.chance(0.5) {
 			w.after(r.between(0, ttl/2), func() { w.pauseClientFor(c, r.between(ttl/4, 3*ttl/4)) })
 		}
 	}
@@ -213,7 +214,7 @@ func (w *world) pauseFor(n *node, d time.Duration) {
 	})
 }
 
-// stickLoop holds up the loop of a node while its readers go on.
+// stickLoop holds up the loop of a node while its readers continue.
 func stickLoop(w *world, r random) {
 	n := w.leader(r)
 	if !n.up() || n.paused || n.stuck {
@@ -222,7 +223,7 @@ func stickLoop(w *world, r random) {
 	w.stickFor(n, r.skewed(10*time.Millisecond, 6*time.Second))
 }
 
-// stutter holds up a loop for less than an election takes.
+// stutter holds up a loop for less time than an election takes.
 func stutter(w *world, r random) {
 	if n := w.anyNode(r); n.up() && !n.paused && !n.stuck {
 		w.stickFor(n, r.skewed(5*time.Millisecond, 400*time.Millisecond))
@@ -272,7 +273,7 @@ func jumpWall(w *world, r random) {
 	w.anyNode(r).clock.jump += r.between(-time.Hour, time.Hour)
 }
 
-// longest bounds pauses: mostly about a TTL, seldom a minute.
+// longest bounds pauses: usually about a TTL, rarely a minute.
 func (w *world) longest(r random) time.Duration {
 	if r.chance(0.05) {
 		return time.Minute

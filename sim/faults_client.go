@@ -42,8 +42,8 @@ func tearStream(w *world, r random) {
 	}
 }
 
-// oldAnswers slows down what a client is told, and then mostly cuts it off for longer than its lease: the last
-// confirmation that it heard was old news.
+// oldAnswers slows down what a client receives, and then usually cuts it off for longer than its
+// lease: the last confirmation that it received was outdated.
 func oldAnswers(w *world, r random) {
 	c := w.anyClient(r)
 	k := c.conn
@@ -61,7 +61,7 @@ func oldAnswers(w *world, r random) {
 	}
 }
 
-// linksOf are all links between the nodes and a machine.
+// linksOf returns all links between the nodes and a machine.
 func (w *world) linksOf(machine int) (links [][2]int) {
 	for _, n := range w.nodes {
 		links = append(links, [2]int{n.index, machine}, [2]int{machine, n.index})
@@ -76,8 +76,8 @@ func deafenStream(w *world, r random) {
 	}
 }
 
-// lateChanges lets answers overtake the changes of a stream for a while. No service does
-// that: it is what the rule that a lease moves only with knowledge is held against.
+// lateChanges lets answers overtake the changes of a stream for a while. No service does that; it
+// tests the rule that a lease moves only with knowledge.
 func lateChanges(w *world, r random) {
 	k := w.anyClient(r).conn
 	if k == nil || w.now < k.lateTill {

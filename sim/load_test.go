@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// busy makes the work of a world a load that does not stop: every client takes a free lock and gives it back, ten times a
-// second.
+// busy turns the work of a world into a load that does not stop: every client takes a free lock and
+// releases it, ten times a second.
 func (w *world) busy() {
 	p := &w.plan
 	w.callers = nil
@@ -17,7 +17,7 @@ func (w *world) busy() {
 
 }
 
-// follower is a node that does not lead.
+// follower returns a node that does not lead.
 func (w *world) follower() *node {
 	for _, n := range w.nodes {
 		if n.rep.Status().Role == replica.Follower {
@@ -27,7 +27,7 @@ func (w *world) follower() *node {
 	return nil
 }
 
-// isolate cuts a node off from the other nodes, and gives the way back.
+// isolate cuts a node off from the other nodes, and returns how to undo that.
 func (w *world) isolate(n *node) (heal func()) {
 	set := func(d int) {
 		for _, o := range w.nodes {
@@ -41,8 +41,8 @@ func (w *world) isolate(n *node) (heal func()) {
 	return func() { set(-1) }
 }
 
-// TestAFollowerCatchesUpUnderLoad: a follower needs a snapshot, and while one is on its way the load makes the next.
-// It catches up although the load never stops.
+// TestAFollowerCatchesUpUnderLoad: a follower needs a snapshot, and while one is on its way the
+// load causes the next. It catches up although the load never stops.
 func TestAFollowerCatchesUpUnderLoad(t *testing.T) {
 	for seed := uint64(1); seed <= 2; seed++ {
 		r := play(Options{Seed: seed, Calm: true, Nodes: 3, Clients: 6, Trace: tracer(t)}, func(w *world) {
@@ -74,12 +74,14 @@ func TestAFollowerCatchesUpUnderLoad(t *testing.T) {
 	}
 }
 
-// TestDisksThatAreSlowAlikeKeepTheirLeader: whatever a sync takes, up to 2 s, and whether it varies or not, leadership
-// stays where it is but for one leader that dies, and nobody loses a lease of 30 s.
+// TestDisksThatAreSlowAlikeKeepTheirLeader: however long a sync takes, up to 2 s, and whether it
+// varies or not, leadership stays where it is except for one leader that dies, and nobody loses a
+// lease of 30 s.
 func TestDisksThatAreSlowAlikeKeepTheirLeader(t *testing.T) {
 	for _, sync := range []time.Duration{50, 200, 400, 800, 1_200, 2_000} {
 		for _, steady := range []bool{true, false} {
-			if steady || sync <= 800 { // else some would take more than the 10 s after which a node ends
+			// Otherwise some would take more than the 10 s after which a node ends.
+			if steady || sync <= 800 {
 				slowAlike(t, sync*time.Millisecond, steady)
 			}
 		}
@@ -112,7 +114,8 @@ func slowAlike(t *testing.T, sync time.Duration, steady bool) {
 	if r.Failure != nil {
 		mustHold(t, []Failure{*r.Failure})
 	}
-	// A claim and its release are two syncs and more, and each of 6 clients has up to 6 claims on 4 names.
+	// A claim and its release are two syncs or more, and each of 6 clients has up to 6 claims on 4
+	// names.
 	if least := int(40 * time.Second / (4 * sync)); grants < least {
 		t.Errorf("syncs of %v (steady %v): %d grants in 40 s, want %d", sync, steady, grants, least)
 	}
@@ -126,7 +129,7 @@ func slowAlike(t *testing.T, sync time.Duration, steady bool) {
 	}
 }
 
-// term is the highest term.
+// term returns the highest term.
 func (w *world) term() (term uint64) {
 	for _, n := range w.nodes {
 		if n.up() {

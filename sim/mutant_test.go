@@ -13,8 +13,8 @@ var (
 	limit  = flag.Duration("limit", 2*time.Minute, "how long TestMutantIsFound may look for it")
 )
 
-// TestMutantIsFound is run by mutants.sh, with a build tag that plants a bug. The seeds go on
-// until one fails.
+// TestMutantIsFound is run by mutants.sh, with a build tag that plants a bug. It tries seeds until
+// one fails.
 func TestMutantIsFound(t *testing.T) {
 	if *mutant == "" {
 		t.Skip("no bug is planted: see mutants.sh")

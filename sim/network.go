@@ -7,16 +7,16 @@ import (
 )
 
 // A network carries messages between the machines of a run: nodes first, then clients, numbered
-// through. Those between nodes may be lost, doubled, delayed and reordered.
+// consecutively. Messages between nodes may be lost, duplicated, delayed and reordered.
 type network struct {
 	w   *world
 	rnd random
 
-	latency time.Duration // the mean of the delay that is added to fastest
+	latency time.Duration // the mean of the delay added to fastest
 	loss    float64
 	double  float64
 	reorder bool
-	cut     [][]int // [from][to]: how many faults cut the link now
+	cut     [][]int // [from][to]: number of faults that cut the link now
 	last    [][]time.Duration
 }
 
@@ -32,7 +32,7 @@ func newNetwork(w *world, machines int) *network {
 	return n
 }
 
-// open reports whether bytes pass from one machine to another.
+// open reports whether bytes get from one machine to another.
 func (n *network) open(from, to int) bool { return n.cut[from][to] == 0 }
 
 // delay draws how long one message takes.
@@ -69,8 +69,8 @@ func (n *network) send(from, to *node, m *raftpb.Message) {
 	}
 }
 
-// copyOf gives each copy of a doubled message a head of its own: raft may write to the
-// head of a message that it is given.
+// copyOf gives each copy of a duplicated message a head of its own: raft may write to the head of a
+// message that it is given.
 func copyOf(m *raftpb.Message, i int) *raftpb.Message {
 	if i == 0 {
 		return m

@@ -24,7 +24,7 @@ type node struct {
 	rep     *replica.Replica // nil while the process is down
 	life    int              // counts the processes, so that events of a dead one are void
 	booted  time.Duration    // true time of the start
-	led     uint64           // the term that it led, or zero, after the last turn
+	led     uint64           // the term that it led after the last turn, or zero
 	streams map[replica.StreamID]*conn
 	unary   map[replica.StreamID]func(replica.Reply)
 
@@ -34,9 +34,9 @@ type node struct {
 	turnAt time.Duration // when the next turn is due; -1: none
 	turn   int           // numbers the turns that were scheduled
 
-	moved   uint64        // what was applied when well looked last
-	movedAt time.Duration // when that was last new
-	handed  time.Duration // when it was last told to hand over the leadership
+	moved   uint64        // what was applied when well last looked
+	movedAt time.Duration // when that last changed
+	handed  time.Duration // when it was last asked to hand over leadership
 
 	syncMean  time.Duration
 	diskStuck time.Duration // no sync ends before this time
@@ -45,7 +45,7 @@ type node struct {
 
 // mail is something that reached the machine while its process did not handle it.
 type mail struct {
-	from int // machine: order holds among mail of one
+	from int // machine: mail from one machine stays in order
 	put  func()
 }
 
@@ -61,7 +61,7 @@ func newNode(w *world, index int, id uint64, voters []uint64) *node {
 func (n *node) up() bool             { return n.rep != nil }
 func (n *node) local() time.Duration { return n.clock.read(n.w.now) }
 
-// boot starts the process from what the disk holds.
+// boot starts the process from what is on the disk.
 func (n *node) boot() {
 	if n.up() {
 		return
@@ -101,10 +101,11 @@ func (n *node) crash(keep int, why string) {
 	n.streams, n.unary = nil, nil
 }
 
-// A leader is well while its newest round and its oldest entry are no older than this.
+// wellWithin is how old the newest round and the oldest entry of a leader that is well may be.
 const wellWithin = 500 * time.Millisecond
 
-// well reports whether the node serves and nothing holds it up, and in which term. It is to be asked every serviceEvery.
+// well reports whether the node serves and nothing holds it up, and in which term. It must be
+// called every serviceEvery.
 func (n *node) well() (term uint64, ok bool) {
 	if !n.up() {
 		return 0, false
@@ -113,14 +114,14 @@ func (n *node) well() (term uint64, ok bool) {
 	if s.InFlight == 0 || s.Applied != n.moved {
 		n.moved, n.movedAt = s.Applied, n.w.now
 	}
-	// While it hands over it proposes nothing.
+	// While it hands over, it proposes nothing.
 	handing := n.handed != 0 && n.w.now-n.handed < 2*time.Second
 	held := n.paused || n.stuck || handing || n.w.now-n.movedAt > wellWithin || s.Confirmed > wellWithin
 	return s.Term, s.Serving && !held
 }
 
-// deliver hands something to the process, now or when it runs again. from is the machine that
-// it came from.
+// deliver hands something to the process, now or when it runs again. from is the machine that it
+// came from.
 func (n *node) deliver(from int, put func()) {
 	switch {
 	case !n.up():
@@ -134,7 +135,8 @@ func (n *node) deliver(from int, put func()) {
 	}
 }
 
-// maxInbox bounds what the buffers of a stopped process hold. More is lost, like on a full socket.
+// maxInbox bounds what the buffers of a stopped process hold. Anything beyond it is lost, as with a
+// full socket.
 const maxInbox = 20_000
 
 // message delivers a raft message.
@@ -146,8 +148,8 @@ func (n *node) unreachable(id uint64) {
 	n.deliver(n.index, func() { n.rep.Step(replica.Unreachable{ID: id}) })
 }
 
-// request delivers a request of a client. It is stamped when the process reads it, which a
-// stuck loop does not hold up.
+// request delivers a client request. It is stamped when the process reads it, which a stuck loop
+// does not delay.
 func (n *node) request(from int, r replica.Request) {
 	if n.stuck && !n.paused {
 		r.Received = replica.Time(n.local())
@@ -163,7 +165,7 @@ func (n *node) request(from int, r replica.Request) {
 	})
 }
 
-// snapshot delivers a streamed snapshot; done is told whether it arrived.
+// snapshot delivers a streamed snapshot; done is called with whether it arrived.
 func (n *node) snapshot(from *node, m *raftpb.Message, file snapshot, done func(ok bool)) {
 	if !n.up() {
 		done(false)
@@ -183,7 +185,7 @@ func (n *node) snapshot(from *node, m *raftpb.Message, file snapshot, done func(
 }
 
 // resume lets a stopped process or loop run again. The mail of each machine keeps its order; which
-// socket is read first is luck, and so is how much of it the loop handles in one turn.
+// socket is read first is random, and so is how much of it the loop handles in one turn.
 func (n *node) resume() {
 	if !n.up() || !n.paused && !n.stuck {
 		return
@@ -227,7 +229,7 @@ func shuffle(r random, inbox []mail) (runs [][]mail) {
 	return runs
 }
 
-// poke has a turn happen within the time that a loop takes to come round, plus d.
+// poke schedules a turn within the time that a loop takes to come round, plus d.
 func (n *node) poke(d time.Duration) {
 	at := n.w.now + d + n.rnd.between(10*time.Microsecond, n.w.plan.turnTime)
 	if n.turnAt >= 0 && n.turnAt <= at {

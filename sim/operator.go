@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// An operator looks at locks and takes them away, by unary calls to the node that it believes
-// to lead.
+// An operator reads locks and revokes them, by unary calls to the node that it believes to be the
+// leader.
 type operator struct {
 	w       *world
 	machine int
@@ -18,8 +18,8 @@ type operator struct {
 // callTimeout bounds the wait for the answer of one unary call.
 const callTimeout = 3 * time.Second
 
-// call sends one unary request to the node; answer is called with each reply until it says that it
-// was the last one. The call ends after patience at the latest.
+// call sends one unary request to the node; answer is called with each reply until it reports the
+// last one. The call ends after patience at the latest.
 func (o *operator) call(n *node, r replica.Request, patience time.Duration, answer func(replica.Answer) (last bool)) {
 	w := o.w
 	w.streams++
@@ -49,7 +49,7 @@ func (o *operator) call(n *node, r replica.Request, patience time.Duration, answ
 	})
 }
 
-// target is the node that the operator asks: mostly one that believes that it leads.
+// target returns the node that the operator asks: usually one that believes it is the leader.
 func (o *operator) target() *node {
 	if o.rnd.chance(0.8) {
 		for _, i := range o.rnd.Perm(len(o.w.nodes)) {
@@ -61,7 +61,7 @@ func (o *operator) target() *node {
 	return o.w.nodes[o.rnd.IntN(len(o.w.nodes))]
 }
 
-// look reads a lock and holds the answer against the log.
+// look reads a lock and checks the answer against the log.
 func (o *operator) look() {
 	w := o.w
 	name := w.lockName(o.rnd.IntN(w.plan.names))
@@ -82,7 +82,7 @@ func (o *operator) look() {
 	})
 }
 
-// revoke takes a lock, or now and then a whole session, away from its holder.
+// revoke takes a lock, or sometimes a whole session, away from its holder.
 func (o *operator) revoke() {
 	w := o.w
 	name := w.lockName(o.rnd.IntN(w.plan.names))
@@ -111,8 +111,8 @@ func (o *operator) revoke() {
 	})
 }
 
-// tearBefore now and then breaks the stream of the session that is about to lose
-// something, so that it hears of it only when it comes back.
+// tearBefore sometimes breaks the stream of the session that is about to lose something, so that
+// the client learns of it only when it comes back.
 func (w *world) tearBefore(id machine.SessionID) {
 	for _, c := range w.clients {
 		if c.id == id && c.conn != nil && w.operator.rnd.chance(w.plan.revokeTorn) {

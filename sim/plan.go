@@ -7,8 +7,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A plan is what one seed is about: the size of things, the kind of work, and which faults
-// occur how often.
+// A plan is what one seed is about: sizes, the kind of work, and which faults occur how often.
 type plan struct {
 	nodes int
 
@@ -16,24 +15,26 @@ type plan struct {
 	clients, callers                           int
 	names                                      int
 	ttls                                       []time.Duration
-	holders                                    float64 // how many claims are held for up to hold
+	holders                                    float64 // how many claims are held, for up to hold
 	think, hold                                time.Duration
 	shared, permits, multi, bounded, lockDelay float64
 
 	// The machines.
 	turnTime    time.Duration // the longest that a loop takes to come round
-	streamLeast time.Duration // the shortest that a snapshot is on its way
+	streamLeast time.Duration // the shortest time that a snapshot takes to arrive
 	streamTime  time.Duration // the longest
 	syncMean    time.Duration
 	steadySync  bool   // every sync takes the mean
 	snapshotAt  uint64 // entries between two snapshots
-	tail        uint64 // bytes of log kept behind a snapshot
+	tail        uint64 // bytes of log kept before a snapshot
 	lag         uint64 // bytes of log kept for a follower that is catching up
 	inFlight    int
 	queue       int
-	waiters     uint32        // limit of the waiters of a name
-	claims      uint32        // limit of the claims of a session times their names
-	clockWrong  time.Duration // for how long the wall clocks are before the build, so that nothing is granted; 0: never
+	waiters     uint32 // limit of the waiters of a name
+	claims      uint32 // limit of the claims of a session times their names
+	// clockWrong is how long the wall clocks are before the build, so that nothing is granted; 0:
+	// never.
+	clockWrong time.Duration
 
 	// The faults.
 	faults                []*fault
@@ -96,7 +97,7 @@ func (p *plan) drawMachines(r random) {
 	p.lag = pick(r, uint64(1), 64<<10)
 }
 
-// built is when the program of this world was built; 0: the clocks are right about it.
+// built returns when the program of this world was built; 0: the clocks are right about it.
 func (p *plan) built() machine.WallMillis {
 	if p.clockWrong == 0 {
 		return 0
@@ -110,7 +111,7 @@ func (p *plan) ttl(r random) time.Duration { return pick(r, p.ttls...) }
 // downTime draws how long a crashed process stays down.
 func (p *plan) downTime(r random) time.Duration { return r.skewed(20*time.Millisecond, p.down) }
 
-// A fault is one kind of trouble that strikes now and then.
+// A fault is one kind of fault that strikes from time to time.
 type fault struct {
 	name  string
 	every time.Duration // mean time between two strikes
@@ -118,8 +119,8 @@ type fault struct {
 	hit   func(w *world, r random)
 }
 
-// drawFaults switches a random subset of all kinds on: in some seeds many, in some few, because under
-// many faults nothing lives long enough to break in the way that needs time.
+// drawFaults enables a random subset of all kinds: many in some seeds, few in others, because under
+// many faults nothing lives long enough to break in ways that need time.
 func (p *plan) drawFaults(o Options, r random) {
 	if o.Calm {
 		return
@@ -158,7 +159,7 @@ func (p *plan) drawFaults(o Options, r random) {
 	}
 }
 
-// steady are the kinds of faults that are there all the time, beside the strikes.
+// steady are the kinds of faults that are present all the time, in addition to the strikes.
 var steady = []struct {
 	name string
 	on   func(*plan) bool
@@ -170,7 +171,7 @@ var steady = []struct {
 	{"revoke now", func(p *plan) bool { return p.revokeNow > 0 }},
 }
 
-// Kinds are the names of all kinds of faults.
+// Kinds returns the names of all kinds of faults.
 func Kinds() (all []string) {
 	for _, s := range steady {
 		all = append(all, s.name)
@@ -181,7 +182,7 @@ func Kinds() (all []string) {
 	return all
 }
 
-// faultNames lists the kinds of faults that are on.
+// faultNames lists the enabled kinds of faults.
 func (p *plan) faultNames() []string {
 	names := []string{}
 	for _, s := range steady {

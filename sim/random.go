@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A random is one stream of random numbers, for one concern.
+// A random is a stream of random numbers for one concern.
 type random struct{ *rand.Rand }
 
-// stream splits the stream of a concern from the seed.
+// stream derives the stream of a concern from the seed.
 func stream(seed uint64, concern string) random {
 	return random{rand.New(rand.NewPCG(seed, hashOf(concern)))}
 }
@@ -21,10 +21,10 @@ func hashOf(s string) uint64 {
 	return h.Sum64()
 }
 
-// chance is true with the probability p.
+// chance returns true with probability p.
 func (r random) chance(p float64) bool { return r.Float64() < p }
 
-// between draws evenly from [low, high).
+// between draws uniformly from [low, high).
 func (r random) between(low, high time.Duration) time.Duration {
 	if high <= low {
 		return low
@@ -32,12 +32,12 @@ func (r random) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(r.Int64N(int64(high-low)))
 }
 
-// about draws from the exponential distribution with this mean, cut at ten times the mean.
+// about draws from the exponential distribution with this mean, cut off at ten times the mean.
 func (r random) about(mean time.Duration) time.Duration {
 	return time.Duration(min(r.ExpFloat64(), 10) * float64(mean))
 }
 
-// skewed draws from [low, high) so that each factor of two is as likely as any other.
+// skewed draws from [low, high) so that each factor of two is equally likely.
 func (r random) skewed(low, high time.Duration) time.Duration {
 	d := low
 	for d < high && r.chance(0.7) {
@@ -49,7 +49,7 @@ func (r random) skewed(low, high time.Duration) time.Duration {
 // pick draws one of the values.
 func pick[T any](r random, values ...T) T { return values[r.IntN(len(values))] }
 
-// entropy is a reader of random bytes for crypto/rand.Reader and the secrets of sessions.
+// entropy returns a reader of random bytes for crypto/rand.Reader and the secrets of sessions.
 func entropy(seed uint64, concern string) *rand.ChaCha8 {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)

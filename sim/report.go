@@ -12,24 +12,25 @@ type Options struct {
 	Seed uint64
 	// Nodes is the size of the cluster, 3 or 5. Default: drawn from the seed.
 	Nodes int
-	// Clients is how many run at a time, 1 to 50. Default: 3 to 6, drawn from the seed.
+	// Clients is how many clients run at a time, 1 to 50. Default: 3 to 6, drawn from the seed.
 	Clients int
 	// Duration is the simulated time with faults. Default: 30 s.
 	Duration time.Duration
-	// Calm switches all faults off.
+	// Calm disables all faults.
 	Calm bool
-	// Without lists kinds of faults to leave out, as [Kinds] names them: for shrinking a failure by hand. Others have no effect.
+	// Without lists kinds of faults to leave out, as named by [Kinds], for shrinking a failure by
+	// hand. Unknown names have no effect.
 	Without []string
-	// Only, if not empty, lists the kinds of faults that may be on, and switches all of them on.
+	// Only, if not empty, lists the kinds of faults that may be on, and enables all of them.
 	Only []string
-	// TTL, if not zero, is that of all clients, instead of 1 to 10 s drawn from the seed.
+	// TTL, if not zero, is the TTL of all clients, instead of 1 to 10 s drawn from the seed.
 	TTL time.Duration
-	// Trace receives every line of the trace. Default: only the last ones are kept, for the
+	// Trace receives every line of the trace. Default: only the last lines are kept, for the
 	// report.
 	Trace func(line string)
 }
 
-// A Report tells what a run did.
+// A Report describes a run.
 type Report struct {
 	Seed      uint64         `json:"seed"`
 	Nodes     int            `json:"nodes"`
@@ -37,9 +38,9 @@ type Report struct {
 	TraceHash string         `json:"trace_hash"` // 16 hexadecimal digits
 	Simulated time.Duration  `json:"-"`
 	Events    int            `json:"events"`
-	Entries   uint64         `json:"entries"` // of the log
+	Entries   uint64         `json:"entries"` // in the log
 	Grants    int            `json:"grants"`
-	Faults    []string       `json:"faults"` // the kinds that were on
+	Faults    []string       `json:"faults"` // the enabled kinds
 	Counters  map[string]int `json:"counters"`
 	Failure   *Failure       `json:"failure,omitempty"`
 }
@@ -51,8 +52,8 @@ type Failure struct {
 	Detail  string        `json:"detail"`
 	At      time.Duration `json:"-"`
 	Trace   []string      `json:"trace"` // the last lines, oldest first
-	// Shrunk is a smaller run of the seed that breaks the same promise; RunMany looks for one
-	// for its first failure.
+	// Shrunk is a smaller run of the seed that breaks the same promise; RunMany looks for one for
+	// its first failure.
 	Shrunk *Shrunk `json:"shrunk,omitempty"`
 }
 
@@ -63,9 +64,9 @@ type Shrunk struct {
 	Without  []string `json:"without"`
 }
 
-// A Summary tells what many runs did.
+// A Summary describes many runs.
 type Summary struct {
-	Seeds            int            `json:"seeds"` // that ran
+	Seeds            int            `json:"seeds"` // number that ran
 	FirstSeed        uint64         `json:"first_seed"`
 	TraceHash        string         `json:"trace_hash"` // over the hashes of all runs
 	SimulatedSeconds float64        `json:"simulated_seconds"`

@@ -15,11 +15,11 @@ import (
 	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
-// running admits one simulation at a time: crypto/rand.Reader is one for the process.
+// running admits one simulation at a time: there is one crypto/rand.Reader for the process.
 var running sync.Mutex
 
-// Run runs one simulation to its end and reports. It panics when the options are out
-// of their bounds.
+// Run runs one simulation to its end and returns a report. It panics if the options are out of
+// bounds.
 func Run(o Options) Report { return play(o, (*world).run) }
 
 // play makes a world and runs f in it.
@@ -44,7 +44,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// guarded runs f and makes a panic of the service's code a broken promise.
+// guarded runs f and turns a panic of the service's code into a broken promise.
 func (w *world) guarded(f func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -54,7 +54,7 @@ func (w *world) guarded(f func()) {
 	f()
 }
 
-// run is the safety phase, and then the calm in which the cluster has to recover.
+// run runs the safety phase, and then the calm in which the cluster has to recover.
 func (w *world) run() {
 	w.start()
 	w.until(w.opts.Duration, nil)
@@ -80,7 +80,7 @@ func (w *world) start() {
 	w.watchService()
 }
 
-// until lets events happen up to the time t or until done says so, and reports whether it did.
+// until runs events up to the time t or until done returns true, and reports whether it did.
 func (w *world) until(t time.Duration, done func() bool) bool {
 	for !w.failed() {
 		if done != nil && done() {
@@ -112,7 +112,7 @@ const MaxFailures = 3
 const shrinkTries = 60
 
 // RunMany runs count seeds from options.Seed on, one after the other, until ctx is done or
-// [MaxFailures] seeds have failed. each, if not nil, is given every report.
+// [MaxFailures] seeds have failed. each, if not nil, is called with every report.
 func RunMany(ctx context.Context, options Options, count int, each func(Report)) Summary {
 	s := Summary{FirstSeed: options.Seed, Counters: map[string]int{}}
 	start := time.Now()
@@ -145,10 +145,10 @@ func RunMany(ctx context.Context, options Options, count int, each func(Report))
 	return s
 }
 
-// longRun is how many seeds a run has to have before it must have reached everything.
+// longRun is how many seeds a run must have before it is expected to have reached everything.
 const longRun = 200
 
-// asDrawn reports whether the options leave all to the seed.
+// asDrawn reports whether the options leave everything to the seed.
 func (o Options) asDrawn() bool {
 	o = o.withDefaults()
 	return !o.Calm && len(o.Without)+len(o.Only)+o.Nodes+o.Clients == 0 && o.TTL == 0 && o.Duration >= 30*time.Second
@@ -168,8 +168,9 @@ func (s *Summary) add(r Report) {
 	}
 }
 
-// reachable are the things that a long run must reach, so that its silence means something. Not among
-// them is check.StaleIgnored: no leader forwards its proposals, so a command never lands in another term.
+// reachable is what a long run must reach, so that the absence of failures means something.
+// check.StaleIgnored is not included: no leader forwards its proposals, so a command never lands in
+// another term.
 var reachable = []string{
 	check.ExpiredQueued, check.ExpiredHolding, check.WaitEnded, check.DelayEnded, check.RevokedClaim,
 	check.RevokedNow, check.RevokedSession, check.Delayed, check.SharedToken, check.Repeated, check.CancelFirst,

@@ -9,9 +9,9 @@ import (
 // shrinkStep is the part of the time up to a failure that one shrinking step tries to save.
 const shrinkStep = 4
 
-// Shrink looks for smaller options under which the seed still breaks the same promise: without kinds
-// of faults, with fewer clients, over a shorter time. It runs the seed at most
-// tries times and stops early when ctx is done. o must fail; r is its report.
+// Shrink looks for smaller options under which the seed still breaks the same promise: without
+// kinds of faults, with fewer clients, over a shorter time. It runs the seed at most tries times
+// and stops early when ctx is done. o must fail; r is its report.
 func Shrink(ctx context.Context, o Options, r Report, tries int) (Options, Report) {
 	s := shrinking{ctx: ctx, best: o.withDefaults(), report: r, tries: tries}
 	s.best.Clients = r.Clients

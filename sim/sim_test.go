@@ -29,7 +29,7 @@ func options() Options {
 	return Options{Seed: *first, Duration: *length, Without: strings.Split(*without, ",")}
 }
 
-// tracer prints the whole trace when asked to.
+// tracer prints the whole trace if asked to.
 func tracer(t *testing.T) func(string) {
 	if !*lines {
 		return nil
@@ -58,7 +58,8 @@ func TestSeedsHoldTheirPromises(t *testing.T) {
 	mustHold(t, s.Failures)
 }
 
-// TestSeedsThatFailedOnceHold runs the seeds of testdata/seeds: each showed a fault when it was added.
+// TestSeedsThatFailedOnceHold runs the seeds of testdata/seeds: each showed a fault when it was
+// added.
 func TestSeedsThatFailedOnceHold(t *testing.T) {
 	files, err := filepath.Glob("testdata/seeds/*.json")
 	if err != nil || len(files) == 0 {
@@ -102,8 +103,8 @@ func TestACalmClusterServes(t *testing.T) {
 	}
 }
 
-// TestWhatAFailoverBearsLosesNothing: a lease of 10 s outlives crashes of leaders, hand-overs, torn streams and
-// lost messages, so no client that is well may lose a lock or its session to them.
+// TestWhatAFailoverBearsLosesNothing: a lease of 10 s outlives crashes of leaders, handovers, torn
+// streams and lost messages, so no client that is well may lose a lock or its session to them.
 func TestWhatAFailoverBearsLosesNothing(t *testing.T) {
 	for seed := *first; seed < *first+uint64(*seeds)/4; seed++ {
 		r := Run(Options{
@@ -146,7 +147,7 @@ func TestTheSameSeedGivesTheSameTraceInAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatalf("child: %v\n%s", err, out)
 	}
-	Run(Options{Seed: 99, Duration: time.Second}) // what ran before in a process leaves no mark
+	Run(Options{Seed: 99, Duration: time.Second}) // earlier runs in a process leave no trace
 	if want := "hash " + Run(o).TraceHash; !strings.Contains(string(out), want) {
 		t.Errorf("here %s, in another process %s", want, out)
 	}

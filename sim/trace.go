@@ -10,7 +10,7 @@ import (
 // traceLines is how many of the last lines a report keeps.
 const traceLines = 120
 
-// A trace is the running hash of all that happened, and its last lines.
+// A trace is the running hash of everything that happened, and its last lines.
 type trace struct {
 	hash  hash.Hash64
 	lines [traceLines]string

@@ -14,9 +14,9 @@ type stage int
 
 const (
 	never        stage = iota
-	beforeAll          // the turn was taken and nothing of it carried out
+	beforeAll          // the turn was taken and none of it carried out
 	afterAppends       // writes were handed to the disk, nothing was sent
-	afterSends         // messages were sent, clients heard nothing
+	afterSends         // messages were sent, clients received nothing
 	afterReplies
 	afterSync // the disk is done, the replica does not know
 	inSnapshot
@@ -75,7 +75,7 @@ func (n *node) wake(at replica.Time) {
 	}
 }
 
-// reached crashes the node when its crash was armed for this stage, and reports whether it did.
+// reached crashes the node if its crash was armed for this stage, and reports whether it did.
 func (n *node) reached(s stage) bool {
 	if n.crashAt != s {
 		return !n.up()
@@ -84,7 +84,7 @@ func (n *node) reached(s stage) bool {
 	return true
 }
 
-// die crashes the node with an arbitrary prefix of its pending writes, and has it start again.
+// die crashes the node with an arbitrary prefix of its pending writes, and schedules its restart.
 func (n *node) die(why string) {
 	keep := pick(n.io, 0, len(n.disk.pending), n.io.IntN(len(n.disk.pending)+1))
 	n.crash(keep, why)
@@ -145,7 +145,7 @@ func (n *node) send(m *raftpb.Message) {
 	})
 }
 
-// append queues writes for the disk; one sync takes all that queued during the last one.
+// append queues writes for the disk; one sync takes everything queued during the previous one.
 func (n *node) append(ms []*raftpb.Message) {
 	n.disk.pending = append(n.disk.pending, ms...)
 	n.sync()
@@ -167,7 +167,7 @@ func (n *node) syncTime() time.Duration {
 	return n.io.about(n.syncMean)
 }
 
-// syncEnds makes the batch under way durable at the time at, or when the disk works again.
+// syncEnds makes the batch in progress durable at the time at, or when the disk works again.
 func (n *node) syncEnds(life int, at time.Duration) {
 	n.w.at(at, func() {
 		if n.life != life || !n.up() {
@@ -188,7 +188,7 @@ func (n *node) syncEnds(life int, at time.Duration) {
 	})
 }
 
-// carrySnapshot writes a part of the node's own snapshot and removes log that one covers.
+// carrySnapshot writes a part of the node's own snapshot and removes log that a snapshot covers.
 func (n *node) carrySnapshot(out *replica.Output) {
 	if out.CompactTo > 0 {
 		n.disk.compact(out.CompactTo)

@@ -18,10 +18,10 @@ type job struct {
 	asked   time.Duration // true time
 }
 
-// maxJobs bounds the claims that a client has at a time.
+// maxJobs bounds the claims of a client at a time.
 const maxJobs = 6
 
-// work begins a job now and then as long as the process lives.
+// work begins jobs from time to time as long as the process lives.
 func (c *client) work(life int) func() {
 	return func() {
 		if c.life != life || c.w.calm {
@@ -34,7 +34,7 @@ func (c *client) work(life int) func() {
 	}
 }
 
-// begin asks for a lock, or now and then closes the whole session.
+// begin asks for a lock, or sometimes closes the whole session.
 func (c *client) begin() {
 	if c.rnd.chance(0.01) && c.sess.Claims() == len(c.jobs) {
 		c.w.note("%v closes its session", c)
@@ -110,7 +110,7 @@ func (c *client) finished(seq uint64) {
 	}
 }
 
-// update is what a program does when its session tells it something.
+// update does what a program does when its session reports something.
 func (c *client) update(u *session.Update) {
 	c.w.note("%v: %v %d token %d %s", c, u.Kind, u.Seq, u.Token, u.Detail)
 	switch u.Kind {
@@ -134,7 +134,7 @@ func (c *client) update(u *session.Update) {
 	}
 }
 
-// holds does the work of a granted job and gives the lock back.
+// holds does the work of a granted job and releases the lock.
 func (c *client) holds(u *session.Update) {
 	j := c.job(u.Seq)
 	if j == nil {
@@ -161,7 +161,8 @@ func (c *client) release(j *job) {
 	c.sess.Release(c.local(), j.seq)
 }
 
-// stop ends the work of a lost job. How long that takes is up to the program; only then it confirms.
+// stop ends the work of a lost job. How long that takes is up to the program; only then does it
+// confirm.
 func (c *client) stop(u *session.Update) {
 	c.w.count("lost: " + u.Reason.String())
 	sess, seq := c.sess, u.Seq
@@ -176,7 +177,7 @@ func (c *client) stop(u *session.Update) {
 	})
 }
 
-// elsewhere connects to another node, the leader if it was named.
+// elsewhere connects to another node: the leader, if it was named.
 func (c *client) elsewhere(leader string) {
 	for i := range c.w.nodes {
 		if leader == nodeName(i) {
@@ -188,7 +189,8 @@ func (c *client) elsewhere(leader string) {
 	c.connect()
 }
 
-// over begins a new session a little later, when the program has stopped what it did under the old one.
+// over begins a new session a little later, when the program has stopped its work under the old
+// one.
 func (c *client) over(u *session.Update) {
 	if u.Reason != 0 {
 		c.w.count("session over: " + u.Reason.String())
@@ -201,7 +203,7 @@ func (c *client) over(u *session.Update) {
 	})
 }
 
-// beliefs holds what a client believes at this moment against what the service granted.
+// beliefs checks what a client believes at this moment against what the service granted.
 func (w *world) beliefs(c *client) {
 	if !c.alive || c.id == (machine.SessionID{}) {
 		return

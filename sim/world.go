@@ -35,7 +35,7 @@ type world struct {
 	failure  *Failure
 }
 
-// A healing is the end of a fault that is under way.
+// A healing is the end of a fault in progress.
 type healing struct {
 	done bool
 	do   func()
@@ -45,7 +45,8 @@ func newWorld(o Options) *world {
 	w := &world{opts: o, plan: newPlan(o), tr: newTrace(), byID: map[uint64]*node{}, counters: map[string]int{}}
 	w.secrets = entropy(o.Seed, "secrets")
 	w.book = check.NewBook(firstIndex, w.count)
-	machines := w.plan.nodes + w.plan.clients + w.plan.callers + 2 // with the operator and the canary
+	// Including the operator and the canary.
+	machines := w.plan.nodes + w.plan.clients + w.plan.callers + 2
 	w.net = newNetwork(w, machines)
 	w.net.loss, w.net.double, w.net.reorder, w.net.latency = w.plan.loss, w.plan.double, w.plan.reorder, w.plan.latency
 	var voters []uint64
@@ -86,7 +87,7 @@ func (w *world) count(what string) { w.counters[what]++ }
 
 func (w *world) failed() bool { return w.failure != nil }
 
-// check ends the run when v is a broken promise.
+// check ends the run if v is a broken promise.
 func (w *world) check(v *check.Violation) {
 	if v == nil || w.failed() {
 		return
@@ -109,12 +110,12 @@ func (h *healing) run() {
 	}
 }
 
-// replicaConfig is the configuration of a process of the node.
+// replicaConfig returns the configuration of a process of the node.
 func (w *world) replicaConfig(n *node, recovered replica.Recovered) replica.Config {
 	limits := machine.DefaultLimits()
-	limits.HistoryBytes, limits.AbnormalBytes = 64<<10, 64<<10 // the least: snapshots stay small
+	limits.HistoryBytes, limits.AbnormalBytes = 64<<10, 64<<10 // the minimum: snapshots stay small
 	limits.WaitersPerName, limits.ClaimsPerSession = w.plan.waiters, w.plan.claims
-	limits.RememberedClaims = 1 // the least: what a client needs does not count in it
+	limits.RememberedClaims = 1 // the minimum: what a client needs does not count in it
 	return replica.Config{
 		ID: n.id, Group: 1, Recovered: recovered,
 		SnapshotEntries: w.plan.snapshotAt, SnapshotTail: w.plan.tail, SnapshotLag: w.plan.lag, CheckEvery: 50,
@@ -124,7 +125,7 @@ func (w *world) replicaConfig(n *node, recovered replica.Recovered) replica.Conf
 	}
 }
 
-// applied holds one entry that a node applied against the log and the clients' views.
+// applied checks one entry that a node applied against the log and the clients' views.
 func (w *world) applied(n *node, a *replica.Applied) {
 	if w.failed() {
 		return
@@ -160,8 +161,8 @@ func (w *world) applied(n *node, a *replica.Applied) {
 	}
 }
 
-// expired checks that the client of a session which the service has just ended for its lease
-// believes in that no more, and has no keepalive waiting at the leader that ended it.
+// expired checks that the client of a session whose lease the service has just ended no longer
+// believes in it, and has no keepalive waiting at the leader that ended it.
 func (w *world) expired(id machine.SessionID, term uint64) {
 	for _, c := range w.clients {
 		if k := c.conn; k != nil && c.id == id && k.waits(term) {
@@ -180,17 +181,18 @@ func (w *world) expired(id machine.SessionID, term uint64) {
 	}
 }
 
-// serviceEvery is how often the book is told who serves.
+// serviceEvery is how often the book is told which leader is well.
 const serviceEvery = 50 * time.Millisecond
 
-// watchService tells the book again and again who serves.
+// watchService repeatedly tells the book which leader is well.
 func (w *world) watchService() {
 	w.book.SetNow(w.now)
 	w.check(w.book.Serves(w.wellTerm()))
 	w.after(serviceEvery, w.watchService)
 }
 
-// wellTerm is the term whose leader is well: its process runs, its rounds are confirmed, and its log moves.
+// wellTerm returns the term whose leader is well: its process runs, its rounds are confirmed, and
+// its log moves.
 func (w *world) wellTerm() (term uint64) {
 	for _, n := range w.nodes {
 		if t, ok := n.well(); ok {
@@ -200,7 +202,7 @@ func (w *world) wellTerm() (term uint64) {
 	return term
 }
 
-// leaderHint is the address of the leader as the node knows it, or nothing.
+// leaderHint returns the address of the leader as the node knows it, or "".
 func (w *world) leaderHint(n *node) string {
 	if !n.up() {
 		return ""

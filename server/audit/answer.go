@@ -7,24 +7,26 @@ import (
 	"os"
 )
 
-// answerBytes bounds one answer. The peer asks for more behind it.
+// answerBytes bounds one answer. The peer asks for more after it.
 const answerBytes = 16 << 20
 
 // A head is the first line of an answer.
 type head struct {
 	Audit int    `json:"audit"` // the format, 1
-	First uint64 `json:"first"` // number of the first event here at or behind the one asked for; 0: none
+	First uint64 `json:"first"` // first event here at or after the requested one; 0: none
 	Last  uint64 `json:"last"`  // number of the last event here
-	// Waiting says that this log waits for events behind the last one itself, so that it will have them later than others.
+	// Waiting says that this log is itself waiting for events after its last one, so it may get
+	// them later than other logs.
 	Waiting bool `json:"waiting"`
 }
 
-// Answer answers a peer's question for the lines of the events from one number up to, and not with, another: one line that says
-// what is here, and if there is the event from, its line and those that follow, up to a gap, the end of a file, or 16 MiB. It goes
-// on when files are rotated meanwhile. The answer must be closed.
+// Answer answers a peer that asks for the lines of the events in [from, to): one line that says
+// what is here and, if the event from is here, its line and those that follow, up to a gap, the end
+// of a file, or 16 MiB. It continues even if files are rotated meanwhile. The answer must be
+// closed.
 func (l *Log) Answer(from, to uint64) (io.ReadCloser, error) {
 	w := &l.writing
-	w.Lock() // no file is rotated while they are looked at
+	w.Lock() // no file is rotated while they are examined
 	defer w.Unlock()
 	p, err := w.file.find(w.header, from)
 	if err != nil {
@@ -42,17 +44,17 @@ func (l *Log) Answer(from, to uint64) (io.ReadCloser, error) {
 	return a, nil
 }
 
-// An answer reads the lines that it gives from a file, which may be an old one by then, or gone.
+// An answer reads its lines from a file, which may have been rotated or deleted by then.
 type answer struct {
 	file  *os.File      // nil: there are no lines
 	lines *bufio.Reader // of file, up to its end when it was opened
-	rest  []byte        // of the line that is given out
+	rest  []byte        // of the line being returned
 	next  uint64
 	to    uint64
 	room  int // bytes
 }
 
-// Read gives whole lines as far as p has room.
+// Read returns whole lines as far as p has room.
 func (a *answer) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		if len(a.rest) == 0 {
@@ -66,7 +68,7 @@ func (a *answer) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// line gives the next line, or io.EOF.
+// line returns the next line, or io.EOF.
 func (a *answer) line() ([]byte, error) {
 	if a.lines == nil || a.next >= a.to {
 		return nil, io.EOF

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// asked gives the head and the lines of an answer.
+// asked returns the head and the lines of an answer.
 func asked(t *testing.T, l *Log, from, to uint64) (h head, lines [][]byte) {
 	t.Helper()
 	a, err := l.Answer(from, to)

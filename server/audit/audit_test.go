@@ -36,7 +36,7 @@ func opened(t *testing.T, cfg Config, instance string) *Log {
 	return l
 }
 
-// stop ends a log as an orderly end of the process does.
+// stop ends a log like a graceful shutdown of the process.
 func stop(t *testing.T, l *Log) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -46,7 +46,7 @@ func stop(t *testing.T, l *Log) {
 	}
 }
 
-// read returns the lines of all files, the oldest first, without headers.
+// read returns the lines of all files, oldest first, without headers.
 func read(t *testing.T, path string) (lines []string) {
 	t.Helper()
 	for i := 100; i >= 0; i-- {
@@ -72,7 +72,7 @@ func read(t *testing.T, path string) (lines []string) {
 	return lines
 }
 
-// numbers checks that the lines are the events from 1 on, each once.
+// numbers checks that the lines are the events from 1 on, each exactly once.
 func numbers(t *testing.T, lines []string, last uint64) {
 	t.Helper()
 	if uint64(len(lines)) != last {
@@ -118,7 +118,7 @@ func TestAfterAKillAtAnyByteEachEventIsThereOnce(t *testing.T) {
 	for size := range len(whole) + 1 {
 		for _, torn := range [][]byte{whole[:size], append(bytes.Clone(whole[:size]), make([]byte, 100)...)} {
 			if size < len(headerStart) && len(torn) > size {
-				continue // zeros alone are nothing that we wrote
+				continue // only zeros: we wrote none of it
 			}
 			if err := os.WriteFile(path, torn, 0o600); err != nil {
 				t.Fatal(err)

@@ -12,25 +12,26 @@ import (
 )
 
 const (
-	// maxLine bounds a line. That of an event with the longest name, metadata and reason, every byte
-	// escaped, is shorter.
+	// maxLine bounds a line. The line of an event with the longest name, metadata and reason, with
+	// every byte escaped, is shorter.
 	maxLine = 64 << 10
 	// askTimeout bounds one question with its answer.
 	askTimeout = time.Minute
 )
 
-// ErrNoLog is matched by the error of Config.Ask when the peer has no audit log, or does not know the question.
+// ErrNoLog is matched by the error of Config.Ask if the peer has no audit log, or does not know the
+// question.
 var ErrNoLog = errors.New("audit: the peer keeps no audit log")
 
-// A reply is what came of a question to one peer.
+// A reply is the result of asking one peer.
 type reply struct {
-	lines uint64 // that the file lacked
-	first uint64 // number of the first event that the peer has at the gap's begin or behind; 0: none
+	lines uint64 // number of lines that the file lacked
+	first uint64 // number of the peer's first event at or after the start of the gap; 0: none
 	later bool   // asking it again may give more
 }
 
-// fetch asks all peers, once each, for a gap until one of them gives lines. When none does, nor may later, the
-// file says what is missing.
+// fetch asks all peers, once each, for a gap until one of them gives lines. If none does, and none
+// may later, the file says what is missing.
 func (l *Log) fetch(ctx context.Context, g gap) {
 	l.search.begin(l.log, g)
 	later, next := false, g.to
@@ -54,7 +55,7 @@ func (l *Log) fetch(ctx context.Context, g gap) {
 	}
 }
 
-// inOrder gives the peers, first the one that gave lines last.
+// inOrder returns the peers, starting with the one that last gave lines.
 func (l *Log) inOrder() []uint64 {
 	peers := slices.Clone(l.cfg.Peers())
 	if i := slices.Index(peers, l.giver); i > 0 {
@@ -83,10 +84,10 @@ func (l *Log) ask(ctx context.Context, peer uint64, g gap) reply {
 	return r
 }
 
-// errWrongLine is matched by the errors of lines that a sound log does not have.
+// errWrongLine is matched by the errors for lines that an intact log does not have.
 var errWrongLine = errors.New("wrong line")
 
-// take writes the lines of an answer. What is whole and right before an error is kept.
+// take writes the lines of an answer. Complete and correct lines before an error are kept.
 func (l *Log) take(content io.Reader, g gap) (r reply, err error) {
 	lines := bufio.NewReaderSize(content, maxLine)
 	line, err := lines.ReadSlice('\n')
@@ -114,7 +115,7 @@ func (l *Log) take(content io.Reader, g gap) (r reply, err error) {
 	return r, err
 }
 
-// copyLine writes the line of the event want of a peer's log, unless it has come meanwhile.
+// copyLine writes the line of the event want from a peer's log, unless it has arrived meanwhile.
 func (l *Log) copyLine(line []byte, want uint64) error {
 	if number, _ := eventNumber(line); number != want {
 		return fmt.Errorf("%w: %.64q, want event %d", errWrongLine, line, want)
@@ -137,7 +138,7 @@ func (l *Log) copyLine(line []byte, want uint64) error {
 	return err
 }
 
-// giveUp writes that events are missing, unless they have come meanwhile.
+// giveUp writes that events are missing, unless they have arrived meanwhile.
 func (l *Log) giveUp(g gap) {
 	l.writing.Lock()
 	defer l.writing.Unlock()

@@ -15,10 +15,10 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A peer answers as another node's Log does, or ought to.
+// A peer answers as another node's Log does, or should.
 type peer func(ctx context.Context, from, to uint64) (io.ReadCloser, error)
 
-// peerWith is a peer whose log was given these events.
+// peerWith returns a peer whose log has these events.
 func peerWith(t *testing.T, events ...[]machine.Event) peer {
 	t.Helper()
 	l := opened(t, Config{Path: filepath.Join(t.TempDir(), "audit.log"), FileBytes: MinFileBytes, Files: 100}, "i")
@@ -36,7 +36,7 @@ func away(context.Context, uint64, uint64) (io.ReadCloser, error) {
 
 func without(context.Context, uint64, uint64) (io.ReadCloser, error) { return nil, ErrNoLog }
 
-// asking is a log that ends with event 10 and has these peers.
+// asking returns a log that ends with event 10 and has these peers.
 func asking(t *testing.T, path string, peers ...peer) *Log {
 	t.Helper()
 	cfg := Config{
@@ -57,7 +57,7 @@ func asking(t *testing.T, path string, peers ...peer) *Log {
 	return l
 }
 
-// during runs the log while do is called, in a bubble of time.
+// during runs the log while do is called, in a synctest bubble.
 func during(t *testing.T, l *Log, do func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -71,7 +71,7 @@ func during(t *testing.T, l *Log, do func()) {
 	}
 }
 
-// complete checks that a log has the events from 1 to last, each once and as every node has them.
+// complete checks that a log has the events from 1 to last, each exactly once and as on every node.
 func complete(t *testing.T, l *Log, last uint64) {
 	t.Helper()
 	var w Writer
@@ -177,7 +177,8 @@ func TestAPeerWhoseLinesAreWrongIsPassedOver(t *testing.T) {
 				during(t, l, func() { l.Events(events(590, 600)) })
 				complete(t, l, 600)
 			})
-			inBubble(t, func(t *testing.T, path string) { // and alone it does not keep the log for ever
+			// And it alone does not delay the log forever.
+			inBubble(t, func(t *testing.T, path string) {
 				l := asking(t, path, changed(change))
 				during(t, l, func() { l.Events(events(590, 600)); time.Sleep(time.Hour) })
 				if st := l.Status(); st.Last != 600 || st.Fetched+st.Lost != 579 {
@@ -233,12 +234,13 @@ func TestAPeerThatStaysAwayIsWaitedForOnce(t *testing.T) {
 		l := asking(t, path, without, away)
 		during(t, l, func() {
 			l.Events(events(100, 200))
-			l.Events(events(300, 400)) // what was let go in between, as when the queue overflows
+			// The events in between were dropped, as when the queue overflows.
+			l.Events(events(300, 400))
 			time.Sleep(patience + 2*retryEvery)
 			if st := l.Status(); st.Last != 400 || st.Lost != 89+99 {
 				t.Errorf("%+v", st)
 			}
-			l.Events(events(500, 500)) // much later: a story of its own
+			l.Events(events(500, 500)) // much later: a separate gap
 			time.Sleep(patience / 2)
 			if st := l.Status(); st.Last != 400 || st.Wanted != 99 {
 				t.Errorf("%+v", st)
@@ -303,7 +305,7 @@ func TestARestartWithinAFetchGoesOnFromThere(t *testing.T) {
 			given := 0
 			l := asking(t, path, func(ctx context.Context, from, to uint64) (io.ReadCloser, error) {
 				if given++; given > 1 && round < 4 {
-					<-ctx.Done() // the peer hangs, and the process ends
+					<-ctx.Done() // the peer hangs, and the process stops
 					return nil, ctx.Err()
 				}
 				return good(ctx, from, min(to, from+300))
@@ -353,7 +355,7 @@ func TestTheHistoryOfASnapshotIsBehindTheGap(t *testing.T) {
 		l.writing.Unlock()
 		during(t, l, func() {
 			l.Loaded(m)
-			apply(machine.CloseSession{Session: id}) // the machine goes on
+			apply(machine.CloseSession{Session: id}) // the machine continues
 			l.Events(all[4000:])
 		})
 		if st := l.Status(); st.Last != 8000 || st.Lost != 0 || st.Fetched < kept-11 || st.Fetched > kept {
@@ -387,7 +389,7 @@ func TestTheSearchEnds(t *testing.T) {
 	}
 }
 
-// BenchmarkFetch is the way of a line from one node's file to another's, without the network between.
+// BenchmarkFetch copies a line from one node's file to another's, without the network in between.
 func BenchmarkFetch(b *testing.B) {
 	const each = 20_000
 	source, err := New(Config{Path: filepath.Join(b.TempDir(), "audit.log"), Node: "n2"})

@@ -12,19 +12,22 @@ import (
 	"path/filepath"
 )
 
-// tailBytes is how much of a file's end is looked at: more than what is written between two syncs, and than a line.
+// tailBytes is how much of a file's end is examined: more than what is written between two syncs,
+// and more than a line.
 const tailBytes = 8 << 20
 
-// A file is the present file and those that it replaced: path, path.1 and so on, the higher the older.
+// A file is the present file and its predecessors: path, path.1 and so on, a higher number being
+// older.
 type file struct {
 	path string
-	keep int // files in all
+	keep int // total number of files
 	f    *os.File
 	size int64
 }
 
-// open opens the file, mends its end and returns the number of the last event in it. fresh reports that there was no
-// file, or that it was of another life of the node and was rotated away, so that a header is wanted.
+// open opens the file, repairs its end and returns the number of the last event in it. fresh
+// reports that a header is needed: there was no file, or it belonged to another life of the node
+// and was rotated away.
 func (f *file) open(h Header) (last uint64, fresh bool, err error) {
 	if f.f, err = os.OpenFile(f.path, openFlags, 0o600); err != nil {
 		return 0, false, err
@@ -73,9 +76,9 @@ func (f *file) dropTornHeader() error {
 	return nil
 }
 
-// overwritten reports whether the file is what a build before this one left when another program cut it off while it was
-// written: zeros, and then lines. last is the number of the last event in them, or 0 when the older file does not say that they
-// are of this life of the node.
+// overwritten reports whether the file was left by an older build when another program truncated it
+// while it was being written: zeros, and then lines. last is the number of the last event in them,
+// or 0 if the older file does not show that they belong to this life of the node.
 func (f *file) overwritten(h Header) (last uint64, ok bool) {
 	start := make([]byte, 1)
 	if _, err := f.f.ReadAt(start, 0); err != nil || start[0] != 0 {
@@ -94,7 +97,8 @@ func (f *file) overwritten(h Header) (last uint64, ok bool) {
 	return last, ok
 }
 
-// openFlags has O_APPEND, so that what is written after another program has cut the file off has no zeros before it.
+// openFlags has O_APPEND, so that what is written after another program has truncated the file is
+// not preceded by zeros.
 const openFlags = os.O_RDWR | os.O_CREATE | os.O_APPEND
 
 const (
@@ -102,7 +106,8 @@ const (
 	maxHeader   = 4096 // bytes; ids and names are far shorter
 )
 
-// before finds the last event when the file is new: a crash may have come between the rotation and the first line.
+// before finds the last event when the file is new: there may have been a crash between the
+// rotation and the first line.
 func (f *file) before(h Header) (last uint64, fresh bool, err error) {
 	older := file{path: f.path + ".1", keep: 1}
 	old, err := firstLine(older.path)
@@ -122,8 +127,8 @@ func (f *file) before(h Header) (last uint64, fresh bool, err error) {
 	return last, true, err
 }
 
-// continues reports whether the numbers of the events go on from those of an older file. They do not in a directory that
-// was made anew, or in a cluster that was.
+// continues reports whether event numbers continue from those of an older file. They do not if the
+// directory or the cluster was recreated.
 func (h Header) continues(old Header) bool {
 	return h.Cluster == old.Cluster && h.Node == old.Node && h.Instance == old.Instance
 }
@@ -176,12 +181,13 @@ func (f *file) write(b []byte) error {
 	return errors.Join(err, f.cut(f.size))
 }
 
-// rotate makes the present file an old one, lets the oldest go, and starts a new one.
+// rotate turns the present file into an old one, removes the oldest, and starts a new one.
 func (f *file) rotate() error {
 	if err := f.f.Sync(); err != nil {
 		return err
 	}
-	// The new one comes first: without a file descriptor for it nothing has moved, and this is tried again.
+	// The new file comes first: if there is no file descriptor for it, nothing has moved, and
+	// rotation is tried again.
 	next, err := os.OpenFile(f.path+newSuffix, openFlags|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -194,7 +200,7 @@ func (f *file) rotate() error {
 	return errors.Join(old.Close(), syncDirOf(f.path))
 }
 
-// newSuffix marks a file that is about to take the present one's place.
+// newSuffix marks a file that is about to replace the present one.
 const newSuffix = ".new"
 
 // shift gives each file the name of the next older one, and the new file the present one's.

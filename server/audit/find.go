@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// A place is the line of an event.
+// A place is the location of an event's line.
 type place struct {
 	f      *os.File // to be closed; nil: there is none
 	offset int64
@@ -18,14 +18,14 @@ type place struct {
 	first  uint64
 }
 
-// find finds the first event at or behind the number from in the files of one life of a node. The files must not be
-// rotated meanwhile.
+// find finds the first event numbered from or higher in the files of one life of a node. The files
+// must not be rotated meanwhile.
 func (f *file) find(h Header, from uint64) (place, error) {
 	oldest := -1
 	for i := range f.keep {
 		old, err := firstLine(f.name(i))
 		if errors.Is(err, fs.ErrNotExist) || err != nil && i == 0 {
-			continue // taken away by somebody, or just begun
+			continue // removed by somebody, or just begun
 		}
 		if err != nil || !h.continues(old) {
 			break
@@ -42,7 +42,7 @@ func (f *file) find(h Header, from uint64) (place, error) {
 	return place{}, nil
 }
 
-// name is the path of the i-th newest file.
+// name returns the path of the i-th newest file.
 func (f *file) name(i int) string {
 	if i == 0 {
 		return f.path
@@ -50,7 +50,7 @@ func (f *file) name(i int) string {
 	return fmt.Sprintf("%s.%d", f.path, i)
 }
 
-// findIn looks at the i-th newest file.
+// findIn searches the i-th newest file.
 func (f *file) findIn(i int, from uint64) (p place, err error) {
 	in, err := os.Open(f.name(i))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,10 +82,11 @@ func (f *file) findIn(i int, from uint64) (p place, err error) {
 	return place{f: in, offset: offset, size: size, first: first}, nil
 }
 
-// seekEvent gives the offset and number of the first event at or behind the number from, in size bytes of whole
-// lines; number 0: there is none.
+// seekEvent returns the offset and number of the first event numbered from or higher, in size bytes
+// of whole lines; number 0: there is none.
 func seekEvent(r io.ReaderAt, size int64, from uint64) (offset int64, first uint64, err error) {
-	lo, hi := int64(0), size // the line at lo is before from, or the first one; some line behind hi is not before it
+	// The line at lo is before from, or the first one; some line after hi is not before it.
+	lo, hi := int64(0), size
 	buf := make([]byte, 2*maxLine)
 	for hi-lo > int64(len(buf)) {
 		mid := lo + (hi-lo)/2
@@ -114,7 +115,7 @@ func scanEvent(r io.Reader, offset int64, from uint64) (int64, uint64, error) {
 	for {
 		line, err := lines.ReadSlice('\n')
 		if errors.Is(err, io.EOF) {
-			return 0, 0, nil // a torn last line of an old file is none
+			return 0, 0, nil // a torn last line of an old file does not count
 		}
 		if err != nil {
 			return 0, 0, fmt.Errorf("behind byte %d: %w", offset, err)

@@ -8,19 +8,23 @@ import (
 	"time"
 )
 
-// Programs such as logrotate move the file away, or copy it and cut it off, while it is written. A log looks before each
-// write and every second what became of its file, and goes on in a file that begins with a header:
+// Programs such as logrotate move the file away, or copy and truncate it, while it is being
+// written. Before each write and every second, a log checks what has happened to its file, and
+// continues in a file that begins with a header:
 //
-//   - moved or deleted: a new file is begun at the path. Nothing is written to the old one any more.
-//   - cut off: what was written in the last repeatFor is written again, since the copy may have been made before.
+//   - moved or deleted: a new file is begun at the path. Nothing more is written to the old one.
+//   - truncated: the lines of the last repeatFor are written again, since the copy may have been
+//     made before.
 const (
-	// repeatFor is longer than a program should take between reading the end of the file and cutting it off.
+	// repeatFor is longer than a program should take between reading the end of the file and
+	// truncating it.
 	repeatFor = 10 * time.Second
-	// repeatBytes bounds what is kept for that: at some 300 B an event, 10 s at 2,500 events a second.
+	// repeatBytes bounds what is kept for that: at some 300 B an event, 10 s at 2,500 events a
+	// second.
 	repeatBytes = 8 << 20
 )
 
-// A fate is what became of the file while it was open.
+// A fate is what happened to the file while it was open.
 type fate int
 
 const (
@@ -29,7 +33,7 @@ const (
 	cutOff         // it is shorter than what was written
 )
 
-// fate looks at the file and at its path. A path that cannot be looked at changes nothing.
+// fate checks the file and its path. A path that cannot be checked changes nothing.
 func (f *file) fate() fate {
 	mine, err := f.f.Stat()
 	if err != nil {
@@ -45,8 +49,9 @@ func (f *file) fate() fate {
 	return untouched
 }
 
-// renew begins an empty file at the path, from which the other was moved away. One that is there is kept as an older file if
-// it is of the same life of the node, and otherwise refused; then the old one stays in use.
+// renew begins an empty file at the path, from which the previous one was moved away. If there is a
+// file at the path already, it is kept as an older file if it belongs to the same life of the node,
+// and otherwise refused; the old file then stays in use.
 func (f *file) renew(h Header) error {
 	next := file{path: f.path, keep: f.keep}
 	_, _, err := next.open(h)
@@ -64,8 +69,8 @@ func (f *file) renew(h Header) error {
 	return errors.Join(old.Sync(), old.Close(), syncDirOf(f.path))
 }
 
-// restart empties a file that was cut off. When it still has its first line, only the end was cut off: then the rest is kept as an
-// older file.
+// restart empties a file that was truncated. If the file still has its first line, only its end was
+// cut off: the rest is then kept as an older file.
 func (f *file) restart() error {
 	info, err := f.f.Stat()
 	if err != nil {
@@ -88,7 +93,7 @@ type chunk struct {
 	at    time.Time
 }
 
-// A memory has the last chunks. The zero value is empty.
+// A memory has the latest chunks. The zero value is empty.
 type memory struct {
 	chunks []chunk
 	bytes  int
@@ -105,7 +110,8 @@ func (m *memory) add(c chunk) {
 	m.chunks = append(m.chunks[:0], m.chunks[old:]...)
 }
 
-// since gives the lines of the last repeatFor, and the number of the first event in them, or next without one.
+// since returns the lines of the last repeatFor, and the number of the first event in them, or next
+// if there is none.
 func (m *memory) since(now time.Time, next uint64) (first uint64, lines []byte) {
 	var b bytes.Buffer
 	first = next
@@ -121,8 +127,8 @@ func (m *memory) since(now time.Time, next uint64) (first uint64, lines []byte) 
 	return first, b.Bytes()
 }
 
-// followLocked goes on in a new file, or in the emptied one, when another program has moved it or cut it off. l.writing must
-// be held, and the file open.
+// followLocked continues in a new file, or in the emptied one, if another program has moved or
+// truncated the file. l.writing must be held, and the file open.
 func (l *Log) followLocked() error {
 	w := &l.writing
 	next := l.last.Load() + 1
@@ -149,7 +155,7 @@ func (l *Log) followLocked() error {
 	return nil
 }
 
-// beginLocked writes the first line of a file, whose first event is next. l.writing must be held.
+// beginLocked writes the first line of a file whose first event is next. l.writing must be held.
 func (l *Log) beginLocked(next uint64) error {
 	l.writing.unsynced = true
 	return l.writing.file.write(l.writing.header.line(next))

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// written writes events as a running log does.
+// written writes events like a running log.
 func written(l *Log, from, to uint64) {
 	l.Events(events(from, to))
 	l.flush()
 }
 
-// copyOf is what a log tool copies before it cuts the file off.
+// copyOf returns what a log tool copies before it truncates the file.
 func copyOf(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -104,7 +104,7 @@ func TestAFileThatWasCopiedAndCutOffLosesNothing(t *testing.T) {
 		time.Sleep(repeatFor + time.Second)
 		written(l, 6, 8)
 		copied := copyOf(t, path)
-		written(l, 9, 10) // after the copy, before the cut
+		written(l, 9, 10) // after the copy, before the truncation
 		if err := os.Truncate(path, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestOnlyAnEndThatWasCutOffIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// A build before this one wrote on behind the place where its file had been cut off.
+// Older builds continued writing after the offset at which their file had been truncated.
 func TestZerosBeforeTheLinesKeepNoNodeFromStarting(t *testing.T) {
 	for name, copied := range map[string]bool{"the copy is there": true, "the copy is elsewhere": false} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,8 @@ func TestWhatIsKeptForRepetitionIsBounded(t *testing.T) {
 	}
 }
 
-// withoutDescriptors runs do while this process can open no file. No test of the package runs beside another.
+// withoutDescriptors runs do while this process cannot open any file. No test of the package runs
+// in parallel.
 func withoutDescriptors(t *testing.T, do func()) {
 	t.Helper()
 	var before syscall.Rlimit
@@ -233,7 +234,7 @@ func TestWithoutADescriptorForTheNextFileNothingMovesAndNothingIsLost(t *testing
 	l := opened(t, Config{Path: path, FileBytes: 64 << 10, Files: 3}, "i")
 	written(l, 1, 5)
 	withoutDescriptors(t, func() {
-		for n := uint64(6); n <= 996; n += 10 { // far more than a file
+		for n := uint64(6); n <= 996; n += 10 { // much more than a file
 			written(l, n, n+9)
 		}
 	})

@@ -22,46 +22,47 @@ const (
 )
 
 const (
-	// maxQueued bounds the events that wait for the disk, some 100 MB: half a minute at 10,000 a second.
+	// maxQueued bounds the events waiting for the disk, some 100 MB: half a minute at 10,000 a
+	// second.
 	maxQueued = 262_144
 	// feedPage is how many events are taken from the queue or a snapshot's history at a time.
 	feedPage = 4096
-	// writeBytes is how much is written at a time at least, if there is as much.
+	// writeBytes is the minimum size of a write, if there is that much.
 	writeBytes = 1 << 20
-	// complainEvery is the least time between two complaints about a file that cannot be written.
+	// complainEvery is the minimum time between two log lines about a file that cannot be written.
 	complainEvery = 10 * time.Second
 )
 
-// A Config is what New needs.
+// A Config configures New.
 type Config struct {
-	// Path is the file. Its directory must exist. Older files are beside it, as Path.1 and so on.
+	// Path is the file. Its directory must exist. Older files are next to it, as Path.1 and so on.
 	Path string
 	// FileBytes is the size at which a file is rotated, at least 64 KiB. Default: 64 MiB.
 	FileBytes int64
-	// Files is how many there are at most, 1 to 10,000; the oldest goes. Default: 16.
+	// Files is the maximum number of files, 1 to 10,000; the oldest is deleted. Default: 16.
 	Files int
-	// Node is the name of the node. A file of another is refused.
+	// Node is the name of the node. A file of another node is refused.
 	Node string
-	// Peers gives the ids of the other nodes, in the order in which they are best asked for missing events. Ask
-	// brings a question to one of them: what its Log's Answer gives, or an error, which matches ErrNoLog when that node
-	// has no audit log to ask. Both are called by Run, after Events or Loaded was called first. Default: there
-	// is nobody to ask.
+	// Peers returns the ids of the other nodes, in the order in which they are best asked for
+	// missing events. Ask sends a question to one of them and returns what its Log's Answer
+	// returns, or an error, which matches ErrNoLog if that node has no audit log to ask. Run calls
+	// both, after the first call of Events or Loaded. Default: there are no peers to ask.
 	Peers func() []uint64
 	Ask   func(ctx context.Context, peer, from, to uint64) (io.ReadCloser, error)
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
 }
 
-// A Log writes the events of one node to its file. Make it with New, Open it, and run Run. Events, Loaded, Answer and
-// Status may be called from any goroutine after Open.
+// A Log writes the events of one node to its file. Create it with New, Open it, and run Run.
+// Events, Loaded, Answer and Status may be called from any goroutine after Open.
 type Log struct {
 	cfg  Config
 	log  *slog.Logger
 	wake chan struct{} // holds one
 
 	queue  queue
-	search search // used by Run alone
-	giver  uint64 // the peer that gave lines last, or 0; used by Run alone
+	search search // used only by Run
+	giver  uint64 // the peer that last gave lines, or 0; used only by Run
 
 	last, lost, errors, fetched, wanted atomic.Uint64
 
@@ -104,8 +105,8 @@ func New(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Open opens the file, cuts off a torn last line, and finds where it ends. A file of another node is
-// refused, and one of another instance of this node, or of another cluster, is rotated away.
+// Open opens the file, cuts off a torn last line, and finds where it ends. A file of another node
+// is refused, and one of another instance of this node, or of another cluster, is rotated away.
 func (l *Log) Open(cluster, instance string) error {
 	w := &l.writing
 	w.Lock()
@@ -123,7 +124,8 @@ func (l *Log) Open(cluster, instance string) error {
 	return l.beginLocked(last + 1)
 }
 
-// Reopen looks at once whether another program has moved the file away or cut it off, as a log does before each write anyway.
+// Reopen checks at once whether another program has moved or truncated the file. A log also checks
+// before each write.
 func (l *Log) Reopen() {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -132,27 +134,28 @@ func (l *Log) Reopen() {
 	}
 }
 
-// Events takes events, in the order of their numbers. It never blocks: when too many wait for the disk or for a gap
-// before them, new ones are let go, and peers are asked for them later.
+// Events takes events, in the order of their numbers. It never blocks: if too many events wait for
+// the disk or for a gap before them, new ones are dropped, and peers are asked for them later.
 func (l *Log) Events(events []machine.Event) {
 	l.queue.add(events)
 	l.nudge()
 }
 
-// Loaded takes what the file lacks from the history of a state. What it lacks beside that, Run asks the peers for. A
-// history that waits for such an answer is replaced by a newer one; what only the older had is asked for as well.
+// Loaded takes what the file lacks from the history of a state. Whatever else is missing, Run asks
+// the peers for. If a history already waits for such an answer, the newer one replaces it; what
+// only the older one had is asked for as well.
 func (l *Log) Loaded(m *machine.Machine) {
 	w := &l.writing
 	w.Lock()
 	defer w.Unlock()
-	l.advanceLocked() // as far as what came before goes
+	l.advanceLocked() // as far as the earlier history goes
 	w.past = m.Past()
 	l.advanceLocked()
 	l.complain(l.syncLocked())
 	l.nudge()
 }
 
-// nudge makes Run look.
+// nudge makes Run check for work.
 func (l *Log) nudge() {
 	select {
 	case l.wake <- struct{}{}:
@@ -160,13 +163,13 @@ func (l *Log) nudge() {
 	}
 }
 
-// A Status is how a Log is.
+// A Status describes the state of a Log.
 type Status struct {
 	Last    uint64 // number of the last event in the file
-	Lost    uint64 // events that the file says are missing, since Open
+	Lost    uint64 // events that the file records as missing, since Open
 	Fetched uint64 // events that peers gave, since Open
-	Wanted  uint64 // events that peers are asked for now
-	Errors  uint64 // of the file, since Open
+	Wanted  uint64 // events that peers are being asked for
+	Errors  uint64 // errors of the file, since Open
 }
 
 // Status may be called from any goroutine.

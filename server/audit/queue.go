@@ -6,17 +6,19 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A queue holds events that wait for the file, in the order of their numbers. It is safe for concurrent use.
+// A queue holds the events waiting for the file, in the order of their numbers. It is safe for
+// concurrent use.
 type queue struct {
-	limit int // events; never changes
+	limit int // number of events; never changes
 	mu    struct {
 		sync.Mutex
 		events []machine.Event
-		seen   uint64 // number of the last event that was added or found no room
+		seen   uint64 // number of the last event that was added or did not fit
 	}
 }
 
-// add appends events, all or none. Those that find no room are missing in the file until a peer is asked for them.
+// add appends events, all or none. Those that do not fit are missing in the file until a peer is
+// asked for them.
 func (q *queue) add(events []machine.Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -28,9 +30,9 @@ func (q *queue) add(events []machine.Event) {
 	}
 }
 
-// next drops the events before the number want, and takes at most limit that follow one another from there on.
-// When it takes none, front is the number of the first event that is left, or is expected when newer ones found no room,
-// or 0.
+// next drops the events before the number want, and takes at most limit consecutive events from
+// there on. If it takes none, front is the number of the first event left, or of the next event
+// expected if newer ones did not fit, or 0.
 func (q *queue) next(want uint64, limit int) (taken []machine.Event, front uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -51,7 +53,7 @@ func (q *queue) next(want uint64, limit int) (taken []machine.Event, front uint6
 		front = q.mu.seen + 1
 	}
 	if len(q.mu.events) == 0 {
-		q.mu.events = nil // lets go of the memory
+		q.mu.events = nil // release the memory
 	}
 	return taken, front
 }

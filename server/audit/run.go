@@ -11,8 +11,9 @@ import (
 // syncEvery is how long an event may be in the file without being synced.
 const syncEvery = time.Second
 
-// Run writes, and asks peers for what is missing, until ctx is done; what has come by then is written and synced, up to
-// the first gap: the next start goes on from there. A file that cannot be written is tried again every second.
+// Run writes, and asks peers for what is missing, until ctx is done. What has arrived by then is
+// written and synced, up to the first gap: the next start continues from there. If the file cannot
+// be written, Run tries again every second.
 func (l *Log) Run(ctx context.Context) error {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -39,7 +40,7 @@ func (l *Log) close() error {
 	return nil
 }
 
-// catchUp writes what there is and asks for what is missing, until nothing can be done now.
+// catchUp writes what there is and asks for what is missing, until nothing can be done for now.
 func (l *Log) catchUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		g, idle := l.flush()
@@ -54,20 +55,21 @@ func (l *Log) catchUp(ctx context.Context) {
 	}
 }
 
-// A gap is missing events: those from one number up to, and not with, another.
+// A gap is missing events: those in [from, to).
 type gap struct{ from, to uint64 }
 
 func (g gap) empty() bool { return g.from >= g.to }
 
-// flush writes what waits, up to a gap. idle says that there is nothing more.
+// flush writes what waits, up to a gap. idle reports that there is nothing more.
 func (l *Log) flush() (g gap, idle bool) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	return l.advanceLocked()
 }
 
-// advanceLocked writes what follows the file's last event, from the queue or from the history of a snapshot, and gives the
-// gap that it ends at. When the disk takes nothing, the rest stays in its bounded queue. l.writing must be held.
+// advanceLocked writes what follows the file's last event, from the queue or from the history of a
+// snapshot, and returns the gap that it stops at. While the disk accepts nothing, the rest stays in
+// the bounded queue. l.writing must be held.
 func (l *Log) advanceLocked() (g gap, idle bool) {
 	w := &l.writing
 	for w.file.f != nil && w.writer.pending.Len() < writeBytes {
@@ -90,8 +92,8 @@ func (l *Log) advanceLocked() (g gap, idle bool) {
 	return gap{}, false
 }
 
-// nextLocked takes events from the number want on. When there are none of that number, front is that of the first one behind,
-// or 0. l.writing must be held.
+// nextLocked takes events from the number want on. If that event is not there, front is the number
+// of the first one after it, or 0. l.writing must be held.
 func (l *Log) nextLocked(want uint64) (events []machine.Event, front uint64) {
 	events, front = l.queue.next(want, feedPage)
 	if len(events) > 0 {
@@ -101,7 +103,7 @@ func (l *Log) nextLocked(want uint64) (events []machine.Event, front uint64) {
 	first := past.After(want-1, 1)
 	switch {
 	case len(first) == 0:
-		*past = machine.Past{} // the file has it
+		*past = machine.Past{} // the file has all of it
 		return nil, front
 	case first[0].Number == want:
 		return past.After(want-1, feedPage), 0
@@ -122,10 +124,11 @@ func (l *Log) addLocked(events []machine.Event) {
 	l.complain(l.writeLocked())
 }
 
-// writeLocked writes the lines that wait, and rotates a file that is large enough. l.writing must be held.
+// writeLocked writes the waiting lines, and rotates a file that is large enough. l.writing must be
+// held.
 func (l *Log) writeLocked() error {
 	w := &l.writing
-	l.complain(l.followLocked()) // without a new file the old one takes the lines
+	l.complain(l.followLocked()) // if no new file can be made, the old one takes the lines
 	if w.file.size == 0 {        // begun, but what came after that failed
 		if err := l.beginLocked(l.last.Load() + 1); err != nil {
 			return err
@@ -177,7 +180,7 @@ func (l *Log) syncLocked() error {
 	return nil
 }
 
-// complain counts an error and logs it now and then.
+// complain counts an error and logs it at intervals.
 func (l *Log) complain(err error) {
 	if err == nil {
 		return

@@ -6,25 +6,28 @@ import (
 )
 
 const (
-	// patience is how long a gap waits for peers that cannot be asked or have not come so far themselves: longer than a
-	// node takes to restart. Meanwhile the queue of newer events fills, and overflows after half a minute at the rate that
-	// it is made for; that is a second gap, which the same peers have.
+	// patience is how long a gap waits for peers that cannot be asked or have not got that far
+	// themselves: longer than a node takes to restart. Meanwhile the queue of newer events fills,
+	// and overflows after half a minute at the rate that it is designed for; that is a second gap,
+	// and the same peers have its events.
 	patience = 2 * time.Minute
-	// retryEvery is the time between two rounds of questions to all peers.
+	// retryEvery is the time between two rounds of asking all peers.
 	retryEvery = 2 * time.Second
 )
 
-// A search says when peers are asked for a gap and when it is given up. The zero value is that of a log without a gap.
+// A search decides when peers are asked for a gap and when it is given up. The zero value is the
+// search of a log without a gap.
 type search struct {
-	began  time.Time // of the rounds since when no peer has given a line; zero: there was none
-	next   time.Time // the next round
-	vain   bool      // patience ran out; until a peer gives a line again, further gaps get one round each
-	asking bool      // the log has been told
+	began time.Time // start of the rounds in which no peer has given a line; zero: there was none
+	next  time.Time // the next round
+	// vain: patience ran out; until a peer gives a line again, further gaps get one round each.
+	vain   bool
+	asking bool // the gap was logged
 }
 
 func (s *search) due(now time.Time) bool { return !now.Before(s.next) }
 
-// begin tells the log about a gap, once until it is filled.
+// begin logs a gap, once until it is filled.
 func (s *search) begin(log *slog.Logger, g gap) {
 	if !s.asking {
 		s.asking = true
@@ -44,7 +47,7 @@ func (s *search) end(log *slog.Logger) {
 func (s *search) found() { *s = search{asking: s.asking} }
 
 // nothing is called after a round without a line. later says that a peer may have some later. over
-// says that the gap is given up.
+// reports that the gap is given up.
 func (s *search) nothing(now time.Time, later bool) (over bool) {
 	if s.began.IsZero() {
 		s.began = now

@@ -12,17 +12,18 @@ import (
 
 // A Header is the first line of a file.
 type Header struct {
-	Audit    int    `json:"audit"` // the format, 1
-	Cluster  string `json:"cluster"`
-	Node     string `json:"node"`
-	Instance string `json:"instance"` // of the node's data directory: numbers of one instance only rise
-	Next     uint64 `json:"next"`     // number of the event that comes next
+	Audit   int    `json:"audit"` // the format, 1
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	// Instance is that of the node's data directory: within one instance, numbers only rise.
+	Instance string `json:"instance"`
+	Next     uint64 `json:"next"` // number of the next event
 }
 
-// format is that of the files that this build writes.
+// format is the format of the files that this build writes.
 const format = 1
 
-// An event is the line of one.
+// An event is the line of an event.
 type event struct {
 	Number   uint64            `json:"number"`
 	Time     string            `json:"time"` // the leader's wall clock
@@ -34,10 +35,10 @@ type event struct {
 	Mode     string            `json:"mode"`
 	By       string            `json:"by,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"` // encoded in the order of the keys
+	Metadata map[string]string `json:"metadata,omitempty"` // encoded in key order
 }
 
-// missing is the line in the place of events that are lost.
+// missing is the line in the place of lost events.
 type missing struct {
 	From uint64 `json:"missing_from"`
 	To   uint64 `json:"missing_to"`
@@ -46,21 +47,21 @@ type missing struct {
 // A Writer makes the lines. The zero value expects event 1. It is not safe for concurrent use.
 type Writer struct {
 	last    uint64 // number of the last event that has a line
-	lost    uint64 // events that have none
+	lost    uint64 // number of events that have none
 	pending bytes.Buffer
 }
 
-// Resume says which event the lines that exist end with.
+// Resume sets the number of the last event in the existing lines.
 func (w *Writer) Resume(last uint64) { w.last = last }
 
-// Last is the number of the last event that has a line; 0 without one.
+// Last returns the number of the last event that has a line; 0 if there is none.
 func (w *Writer) Last() uint64 { return w.last }
 
-// Lost counts the events that are missing, since the writer was made.
+// Lost returns the number of missing events since the writer was made.
 func (w *Writer) Lost() uint64 { return w.lost }
 
-// Add makes the line of an event. One that has a line already is left out; those that should have come before
-// are said to be missing.
+// Add makes the line of an event. An event that already has a line is left out; if events are
+// missing before it, a line says so.
 func (w *Writer) Add(e *machine.Event) {
 	if e.Number <= w.last {
 		return
@@ -81,7 +82,7 @@ func (w *Writer) Add(e *machine.Event) {
 	w.line(line)
 }
 
-// Skip says that the events up to the number to, which have no line yet, are missing.
+// Skip records the events up to the number to that have no line yet as missing.
 func (w *Writer) Skip(to uint64) {
 	if to > w.last {
 		w.lost += to - w.last
@@ -90,8 +91,9 @@ func (w *Writer) Skip(to uint64) {
 	}
 }
 
-// Copy takes the line of an event, with its end, from another node's log. One that is there already is left out; one that is not
-// the next is an error, and so is what is no event's line.
+// Copy takes the line of an event, with its end, from another node's log. A line that is already
+// there is left out; a line that is not the next one is an error, and so is anything that is not an
+// event's line.
 func (w *Writer) Copy(line []byte) error {
 	number, ok := eventNumber(line)
 	switch {
@@ -106,7 +108,7 @@ func (w *Writer) Copy(line []byte) error {
 	return nil
 }
 
-// eventNumber is the number of the event that a line tells of. It reads no more of the line than that.
+// eventNumber returns the number of the event in a line. It reads no more of the line than that.
 func eventNumber(line []byte) (number uint64, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"number":`))
 	digits, _, found := bytes.Cut(rest, []byte(","))
@@ -117,10 +119,10 @@ func eventNumber(line []byte) (number uint64, ok bool) {
 	return number, err == nil && number > 0
 }
 
-// maxDigits is the length of the largest number.
+// maxDigits is the number of digits of the largest number.
 const maxDigits = 20
 
-// line is the first line of a file whose first event is next.
+// line returns the first line of a file whose first event is next.
 func (h Header) line(next uint64) []byte {
 	var w Writer
 	h.Audit, h.Next = format, next
@@ -136,9 +138,9 @@ func (w *Writer) line(v any) {
 	}
 }
 
-// readTail looks at the last bytes of a file: whole reports whether they are all of it. It returns how many of
-// them are good lines, and the number of the last event that these account for. found is false when
-// no good line says so.
+// readTail examines the last bytes of a file; whole says whether they are the whole file. It
+// returns how many of them are good lines, and the number of the last event that these account for.
+// found is false if no good line has one.
 func readTail(tail []byte, whole bool) (good int, last uint64, found bool) {
 	if !whole { // it begins within a line
 		good = bytes.IndexByte(tail, '\n') + 1
@@ -157,7 +159,7 @@ func readTail(tail []byte, whole bool) (good int, last uint64, found bool) {
 	}
 }
 
-// accountsFor is the number of the last event that a line tells of or lets go.
+// accountsFor returns the number of the last event that a line contains or records as missing.
 func accountsFor(line []byte) (last uint64, ok bool) {
 	var l struct {
 		Audit  int    `json:"audit"`

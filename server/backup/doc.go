@@ -1,7 +1,7 @@
-// Package backup reads and writes the file of a backup: the state of a lock table with a note of where it comes
-// from. The file has no names of other files in it, so reading it touches nothing else.
+// Package backup reads and writes backup files: the state of a lock table with a record of where it
+// comes from. The file contains no names of other files, so reading it touches nothing else.
 //
-// It is, in this order,
+// It consists of, in this order,
 //
 //	"lockstep backup\n"
 //	length(4) header checksum(4): JSON, CRC-32C, big endian

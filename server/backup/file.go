@@ -28,7 +28,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrDamaged is what every error of [Open] is that is about the content: cut short, changed, or no backup.
+// ErrDamaged is wrapped by every error of [Open] about the content: truncated, modified, or not a
+// backup.
 var ErrDamaged = errors.New("damaged backup, or none")
 
 // ErrNewer is the error for a file of a newer build.
@@ -38,8 +39,8 @@ var ErrNewer = errors.New("backup of a newer version")
 type Header struct {
 	Format    int    `json:"format"`
 	ClusterID string `json:"cluster_id"`
-	Node      string `json:"node"` // that wrote it
-	// Index and Term are the last entry of the log that is in the state.
+	Node      string `json:"node"` // the node that wrote it
+	// Index and Term are those of the last log entry included in the state.
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
 	// Voters and Learners are the ids of the members.
@@ -50,10 +51,11 @@ type Header struct {
 	Version string             `json:"version"`
 }
 
-// Time is TakenAt.
+// Time returns TakenAt.
 func (h *Header) Time() time.Time { return time.UnixMilli(int64(h.TakenAt)).UTC() }
 
-// Write writes a backup: the header, with Format set, the state as a snapshot of the machine, and the checksum.
+// Write writes a backup: the header, with Format set, the state as a snapshot of the machine, and
+// the checksum.
 func Write(w io.Writer, h Header, state io.Reader) error {
 	h.Format = Format
 	text, err := json.Marshal(h)
@@ -78,18 +80,19 @@ func Write(w io.Writer, h Header, state io.Reader) error {
 	return err
 }
 
-// A File is a backup that was read and found good.
+// A File is a backup that was read and verified.
 type File struct {
 	Header
-	// Machine is the state as it was.
+	// Machine is the state at the time of the backup.
 	Machine *machine.Machine
-	// Sum is the SHA-256 of the file without it, in hexadecimal digits.
+	// Sum is the SHA-256 of the file without the checksum, in hexadecimal digits.
 	Sum  string
 	Size int64
 }
 
-// Open reads a backup whole and checks all of it: both checksums, the version, and the state with its invariants.
-// It does not follow a symbolic link at the end of path, and reads regular files only.
+// Open reads a complete backup and checks all of it: both checksums, the version, and the state
+// with its invariants. It does not follow a symbolic link at the end of path, and reads only
+// regular files.
 func Open(path string) (*File, error) {
 	named, err := os.Lstat(path)
 	if err != nil {
@@ -150,7 +153,7 @@ func read(f io.ReaderAt, size int64) (*File, error) {
 	return b, nil
 }
 
-// readHeader reads up to the state, which begins at the offset it gives.
+// readHeader reads up to the state, and returns the offset at which the state begins.
 func (b *File) readHeader(f io.ReaderAt, size int64) (int64, error) {
 	head := make([]byte, len(magic)+4)
 	if _, err := f.ReadAt(head, 0); err != nil || string(head[:len(magic)]) != magic {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// The file is in order, and what it holds is of a newer build: that is no damage.
+// The file is intact, and its content is from a newer build: that is not damage.
 func TestAStateOfANewerBuildIsNotCalledDamaged(t *testing.T) {
 	chunk := binary.BigEndian.AppendUint32([]byte{'H'}, 1)
 	chunk = append(chunk, 99) // the format of the state

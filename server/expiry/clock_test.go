@@ -65,8 +65,8 @@ func TestAWaitingKeepAliveHoldsDeadlinesBackAndNotTheClock(t *testing.T) {
 	}
 }
 
-// Whatever happens, a deadline d from now does not come before d of real time has passed, and not while a
-// keepalive that is older than it waits.
+// Whatever happens, a deadline d from now does not pass before d of real time has passed, and not
+// while a keepalive that is older than it waits.
 func TestNoDeadlineComesEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := expiry.NewClock(0, step)

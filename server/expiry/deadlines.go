@@ -6,7 +6,7 @@ import (
 )
 
 // Deadlines is a set of keys with one deadline each. The zero value is empty. Set, Drop and
-// taking one out cost O(log n); moving a deadline later costs O(1) until its old one has come.
+// removing a due key cost O(log n); moving a deadline later costs O(1) until its old time has come.
 type Deadlines[K comparable] struct {
 	items map[K]*item[K]
 	heap  queue[K]
@@ -16,15 +16,15 @@ type Deadlines[K comparable] struct {
 type item[K comparable] struct {
 	key   K
 	at    time.Duration
-	place time.Duration // where the heap has it; place <= at
+	place time.Duration // its time in the heap; place <= at
 	seq   uint64        // of the last Set: equal deadlines keep their order
 	index int
 }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (d *Deadlines[K]) Len() int { return len(d.items) }
 
-// Set gives key the deadline at, instead of any that it has.
+// Set gives key the deadline at, replacing any earlier one.
 func (d *Deadlines[K]) Set(key K, at time.Duration) {
 	d.seq++
 	it, ok := d.items[key]
@@ -40,14 +40,14 @@ func (d *Deadlines[K]) Set(key K, at time.Duration) {
 		it.at, it.place, it.seq = at, at, d.seq
 		heap.Fix(&d.heap, it.index)
 	default:
-		// Most deadlines are moved later by a keepalive and never come. They
-		// are moved in the heap only when their old place is reached.
+		// Most deadlines are moved later by a keepalive and never come. They are moved in the heap
+		// only when their old place is reached.
 		it.at, it.seq = at, d.seq
 		heap.Fix(&d.heap, it.index)
 	}
 }
 
-// At tells the deadline of key.
+// At returns the deadline of key.
 func (d *Deadlines[K]) At(key K) (at time.Duration, ok bool) {
 	it, ok := d.items[key]
 	if !ok {
@@ -56,7 +56,7 @@ func (d *Deadlines[K]) At(key K) (at time.Duration, ok bool) {
 	return it.at, true
 }
 
-// Drop forgets key. Dropping a key that has no deadline does nothing.
+// Drop removes key. Dropping a key that has no deadline does nothing.
 func (d *Deadlines[K]) Drop(key K) {
 	if it, ok := d.items[key]; ok {
 		heap.Remove(&d.heap, it.index)
@@ -64,7 +64,7 @@ func (d *Deadlines[K]) Drop(key K) {
 	}
 }
 
-// Next takes out the first key whose deadline is at or before due.
+// Next removes and returns the first key whose deadline is at or before due.
 func (d *Deadlines[K]) Next(due time.Duration) (key K, ok bool) {
 	for len(d.heap) > 0 && d.heap[0].place <= due {
 		it := d.heap[0]

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/expiry"
 )
 
-// A leader that sleeps for a minute ends nobody's lease in its sleep.
+// A leader that sleeps for a minute ends no lease while it sleeps.
 func Example() {
 	clock := expiry.NewClock(0, 100*time.Millisecond)
 	var leases expiry.Deadlines[string]

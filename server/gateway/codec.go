@@ -17,13 +17,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A codec reads and writes the JSON form of messages. It takes exactly one value, and none that it does not
-// understand whole.
+// A codec reads and writes the JSON form of messages. It accepts exactly one value, and only if it
+// understands all of it.
 type codec struct{}
 
 var errNoMessage = errors.New("gateway: not a message")
 
-// ContentType is that of answers.
+// ContentType returns the content type of answers.
 func (codec) ContentType(any) string { return "application/json" }
 
 // Marshal writes a message on one line.
@@ -37,7 +37,7 @@ func (codec) Marshal(v any) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	if err := json.Compact(&out, text); err != nil { // the encoder puts spaces here and there
+	if err := json.Compact(&out, text); err != nil { // the encoder adds spaces at random
 		return nil, err
 	}
 	out.WriteByte('\n')
@@ -53,7 +53,7 @@ func (codec) Unmarshal(data []byte, v any) error {
 	return protojson.Unmarshal(data, m)
 }
 
-// NewDecoder reads the one message that is all of r. An empty r is an empty message.
+// NewDecoder reads the single message that r consists of. An empty r is an empty message.
 func (c codec) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
 		data, err := io.ReadAll(io.LimitReader(r, maxBodyBytes))
@@ -61,7 +61,7 @@ func (c codec) NewDecoder(r io.Reader) runtime.Decoder {
 			return err
 		}
 		if len(bytes.TrimSpace(data)) == 0 {
-			return io.EOF // what the generated code takes for an empty message
+			return io.EOF // the generated code takes this for an empty message
 		}
 		return c.Unmarshal(data, v)
 	})
@@ -78,10 +78,12 @@ func (c codec) NewEncoder(w io.Writer) runtime.Encoder {
 	})
 }
 
-// strictQuery refuses parameters that the call does not have, for one that is spelled wrong would have no effect.
+// strictQuery refuses parameters that the call does not have: a misspelled one would have no
+// effect.
 type strictQuery struct{}
 
-// beStrict installs it, once: the generated code finds it in a variable of its runtime.
+// beStrict installs it, once and for the whole process: the generated code finds it in a package
+// variable of its runtime.
 var beStrict = sync.OnceFunc(func() { runtime.NewServeMux(runtime.SetQueryParameterParser(strictQuery{})) })
 
 // queryProblem begins the message of an error about a parameter.

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
-// A body is what an error looks like over HTTP. Its code is that of gRPC.
+// A body is an error as sent over HTTP. Its code is the gRPC code.
 type body struct {
 	Code          string            `json:"code"`
 	Reason        string            `json:"reason,omitempty"`
@@ -30,7 +30,7 @@ type body struct {
 	Holders       []json.RawMessage `json:"holders,omitempty"`
 }
 
-// names are those of the codes in the documentation of gRPC; the package has others.
+// names are the code names as in the gRPC documentation; the Go package uses others.
 var names = map[codes.Code]string{
 	codes.Canceled: "CANCELLED", codes.Unknown: "UNKNOWN", codes.InvalidArgument: "INVALID_ARGUMENT",
 	codes.DeadlineExceeded: "DEADLINE_EXCEEDED", codes.NotFound: "NOT_FOUND", codes.PermissionDenied: "PERMISSION_DENIED",
@@ -40,7 +40,7 @@ var names = map[codes.Code]string{
 	codes.AlreadyExists: "ALREADY_EXISTS",
 }
 
-// reasons are those of errors that the service did not make: of the gateway's own, and of gRPC.
+// reasons are used for errors that the service did not make: the gateway's own, and gRPC's.
 var reasons = map[codes.Code]pb.Reason{
 	codes.InvalidArgument:   pb.Reason_REASON_INVALID_ARGUMENT,
 	codes.NotFound:          pb.Reason_REASON_UNSUPPORTED,
@@ -49,10 +49,10 @@ var reasons = map[codes.Code]pb.Reason{
 	codes.Unavailable:       pb.Reason_REASON_UNAVAILABLE,
 }
 
-// ofStatus makes the content of an error that came without any.
+// ofStatus makes the content of an error that has none.
 func ofStatus(err error) *pb.Error {
 	st := status.Convert(err)
-	// The JSON decoder writes a no-break space now and then, so that nobody compares its texts.
+	// The JSON decoder randomly uses no-break spaces, so that nobody compares its texts.
 	e := &pb.Error{Reason: reasons[st.Code()], Message: strings.ReplaceAll(st.Message(), "\u00a0", " ")}
 	if st.Code() == codes.InvalidArgument {
 		e.Field = "body"
@@ -76,7 +76,7 @@ func writeError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w
 	send(w, runtime.HTTPStatusFromCode(code), content(code, e))
 }
 
-// write answers with an error of the gateway's own.
+// write answers with an error of the gateway itself.
 func write(w http.ResponseWriter, status int, e *pb.Error) {
 	send(w, status, content(protocol.CodeOf(e.GetReason()), e))
 }
@@ -84,7 +84,7 @@ func write(w http.ResponseWriter, status int, e *pb.Error) {
 func send(w http.ResponseWriter, status int, content []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(content, '\n')) // who does not read it has gone
+	_, _ = w.Write(append(content, '\n')) // a client that does not read it is gone
 }
 
 // content is the JSON text of an error.
@@ -97,7 +97,7 @@ func content(code codes.Code, e *pb.Error) []byte {
 		b.Reason = protocol.ReasonText(e.GetReason())
 	}
 	for _, h := range e.GetHolders() {
-		if text, err := marshal.Marshal(h); err == nil { // text that came over the wire is UTF-8
+		if text, err := marshal.Marshal(h); err == nil { // text received over the wire is UTF-8
 			b.Holders = append(b.Holders, text)
 		}
 	}

@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// Prefix is that of all paths of the API.
+	// Prefix is the prefix of all API paths.
 	Prefix = "/v1/"
-	// maxBodyBytes bounds the body of a request. The service takes 64 KiB of the binary form, which
-	// is shorter than JSON.
+	// maxBodyBytes bounds the body of a request. The service accepts 64 KiB of the binary form,
+	// which is shorter than JSON.
 	maxBodyBytes = 256 << 10
-	// bodyTimeout is how long a client has to send it.
+	// bodyTimeout is how long a client has to send the body.
 	bodyTimeout = 10 * time.Second
 )
 
-// A Handler serves all paths below [Prefix]. Make it with New.
+// A Handler serves all paths below [Prefix]. Create it with New.
 type Handler struct {
 	calls *runtime.ServeMux
 	watch pb.LockServiceClient
 }
 
-// New makes a handler that makes its calls over conn, which must outlive it. It starts nothing.
+// New returns a handler that makes its calls over conn, which must outlive it. It starts nothing.
 func New(conn grpc.ClientConnInterface) (*Handler, error) {
 	beStrict()
 	h := &Handler{watch: pb.NewLockServiceClient(conn), calls: runtime.NewServeMux(
@@ -50,7 +50,7 @@ func New(conn grpc.ClientConnInterface) (*Handler, error) {
 		runtime.WithOutgoingHeaderMatcher(onlyCluster),
 		runtime.WithOutgoingTrailerMatcher(noHeader),
 	)}
-	ctx := context.Background() // nothing is bound to it
+	ctx := context.Background() // nothing depends on it
 	err := errors.Join(
 		generated.RegisterLockServiceHandlerClient(ctx, h.calls, pb.NewLockServiceClient(conn)),
 		generated.RegisterAdminServiceHandlerClient(ctx, h.calls, pb.NewAdminServiceClient(conn)),
@@ -61,18 +61,18 @@ func New(conn grpc.ClientConnInterface) (*Handler, error) {
 	return h, nil
 }
 
-// noHeader keeps the headers of HTTP and the metadata of gRPC apart.
+// noHeader keeps HTTP headers and gRPC metadata apart.
 func noHeader(string) (string, bool) { return "", false }
 
-// onlyCluster lets the id of the cluster through.
+// onlyCluster lets only the cluster id through.
 func onlyCluster(key string) (string, bool) {
 	return clusterHeader, strings.EqualFold(key, protocol.ClusterKey)
 }
 
-// clusterHeader is the header of HTTP in the form that package net/http gives it.
+// clusterHeader is the HTTP header in the canonical form of package net/http.
 const clusterHeader = "Lockstep-Cluster"
 
-// tellCluster puts the id that an answer came with into the header of HTTP.
+// tellCluster copies the cluster id of an answer to the HTTP header.
 func tellCluster(w http.ResponseWriter, md metadata.MD) string {
 	for _, id := range md.Get(protocol.ClusterKey) {
 		w.Header().Set(clusterHeader, id)
@@ -100,7 +100,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.calls.ServeHTTP(w, r)
 }
 
-// textProblem finds text that the protocol cannot carry.
+// textProblem reports text that the protocol cannot carry.
 func textProblem(r *http.Request) *pb.Error {
 	if !utf8.ValidString(r.URL.Path) {
 		return invalid("path", "the path must be UTF-8, percent-encoded")
@@ -119,13 +119,14 @@ func textProblem(r *http.Request) *pb.Error {
 	return nil
 }
 
-// takeBody reads the body whole, because only then HTTP notices when the client hangs up.
+// takeBody reads the complete body, because only then does HTTP notice when the client disconnects.
 func takeBody(w http.ResponseWriter, r *http.Request) (int, *pb.Error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return http.StatusUnsupportedMediaType, invalid("Content-Type", "a request with a body needs the header Content-Type: application/json")
 	}
 	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // a connection that is closed shows when it is read
+	// A closed connection is noticed on read.
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, &pb.Error{
@@ -145,7 +146,7 @@ func invalid(field, format string, args ...any) *pb.Error {
 	return &pb.Error{Reason: pb.Reason_REASON_INVALID_ARGUMENT, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// misrouted answers a request that no rule fits.
+// misrouted answers a request that matches no rule.
 func misrouted(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, status int) {
 	e := &pb.Error{Reason: pb.Reason_REASON_UNSUPPORTED, Field: "path", Message: "there is no such path; docs/openapi.json has all of them"}
 	switch status {
@@ -159,7 +160,7 @@ func misrouted(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w ht
 	write(w, status, e)
 }
 
-// allowed are the methods of a path that exists.
+// allowed returns the methods of a path that exists.
 func allowed(path string) string {
 	rest := strings.TrimPrefix(path, Prefix)
 	switch first, _, more := strings.Cut(rest, "/"); {
@@ -172,7 +173,7 @@ func allowed(path string) string {
 	}
 }
 
-// fromError finds the content of the error of a call.
+// fromError returns the content of the error of a call.
 func fromError(err error) *pb.Error {
 	if e := protocol.FromErr(err); e != nil {
 		return e

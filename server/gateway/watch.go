@@ -19,11 +19,12 @@ import (
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
-// watchWriteTimeout is how long a watcher may take to read what it is sent before it is cut off.
+// watchWriteTimeout is how long a watcher may take to read what it is sent before it is
+// disconnected.
 const watchWriteTimeout = 10 * time.Second
 
-// serveWatch streams events as server-sent ones. The id of an event is its cluster and its number; a browser that
-// connects again sends the last one in Last-Event-ID.
+// serveWatch streams events as server-sent events. The id of an event is its cluster and its
+// number; a browser that reconnects sends the last one in Last-Event-ID.
 func (h *Handler) serveWatch(w http.ResponseWriter, r *http.Request) {
 	req, problem := watchRequest(r)
 	if problem != nil {
@@ -38,8 +39,8 @@ func (h *Handler) serveWatch(w http.ResponseWriter, r *http.Request) {
 		writeError(ctx, nil, nil, w, r, err)
 		return
 	}
-	first, err := stream.Recv()  // comes at once: it tells where the watch begins
-	header, _ := stream.Header() // is there since then; a stream without one has failed
+	first, err := stream.Recv()  // arrives at once: it says where the watch begins
+	header, _ := stream.Header() // available by then; a stream without one has failed
 	cluster := tellCluster(w, header)
 	if err != nil {
 		writeError(ctx, nil, nil, w, r, err)
@@ -49,7 +50,8 @@ func (h *Handler) serveWatch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	out := http.NewResponseController(w)
 	for resp := first; ; {
-		_ = out.SetWriteDeadline(time.Now().Add(watchWriteTimeout)) // a closed connection shows in the writing
+		// A closed connection is noticed on write.
+		_ = out.SetWriteDeadline(time.Now().Add(watchWriteTimeout))
 		if _, err := w.Write(lines(cluster, resp)); err != nil || out.Flush() != nil {
 			return
 		}
@@ -83,8 +85,8 @@ func watchRequest(r *http.Request) (*pb.WatchRequest, *pb.Error) {
 	return req, nil
 }
 
-// lines are the events of a response. The last one tells how far the watch has come, when that is more than the
-// events say.
+// lines formats the events of a response. If the watch has come further than the events show, a
+// final line says how far.
 func lines(cluster string, resp *pb.WatchResponse) []byte {
 	var b bytes.Buffer
 	if cluster != "" {
@@ -96,7 +98,7 @@ func lines(cluster string, resp *pb.WatchResponse) []byte {
 		kind := strings.ToLower(strings.TrimPrefix(e.GetKind().String(), "EVENT_KIND_"))
 		text, err := codec{}.Marshal(e)
 		if err != nil {
-			continue // its text is UTF-8, so it always encodes
+			continue // its text is UTF-8, so encoding never fails
 		}
 		fmt.Fprintf(&b, "id: %s%d\nevent: %s\ndata: %s\n\n", cluster, last, kind, bytes.TrimSpace(text))
 	}
@@ -106,11 +108,11 @@ func lines(cluster string, resp *pb.WatchResponse) []byte {
 	return b.Bytes()
 }
 
-// farewell tells why the watch ends.
+// farewell reports why the watch ends.
 func farewell(w io.Writer, err error) {
 	code := status.Code(err)
 	if code == codes.Canceled {
-		return // the client has gone
+		return // the client is gone
 	}
 	fmt.Fprintf(w, "event: error\ndata: %s\n\n", content(code, fromError(err)))
 }

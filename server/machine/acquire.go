@@ -9,8 +9,8 @@ import (
 // maxPermits bounds the capacity of a semaphore, as the contract does.
 const maxPermits = 1 << 20
 
-// wellFormed checks what callers check before they propose. An entry that breaks these
-// rules was proposed by a broken node; refusing it is better than stopping the cluster.
+// wellFormed checks what callers check before they propose. An entry that breaks these rules was
+// proposed by a broken node; refusing it is better than stopping the cluster.
 func (s *Spec) wellFormed() bool {
 	if len(s.Names) < 1 || len(s.Names) > MaxNames {
 		return false
@@ -32,7 +32,8 @@ func (s *Spec) wellFormed() bool {
 	}
 }
 
-// wellFormed reports whether the claim is numbered by the one who numbers the session's.
+// wellFormed reports whether the spec is well formed and the claim is numbered by the side that
+// numbers the session's claims.
 func (a *Acquire) wellFormed(s *session) bool {
 	return a.Spec.wellFormed() && s.numbered == (a.Seq != 0)
 }
@@ -49,7 +50,7 @@ func (m *Machine) acquire(a *Acquire) Result {
 	s.hear(a.Floor, a.Seen, &m.limits)
 	seq := a.Seq
 	if !s.numbered {
-		seq = s.nonces[a.Nonce] // zero for a new one, and for none
+		seq = s.nonces[a.Nonce] // zero for a new nonce and for none
 	}
 	print := fingerprint(&a.Spec)
 	if r, known := m.repeated(s, seq, print); known && !mutantDedupe {
@@ -60,17 +61,18 @@ func (m *Machine) acquire(a *Acquire) Result {
 			return r
 		}
 	} else {
-		if a.Nonce != "" && a.Floor < s.floor { // sent before the client let go of nonces: it may be one of them
+		// Sent before the client let go of nonces: this may be one of them.
+		if a.Nonce != "" && a.Floor < s.floor {
 			return Result{Code: StaleRequest}
 		}
 		s.last++
 		seq = s.last
-		a.Nonce = strings.Clone(a.Nonce) // it is remembered longer than the command, whose memory it shares
+		a.Nonce = strings.Clone(a.Nonce) // it outlives the command whose memory it shares
 	}
 	return m.place(s, a, seq, print)
 }
 
-// repeated answers the Acquire of a claim that is known already.
+// repeated answers the Acquire of a claim that is already known.
 func (m *Machine) repeated(s *session, seq, print uint64) (Result, bool) {
 	if seq == 0 {
 		return Result{}, false
@@ -94,7 +96,7 @@ func (m *Machine) repeated(s *session, seq, print uint64) (Result, bool) {
 	return Result{}, false
 }
 
-// place decides about a claim that is new: granted, queued, busy or refused.
+// place decides on a new claim: granted, queued, busy or refused.
 func (m *Machine) place(s *session, a *Acquire, seq, print uint64) Result {
 	if !m.ready() {
 		return Result{Code: NotReady}
@@ -142,12 +144,11 @@ func (m *Machine) place(s *session, a *Acquire, seq, print uint64) Result {
 	return m.enqueue(c)
 }
 
-// refuse remembers a refusal under the claim's number, if it has one that a duplicate
-// could carry.
+// refuse remembers a refusal under the claim's number, if a duplicate could carry that number.
 func (m *Machine) refuse(s *session, done outcome, r Result) Result {
 	if s.numbered || done.nonce != "" {
 		done.code, done.reason = r.Code, r.Limit
-		if !s.numbered && m.limits.keeps() { // nothing else bounds how many there are
+		if !s.numbered && m.limits.keeps() { // nothing else bounds their number
 			done.names = 1
 			s.weight++
 		}
@@ -156,8 +157,9 @@ func (m *Machine) refuse(s *session, done outcome, r Result) Result {
 	return r
 }
 
-// full refuses a claim of a session that has as many as it may, remembered ones included. In a machine-numbered
-// session this is not remembered: the same call is right once the client has let go of some.
+// full refuses a claim of a session that already has as many as it may, including remembered ones.
+// In a machine-numbered session the refusal is not remembered: the same call succeeds once the
+// client has let go of some.
 func (m *Machine) full(s *session, done outcome) Result {
 	r := m.refused(QuotaExceeded, "claims of a session times their names", m.limits.ClaimsPerSession)
 	if !m.limits.keeps() {
@@ -167,7 +169,8 @@ func (m *Machine) full(s *session, done outcome) Result {
 	return m.refuseFull(s, done, r)
 }
 
-// refuseFull refuses what may be right once there is room again. Who numbers his claims uses another number then.
+// refuseFull refuses a call that may succeed once there is room again. A client that numbers its
+// claims uses another number then.
 func (m *Machine) refuseFull(s *session, done outcome, r Result) Result {
 	if s.numbered {
 		return m.refuse(s, done, r)

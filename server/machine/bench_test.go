@@ -36,8 +36,8 @@ func roundTrip(b *testing.B, m *Machine, buf []byte, commands []Command) ([]byte
 	return buf, m.Apply(m.Index()+1, 1, &e)
 }
 
-// BenchmarkFree takes and frees locks that nobody else wants, 64 commands an entry: encode,
-// decode and apply of an Acquire and a Release are one operation.
+// BenchmarkFree takes and releases locks that nobody else wants, 64 commands an entry: encoding,
+// decoding and applying an Acquire and a Release are one operation.
 func BenchmarkFree(b *testing.B) {
 	m, ids := benchMachine(b)
 	names := make([]string, benchSessions)
@@ -103,8 +103,8 @@ func BenchmarkFreeAmongMany(b *testing.B) {
 	}
 }
 
-// BenchmarkHot hands one lock round among 1,000 sessions: each operation is a Release, the
-// grant to the next waiter and the Acquire that queues the old holder again.
+// BenchmarkHot passes one lock around among 1,000 sessions: each operation is a Release, the grant
+// to the next waiter and the Acquire that queues the old holder again.
 func BenchmarkHot(b *testing.B) {
 	m, ids := benchMachine(b)
 	commands := make([]Command, 0, benchSessions)
@@ -128,7 +128,7 @@ func BenchmarkHot(b *testing.B) {
 	}
 }
 
-// BenchmarkQueue queues 16,384 waiters at one name and takes them all out of the middle.
+// BenchmarkQueue queues 16,384 waiters for one name and removes them all from the middle.
 func BenchmarkQueue(b *testing.B) {
 	for range b.N {
 		m, ids := benchMachine(b)
@@ -147,8 +147,8 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstChange is the wait of a command for the part of the state that it is the first
-// to change while a snapshot of 50,000 sessions with 200,000 locks is captured.
+// BenchmarkFirstChange measures how long a command waits for the part of the state that it is the
+// first to change while a snapshot of 50,000 sessions with 200,000 locks is captured.
 func BenchmarkFirstChange(b *testing.B) {
 	m := fullMachine(b)
 	c := m.StartCapture()

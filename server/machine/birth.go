@@ -6,11 +6,12 @@ import (
 	"fmt"
 )
 
-// A BirthID tells one life of a cluster from every other, those that began with the same configuration included. It is
-// drawn at random by the first leader. Zero: the cluster has none, or none is applied yet.
+// A BirthID tells one life of a cluster from every other, including lives that began with the same
+// configuration. The first leader draws it at random. Zero: the cluster has none, or none has been
+// applied yet.
 type BirthID [16]byte
 
-// String is the id in 32 hexadecimal digits, or "" for zero.
+// String returns the id as 32 hexadecimal digits, or "" for zero.
 func (b BirthID) String() string {
 	if b == (BirthID{}) {
 		return ""
@@ -18,8 +19,9 @@ func (b BirthID) String() string {
 	return hex.EncodeToString(b[:])
 }
 
-// LateBirth is the birth of a cluster that began at a feature level without: half of it is drawn, and the other half tells the
-// configuration that the cluster began with. So nodes that have the birth and those that have not come to it know each other.
+// LateBirth is the birth of a cluster that began at a feature level without births: half of it is
+// drawn, and the other half identifies the configuration that the cluster began with. That lets
+// nodes that have the birth and nodes that have not reached it yet recognize each other.
 func LateBirth(drawn BirthID, configured string) (b BirthID) {
 	copy(b[:8], drawn[:8])
 	sum := sha256.Sum256(fmt.Appendf(nil, "lockstep late birth\x00%x\x00%s", b[:8], configured))
@@ -27,7 +29,8 @@ func LateBirth(drawn BirthID, configured string) (b BirthID) {
 	return b
 }
 
-// GrewFrom reports whether the birth was given to a cluster that had begun without one, from this configuration.
+// GrewFrom reports whether the birth was given to a cluster that had begun without one, from this
+// configuration.
 func (b BirthID) GrewFrom(configured string) bool {
 	return b != BirthID{} && b == LateBirth(b, configured)
 }
@@ -54,11 +57,11 @@ func (m *Machine) setBirth(c *SetBirth) Result {
 	return Result{}
 }
 
-// Birth is the cluster's birth id, zero if it has none yet.
+// Birth returns the cluster's birth id, zero if it has none yet.
 func (m *Machine) Birth() BirthID { return m.birth }
 
-// Rootless reports whether the cluster has given tokens, or may have, without a birth: it began at a feature level
-// that has none.
+// Rootless reports whether the cluster has, or may have, issued tokens without having a birth: it
+// began at a feature level that has none.
 func (m *Machine) Rootless() bool {
 	return m.birth == (BirthID{}) && m.nextToken != 0 && !m.recovery.FloorDue
 }

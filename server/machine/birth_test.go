@@ -42,7 +42,7 @@ func TestABirthNeedsItsFeatureLevel(t *testing.T) {
 	}
 }
 
-// The entries of a cluster of feature level 1 must come to the state that the builds before gave.
+// The entries of a cluster at feature level 1 must lead to the same state as in older builds.
 func TestANewMachineHasTheFirstLevel(t *testing.T) {
 	m := New()
 	limits := DefaultLimits()
@@ -52,8 +52,8 @@ func TestANewMachineHasTheFirstLevel(t *testing.T) {
 	}
 }
 
-// Two machines of one history never differ; those of two histories do once they have an index in common, which they have
-// however far apart they are.
+// Two machines with the same history never differ; those with different histories do as soon as
+// they have an index in common, which they have however far apart they are.
 func TestMarksTellHistoriesApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		run := func(first byte, entries []uint64) *Machine {

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// A book judges the outputs of a machine from outside, by the promises alone. It knows
-// nothing of how the machine is built.
+// A book judges the outputs of a machine from outside, by the promises alone. It knows nothing
+// about how the machine is built.
 type book struct {
 	open    map[SessionID]bool
 	claims  map[ClaimID]*booked
 	tokens  map[string]Token     // the last token of each name
-	queues  map[string][]ClaimID // the waiters of each name, in the order of their requests
+	queues  map[string][]ClaimID // the waiters of each name, in request order
 	changes map[SessionID]uint64
 	event   uint64
 	heard   map[SessionID]heard
-	ended   map[ClaimID]uint64 // claims whose end the owner learns of: the change
-	nonces  map[nonceOf]uint64 // the claim that each made
+	ended   map[ClaimID]uint64 // claims whose end is reported to the owner: the change
+	nonces  map[nonceOf]uint64 // the claim that each one made
 	level   uint32             // the feature level before the entry
 }
 
@@ -25,10 +25,10 @@ type nonceOf struct {
 	nonce   string
 }
 
-// keepsLevel is the feature level from which on sessions keep what their clients need.
+// keepsLevel is the feature level from which sessions keep what their clients need.
 const keepsLevel = 2
 
-// heard is the most that the logged commands of a session may have told.
+// heard is the most that the logged commands of a session may have said.
 type heard struct{ floor, seen uint64 }
 
 type booked struct {
@@ -89,7 +89,7 @@ func (b *book) remembered(m *Machine, e *Entry, out *Output) error {
 	return nil
 }
 
-// mayForget reports whether the end of a claim, told by this change, may be forgotten.
+// mayForget reports whether the end of a claim, reported by this change, may be forgotten.
 func (b *book) mayForget(s Session, seq, change uint64) bool {
 	h := b.heard[s.ID]
 	if s.ClientNumbered {
@@ -119,7 +119,7 @@ func (b *book) hear(m *Machine, id SessionID, floor, seen uint64) {
 	b.heard[id] = heard{max(h.floor, floor), max(h.seen, min(seen, b.changes[id]))}
 }
 
-// entry enters what the machine gave for an entry, and returns the first broken promise.
+// entry records the machine's output for an entry, and returns the first broken promise.
 func (b *book) entry(e *Entry, out *Output) error {
 	for i, r := range out.Results {
 		if _, ok := e.Commands[i].(OpenSession); ok && r.Code == OK {

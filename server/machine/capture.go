@@ -5,22 +5,24 @@ import (
 	"hash/crc32"
 )
 
-// A snapshot is snapshotMagic and a row of chunks: the header, the shards in order, the
-// segments of the two histories, and the end. A chunk is its kind, the size of its
-// content in 4 bytes, the content, and a checksum (CRC-32C, 4 bytes) over all chunks up
-// to here, so that a chunk which is missing, doubled or moved is found as well. The bytes
-// are a function of the state alone: equal machines have equal snapshots.
+// A snapshot is snapshotMagic and a sequence of chunks: the header, the shards in order, the
+// segments of the two histories, and the end. A chunk is its kind, the size of its content in 4
+// bytes, the content, and a checksum (CRC-32C, 4 bytes) over all chunks so far, so that missing,
+// duplicate and reordered chunks are detected as well. The bytes are a function of the state alone:
+// equal machines have equal snapshots.
 const (
 	snapshotMagic  = "lockstep machine\n"
 	snapshotFormat = 1 // first field of the header
-	// recoveryFormat has a pending Recovery at the end of the header. Builds that cannot end one do not read it.
+	// recoveryFormat has a pending Recovery at the end of the header. Builds that cannot end one do
+	// not read it.
 	recoveryFormat = 2
 	// memberFormat has a Recovery, pending or not, and the member table there.
 	memberFormat = 3
-	// birthFormat has the birth after the member table. It comes at feature level 2.
+	// birthFormat has the birth after the member table. It comes with feature level 2.
 	birthFormat = 4
-	// leaseFormat has the lease clock after the birth, which may be zero then, and the ends of leases and delays in
-	// sessions and claims. A machine has it from its first checkpoint of leases on.
+	// leaseFormat has the lease clock after the birth, which may be zero in this format, and the
+	// ends of leases and delays in sessions and claims. A machine uses it from its first checkpoint
+	// of leases on.
 	leaseFormat = 5
 
 	chunkHeader   = 'H'
@@ -35,22 +37,22 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Capture walks over the state as it was when it was started, while commands go on. A
-// shard is encoded when the walk reaches it or just before its first change,
-// whichever comes first. What is encoded early is kept until the walk gets there; at worst
-// that is the whole snapshot but for the histories, whose segments are shared.
+// A Capture walks over the state as of the moment it was started, while commands continue to be
+// applied. A shard is encoded when the walk reaches it or just before its first change, whichever
+// comes first. Shards encoded early are kept until the walk gets there; in the worst case that is
+// the whole snapshot except the histories, whose segments are shared.
 type Capture struct {
-	m        *Machine // nil when it is over
+	m        *Machine // nil when the capture is over
 	leases   bool     // in leaseFormat
 	header   []byte
 	early    [shardCount][]byte
 	segments [2][]segment // of the two histories
-	steps    int          // chunks given
+	steps    int          // chunks returned
 	sum      uint32
 }
 
-// changing must be called before anything of a session changes that is part of a
-// snapshot: the session itself, its claims, the memory of its end.
+// changing must be called before any part of a session that belongs in a snapshot changes: the
+// session itself, its claims, the record of its end.
 func (m *Machine) changing(id SessionID) {
 	if m.capture != nil {
 		m.capture.before(shardOf(id))
@@ -64,22 +66,22 @@ func (c *Capture) before(shard int) {
 	}
 }
 
-// StartCapture starts a snapshot of the present state. One capture runs at a time: it
-// panics while another does. It costs little; the walk is done by [Capture.Next].
+// StartCapture starts a snapshot of the present state. It panics if a capture is already running.
+// Starting is cheap; [Capture.Next] does the walk.
 func (m *Machine) StartCapture() *Capture {
 	if m.capture != nil {
 		panic("machine: a capture is running already")
 	}
 	c := &Capture{m: m, header: m.appendHeader(nil), leases: m.leaseClock != 0}
 	for i, r := range [...]*ring{&m.history, &m.abnormal} {
-		// The copies keep their length while the last segment grows behind it.
+		// The copies keep their length while the last segment grows beyond it.
 		c.segments[i] = append([]segment(nil), r.segments...)
 	}
 	m.capture = c
 	return c
 }
 
-// AbortCapture ends the capture that runs, if one does.
+// AbortCapture ends the running capture, if any.
 func (m *Machine) AbortCapture() {
 	if m.capture != nil {
 		m.capture.m = nil
@@ -87,10 +89,9 @@ func (m *Machine) AbortCapture() {
 	}
 }
 
-// Next returns the next part of the snapshot, and with last that it was the last one. The whole
-// is the parts one behind the other. A part is a few shards or 256 KiB of history: calls
-// take milliseconds at most. The caller may keep it. Next panics when the capture
-// is over.
+// Next returns the next part of the snapshot, and whether it was the last. The snapshot is the
+// concatenation of all parts. A part is a few shards or 256 KiB of history, so calls take
+// milliseconds at most. The caller may keep the part. Next panics when the capture is over.
 func (c *Capture) Next() (chunk []byte, last bool) {
 	if c.m == nil {
 		panic("machine: Next of a capture that is over")
@@ -180,8 +181,7 @@ func (m *Machine) appendHeader(b []byte) []byte {
 	return b
 }
 
-// appendShard encodes a shard: live sessions, leaving ones, and ended ones, each in
-// the order of their ids.
+// appendShard encodes a shard: its live, leaving and ended sessions, each in order of their ids.
 func (m *Machine) appendShard(b []byte, i int, leases bool) []byte {
 	shard := &m.shards[i]
 	for _, t := range [...]*table[SessionID, *session]{&shard.live, &shard.leaving} {

@@ -2,11 +2,11 @@ package machine
 
 import "slices"
 
-// MaxNames bounds the names of one claim.
+// MaxNames bounds the number of names of one claim.
 const MaxNames = 16
 
-// A claim is live: queued or granted; or closing: it is over for its owner, but still
-// counts among the holders of its names.
+// A claim is live (queued or granted) or closing: over for its owner, but still counted among the
+// holders of its names.
 type claim struct {
 	session  *session
 	seq      uint64
@@ -21,13 +21,13 @@ type claim struct {
 	granted  bool
 	closing  bool
 	delay    Millis  // of the closing
-	delayEnd Millis  // of the closing, on the lease clock, if it is written down
-	labels   []Label // of the session and the claim, made when first shown
+	delayEnd Millis  // of the closing, on the lease clock, if recorded
+	labels   []Label // of the session and the claim, built when first shown
 
 	older, newer *claim // neighbours in held
 
 	links []link
-	one   [1]link // what links uses for one name, so that most claims are one object
+	one   [1]link // backs links for a single name, so that most claims are one object
 }
 
 func (c *claim) id() ClaimID { return ClaimID{c.session.id, c.seq} }
@@ -39,8 +39,8 @@ func (c *claim) state() State {
 	return Queued
 }
 
-// An outcome is what a session remembers of a claim that is over. An Acquire that was
-// refused for good is remembered too: its duplicate must not be granted.
+// An outcome is what a session remembers of a claim that is over. An Acquire that was refused for
+// good is remembered too: its duplicate must not be granted.
 type outcome struct {
 	seq    uint64
 	state  State
@@ -48,18 +48,19 @@ type outcome struct {
 	names  uint8
 	token  Token
 	change uint64
-	print  uint64 // 0 when the claim was cancelled before it was seen
+	print  uint64 // 0 if the claim was cancelled before it was seen
 	nonce  string
 	by     string
 	reason string // of a refusal: the limit
 }
 
-// byService reports whether the owner has to be told of the end. An expiry ends the
-// session with it.
+// byService reports whether the service ended the claim and must report that to the owner. An
+// expiry ends the session as well.
 func (o *outcome) byService() bool { return o.state == WaitEnded || o.state == Revoked }
 
-// told reports whether the end has a change number of its own. The owner of a client-numbered session is told of
-// every end: one connection may end what another believes in, and the log does not say who asked.
+// told reports whether the end has a change number of its own. The owner of a client-numbered
+// session learns of every end: one connection may end what another believes in, and the log does
+// not say who asked.
 func (o *outcome) told(s *session, limits *Limits) bool {
 	return o.byService() || s.numbered && limits.keeps()
 }
@@ -75,7 +76,7 @@ func (o *outcome) result() Result {
 	return Result{Claim: o.status()}
 }
 
-// status is the present state of a live claim.
+// status returns the present state of a live claim.
 func (c *claim) status() ClaimStatus {
 	st := ClaimStatus{Seq: c.seq, State: c.state(), Token: c.token, Change: c.change}
 	if !c.granted {
@@ -87,7 +88,7 @@ func (c *claim) status() ClaimStatus {
 	return st
 }
 
-// fingerprint tells specs apart. It is never zero.
+// fingerprint distinguishes specs. It is never zero.
 func fingerprint(s *Spec) uint64 {
 	h := hashWord(0, uint64(len(s.Names)))
 	for _, n := range s.Names {
@@ -105,10 +106,10 @@ func fingerprint(s *Spec) uint64 {
 	return max(h, 1)
 }
 
-// maxBlockers bounds the answer to "who is in the way".
+// maxBlockers bounds the list of blockers in an answer.
 const maxBlockers = 16
 
-// blockers lists who is in the way of a waiting claim.
+// blockers lists the claims that block a waiting claim.
 func (c *claim) blockers() []Holder {
 	var names [MaxNames]*name
 	for i := range c.links {
@@ -117,8 +118,8 @@ func (c *claim) blockers() []Holder {
 	return blockers(c, names[:len(c.links)])
 }
 
-// blockers lists the holders of the names. Where nobody holds any, the first waiter
-// but the claim itself is in the way: it waits for a further name.
+// blockers lists the holders of the names. If none of them has a holder, the first waiter other
+// than self blocks it: that one waits for a further name.
 func blockers(self *claim, names []*name) []Holder {
 	var list []Holder
 	for _, n := range names {
@@ -142,7 +143,7 @@ func blockers(self *claim, names []*name) []Holder {
 	return list
 }
 
-// lists reports whether the claim is in the list already, as a holder of another name.
+// lists reports whether the claim is already in the list, as a holder of another name.
 func lists(list []Holder, c *claim) bool {
 	return slices.ContainsFunc(list, func(h Holder) bool { return h.Claim == c.id() })
 }
@@ -160,7 +161,7 @@ func (c *claim) holder() Holder {
 	}
 }
 
-// metadata is what others see: the labels of the session and of the claim.
+// metadata returns the labels that others see: those of the session and of the claim.
 func (c *claim) metadata() []Label {
 	if c.labels == nil {
 		c.labels = mergeLabels(c.session.metadata, c.spec.Metadata)
@@ -168,7 +169,7 @@ func (c *claim) metadata() []Label {
 	return c.labels
 }
 
-// mergeLabels joins two sorted lists. Where both have a key, the value of over wins.
+// mergeLabels merges two sorted lists. Where both have a key, the value of over wins.
 func mergeLabels(under, over []Label) []Label {
 	switch {
 	case len(under) == 0:

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// errTruncated is the usual end of decoding bytes that are not ours.
+// errTruncated is the usual result of decoding bytes that we did not write.
 var errTruncated = errors.New("truncated")
 
 func appendBool(b []byte, v bool) []byte {
@@ -36,13 +36,13 @@ func appendClaimID(b []byte, id ClaimID) []byte {
 	return binary.AppendUvarint(b, id.Seq)
 }
 
-// A decoder reads the fields of one record. The first error stays; after it all
-// reads give zero values. No length found in the input is trusted: nothing is
-// allocated beyond the size of the input.
+// A decoder reads the fields of one record. The first error sticks; after it, all reads return zero
+// values. No length found in the input is trusted: nothing is allocated beyond the size of the
+// input.
 type decoder struct {
 	s   string
 	err error
-	// clone copies the strings out of s, for records that outlive most of their
+	// clone makes the decoder copy the strings out of s, for records that outlive most of their
 	// strings. Otherwise they share its memory.
 	clone bool
 }
@@ -146,7 +146,7 @@ func (d *decoder) labels() []Label {
 
 func (d *decoder) claimID() ClaimID { return ClaimID{d.bytes16(), d.uint()} }
 
-// end reports what went wrong; bytes left over are wrong too.
+// end returns the first error; leftover bytes are an error too.
 func (d *decoder) end() error {
 	if d.err == nil && d.s != "" {
 		return fmt.Errorf("%d bytes too many", len(d.s))

@@ -3,7 +3,7 @@ package machine
 // A Header is what all commands of one log entry share.
 type Header struct {
 	Proposer uint64     // the node that proposed the entry
-	Batch    uint64     // that node's number of the entry, so that it finds the requests that wait
+	Batch    uint64     // that node's number for the entry, to find the requests waiting for it
 	Wall     WallMillis // the proposer's clock, for the history
 }
 
@@ -13,13 +13,14 @@ type Entry struct {
 	Commands []Command
 }
 
-// A Command changes the state. The kinds are the types that are passed
-// by value: OpenSession, CloseSession, Acquire, Cancel, Release, Expire, EndWait,
-// EndDelay, Revoke, SetTokenFloor, SetLimits, CheckHash, EndRecovery, SetMember, RemoveMember, SetBirth, CheckpointLeases and RenewLeases.
+// A Command changes the state. The kinds are these types, passed by value: OpenSession,
+// CloseSession, Acquire, Cancel, Release, Expire, EndWait, EndDelay, Revoke, SetTokenFloor,
+// SetLimits, CheckHash, EndRecovery, SetMember, RemoveMember, SetBirth, CheckpointLeases and
+// RenewLeases.
 type Command interface{ command() }
 
-// OpenSession makes a session. Its id is the position of the command and Random,
-// so a delayed duplicate makes a session that nobody uses.
+// OpenSession opens a session. Its id is made of the command's position and Random, so a delayed
+// duplicate opens a session that nobody uses.
 type OpenSession struct {
 	TTL            Millis
 	Random         [8]byte
@@ -29,18 +30,18 @@ type OpenSession struct {
 	Metadata       []Label
 }
 
-// CloseSession ends a session on its owner's request. It is idempotent.
+// CloseSession ends a session at its owner's request. It is idempotent.
 type CloseSession struct{ Session SessionID }
 
-// Acquire makes a claim, or, when the claim is known, reads its present state.
+// Acquire makes a claim, or reads its present state if the claim is already known.
 type Acquire struct {
 	Session SessionID
-	// Seq numbers the claim in a client-numbered session. In a machine-numbered
-	// one it is zero and Nonce, if not empty, finds the claim again.
+	// Seq numbers the claim in a client-numbered session. In a machine-numbered one it is zero, and
+	// Nonce, if not empty, identifies the claim in a retry.
 	Seq   uint64
 	Nonce string
-	Floor uint64 // lowest seq whose answer, or whose nonce, the client still needs
-	Seen  uint64 // last change number that the client reached
+	Floor uint64 // lowest seq whose answer, or nonce, the client still needs
+	Seen  uint64 // last change number that the client has reached
 	Spec  Spec
 }
 
@@ -56,10 +57,10 @@ type Spec struct {
 	Metadata  []Label
 }
 
-// Try reports whether the claim is granted now or not at all.
+// Try reports whether the claim is to be granted at once or not at all.
 func (s *Spec) Try() bool { return s.HasWait && s.Wait == 0 }
 
-// Cancel ends a claim, queued or granted. For a claim not seen yet it stores
+// Cancel ends a claim, queued or granted. For a claim that has not been seen yet it stores
 // Cancelled as the answer.
 type Cancel struct {
 	Session SessionID
@@ -75,29 +76,29 @@ type Release struct {
 	Token   Token
 }
 
-// Expire ends sessions whose lease ran out. It is void unless Term is the term of
-// its entry: a deposed leader's clock decides nothing.
+// Expire ends sessions whose lease ran out. It is void unless Term is the term of its entry: a
+// deposed leader's clock must not decide anything.
 type Expire struct {
 	Term     uint64
 	Sessions []SessionID
 }
 
-// EndWait ends queued claims whose wait ran out, or that nobody waits for any more. It never
-// takes back a grant, and is void like Expire under another term.
+// EndWait ends queued claims whose wait ran out or that nobody is waiting for any longer. It never
+// takes back a grant. Like Expire, it is void in another term.
 type EndWait struct {
 	Term   uint64
 	Claims []ClaimID
 }
 
-// EndDelay frees the names of closing claims whose delay has passed. It is void like Expire
-// under another term.
+// EndDelay frees the names of closing claims whose delay has passed. Like Expire, it is void in
+// another term.
 type EndDelay struct {
 	Term   uint64
 	Claims []ClaimID
 }
 
-// Revoke ends one grant (Claim and Token), or with a zero Claim.Seq the whole
-// session Claim.Session. It is a no-op when that grant is over.
+// Revoke ends one grant (Claim and Token) or, with a zero Claim.Seq, the whole session
+// Claim.Session. It is a no-op when that grant is over.
 type Revoke struct {
 	Claim  ClaimID
 	Token  Token
@@ -106,22 +107,23 @@ type Revoke struct {
 	Now    bool // free the names at once instead of when the holder knows
 }
 
-// SetTokenFloor raises the token counter: next = max(next + 1, Floor). Nothing is granted
-// before the first one.
+// SetTokenFloor raises the token counter: next = max(next + 1, Floor). Nothing is granted before
+// the first one.
 type SetTokenFloor struct{ Floor Token }
 
-// SetLimits replaces the limits. The first one is logged by the first leader.
+// SetLimits replaces the limits. The first leader logs the first one.
 type SetLimits struct{ Limits Limits }
 
-// CheckHash compares the state's running hash at the entry Index with the
-// proposer's. A difference means that replicas have diverged, and stops the node.
+// CheckHash compares the running hash of the state at the entry Index with the proposer's. A
+// mismatch means that replicas have diverged, and stops the node.
 type CheckHash struct {
 	Index uint64
 	Hash  uint64
 }
 
-// EndRecovery ends the waiting time after [Machine.Renew]. It is void like Expire under another term. Only the log of
-// a restored cluster has it, whose first snapshot a build that does not know it refuses to read.
+// EndRecovery ends the waiting time after [Machine.Renew]. Like Expire, it is void in another term.
+// Only the log of a restored cluster contains it, and a build that does not know the command
+// refuses that cluster's first snapshot.
 type EndRecovery struct{ Term uint64 }
 
 func (OpenSession) command()   {}
@@ -138,21 +140,25 @@ func (SetLimits) command()     {}
 func (CheckHash) command()     {}
 func (EndRecovery) command()   {}
 
-// Limits bound the state. They are replicated: every replica refuses the same command.
+// Limits bound the state. They are replicated, so every replica refuses the same commands.
 type Limits struct {
 	FeatureLevel     uint32 // the newest kind of command that the log may hold
 	Sessions         uint32
 	WaitersPerName   uint32
-	ClaimsPerSession uint32 // sum over its claims of their names, live and remembered alike
+	ClaimsPerSession uint32 // sum of the names of its claims, live and remembered
 	RequestWindow    uint32 // seq < floor + RequestWindow
-	RememberedClaims uint32 // ended claims of a machine-numbered session that its client does not need
-	HistoryBytes     uint32 // ring of all events
-	AbnormalBytes    uint32 // ring of expiries and revocations
-	ClaimsTotal      uint32 // claims of all sessions that are live or closing
-	StateBytes       uint32 // of all sessions with their claims, live and remembered alike, as a snapshot has them
+	// RememberedClaims bounds the ended claims of a machine-numbered session that its client does
+	// not need.
+	RememberedClaims uint32
+	HistoryBytes     uint32 // size of the ring of all events
+	AbnormalBytes    uint32 // size of the ring of expiries and revocations
+	ClaimsTotal      uint32 // claims of all sessions, live or closing
+	// StateBytes bounds all sessions with their claims, live and remembered, as encoded in a
+	// snapshot.
+	StateBytes uint32
 }
 
-// DefaultLimits are those of a new cluster.
+// DefaultLimits returns the limits of a new cluster.
 func DefaultLimits() Limits {
 	return Limits{
 		FeatureLevel:     FeatureLevel,

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// DecodeEntry reads what AppendEntry wrote. An error means that the bytes are damaged
-// or come from a newer build: the node must stop, since skipping the entry would fork the
-// replicas. Nothing in the entry shares memory with b.
+// DecodeEntry reads what AppendEntry wrote. An error means that the bytes are damaged or come from
+// a newer build: the node must stop, since skipping the entry would fork the replicas. Nothing in
+// the entry shares memory with b.
 func DecodeEntry(b []byte) (Entry, error) {
 	if len(b) == 0 {
 		return Entry{}, fmt.Errorf("machine: decode entry: %w", errTruncated)
@@ -28,7 +28,8 @@ func DecodeEntry(b []byte) (Entry, error) {
 	}
 	e.Header = Header{Proposer: fields[0], Batch: fields[1], Wall: WallMillis(fields[2])}
 	count := fields[3]
-	if count > MaxCommands || count > uint64(len(b)/2) { // a command has at least length and kind
+	// A command has at least a length and a kind.
+	if count > MaxCommands || count > uint64(len(b)/2) {
 		return Entry{}, fmt.Errorf("machine: decode entry: %d commands in %d bytes", count, len(b))
 	}
 	e.Commands = make([]Command, 0, count)
@@ -37,8 +38,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 		if n <= 0 || size > uint64(len(b)-n) {
 			return Entry{}, fmt.Errorf("machine: decode command %d: %w", len(e.Commands), errTruncated)
 		}
-		// One string for a command: its names and labels share it, and nothing else
-		// keeps it alive.
+		// One string per command: its names and labels share it, and nothing else keeps it alive.
 		c, err := decodeCommand(string(b[n : n+int(size)]))
 		if err != nil {
 			return Entry{}, fmt.Errorf("machine: decode command %d: %w", len(e.Commands), err)
@@ -65,7 +65,7 @@ func decodeCommand(s string) (Command, error) {
 	return c, nil
 }
 
-// ErrNewer is the error of an entry, a snapshot or a backup that only a newer build can read.
+// ErrNewer is returned for an entry, a snapshot or a backup that only a newer build can read.
 var ErrNewer = errors.New("this node is older than its cluster: upgrade it")
 
 func decodeBody(d *decoder, kind byte) (Command, error) {
@@ -174,7 +174,7 @@ func decodeClaims(d *decoder) []ClaimID {
 	return ids
 }
 
-// decodeLimits reads the level, which tells what follows.
+// decodeLimits reads the feature level, which determines the fields that follow.
 func decodeLimits(d *decoder) (l Limits) {
 	l.FeatureLevel = d.uint32()
 	if l.FeatureLevel > FeatureLevel {

@@ -1,7 +1,7 @@
 package machine
 
-// close makes a granted claim a closing one: over for its owner, but still among the
-// holders until the owner confirms or the delay has passed.
+// close turns a granted claim into a closing one: over for its owner, but still among the holders
+// until the owner confirms or the delay has passed.
 func (m *Machine) close(c *claim, delay Millis) {
 	c.closing, c.delay = true, delay
 	c.session.closing = insertClaim(c.session.closing, c)
@@ -21,7 +21,7 @@ func (m *Machine) confirm(c *claim) {
 	s.closing = removeClaim(s.closing, c)
 	s.weigh(-c.size())
 	m.counts.Closing--
-	m.counts.Holders++ // free takes it away again
+	m.counts.Holders++ // free decrements it again
 	m.free(c)
 	m.timer(DelayOver, c.id(), 0)
 	if s.ended != OK && len(s.closing) == 0 {

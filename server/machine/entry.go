@@ -8,11 +8,12 @@ import (
 // entryVersion is the first byte of an encoded entry.
 const entryVersion = 1
 
-// MaxCommands bounds the commands of one entry: a session's id has 16 bits for the
-// place in the entry.
+// MaxCommands bounds the commands of one entry: a session id has 16 bits for the position in the
+// entry.
 const MaxCommands = 1 << 16
 
-// The numbers of the kinds of commands on disk. They are never used again for another kind. [LevelOf] has their feature levels.
+// The numbers of the command kinds on disk. They are never reused for another kind. [LevelOf] gives
+// their feature levels.
 const (
 	kindOpenSession = iota + 1
 	kindCloseSession
@@ -35,8 +36,8 @@ const (
 	kindOpenSessionHashed
 )
 
-// AppendEntry appends the encoding of e to dst. It panics on a command of an
-// unknown type and on more than [MaxCommands].
+// AppendEntry appends the encoding of e to dst. It panics on a command of unknown type and on more
+// than [MaxCommands] commands.
 func AppendEntry(dst []byte, e *Entry) []byte {
 	if len(e.Commands) > MaxCommands {
 		panic(fmt.Sprintf("machine: %d commands in one entry, the limit is %d", len(e.Commands), MaxCommands))
@@ -52,14 +53,14 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	return dst
 }
 
-// EncodedSize is the number of bytes that c adds to an entry.
+// EncodedSize returns the number of bytes that c adds to an entry.
 func EncodedSize(c Command) int {
 	var scratch [1024]byte // most commands fit, and then nothing is allocated
 	return len(appendCommand(scratch[:0], c))
 }
 
-// appendCommand appends length, kind and fields. The length is two or more bytes
-// behind its place until the fields are known, so they are moved if it needs more.
+// appendCommand appends length, kind and fields. The fields are first written two bytes further on,
+// leaving room for the length; they are moved if the length needs more.
 func appendCommand(dst []byte, c Command) []byte {
 	start := len(dst)
 	dst = append(dst, 0)

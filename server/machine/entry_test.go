@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oneOfEach is a command of each kind with all fields set.
+// oneOfEach returns a command of each kind with all fields set.
 func oneOfEach() []Command {
 	id := SessionID{1, 15: 2}
 	claims := []ClaimID{{id, 1}, {SessionID{3}, 1 << 60}}

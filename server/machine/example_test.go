@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// Two sessions want the same lock. The first gets it, the second waits and gets it
-// with a larger token when the first session expires.
+// Two sessions want the same lock. The first gets it, the second waits and gets it with a larger
+// token when the first session expires.
 func Example() {
 	m := machine.New()
 	out := m.Apply(1, 1, &machine.Entry{Commands: []machine.Command{

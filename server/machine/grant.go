@@ -1,6 +1,6 @@
 package machine
 
-// try puts the name on the list of those whose queues are tried by settle.
+// try puts the name on the list of names whose queues settle will try.
 func (m *Machine) try(n *name) {
 	m.mark(n)
 	if !n.pending {
@@ -9,11 +9,11 @@ func (m *Machine) try(n *name) {
 	}
 }
 
-// settle grants what can be granted after a change: the heads of the touched queues, in
-// the order in which the names were touched, until none fits. Each round of the
-// inner loop takes a waiter out of its queues, which bounds it.
+// settle grants what can be granted after a change: it tries the heads of the touched queues, in
+// the order in which the names were touched, until none fits. Each round of the inner loop takes a
+// waiter out of its queues, which bounds the loop.
 func (m *Machine) settle() {
-	for i := 0; i < len(m.work); i++ { // a grant puts further names on the list
+	for i := 0; i < len(m.work); i++ { // a grant adds further names to the list
 		n := m.work[i]
 		n.pending = false
 		for n.waiters.n > 0 && m.fits(n.waiters.head.claim) {
@@ -29,7 +29,8 @@ func (m *Machine) settle() {
 	m.work = m.work[:0]
 }
 
-// fits is the grant rule: first in the queues of all its names, and all of them can take it.
+// fits is the grant rule: the claim is first in the queues of all its names, and all of them can
+// take it.
 func (m *Machine) fits(c *claim) bool {
 	if !m.ready() {
 		return false
@@ -67,7 +68,7 @@ func (m *Machine) grant(c *claim) {
 	m.record(EventGranted, c, "", "")
 }
 
-// grantWaiter takes the claim out of its queues, whose next heads are tried too.
+// grantWaiter grants a queued claim. It leaves its queues, whose next heads are tried too.
 func (m *Machine) grantWaiter(c *claim) {
 	m.changing(c.session.id)
 	m.unqueue(c)
@@ -75,7 +76,7 @@ func (m *Machine) grantWaiter(c *claim) {
 	m.changed(c)
 }
 
-// unqueue takes a claim out of all its queues. A running wait is over.
+// unqueue removes a claim from all its queues and stops its wait timer.
 func (m *Machine) unqueue(c *claim) {
 	for i := range c.links {
 		k := &c.links[i]
@@ -88,7 +89,7 @@ func (m *Machine) unqueue(c *claim) {
 	}
 }
 
-// free takes a claim away from the holders of all its names.
+// free removes a claim from the holders of all its names.
 func (m *Machine) free(c *claim) {
 	for i := range c.links {
 		k := &c.links[i]
@@ -99,7 +100,7 @@ func (m *Machine) free(c *claim) {
 	m.held.remove(c)
 }
 
-// changed tells the owner of a live claim about what it did not cause.
+// changed reports to the owner of a live claim a change that it did not cause.
 func (m *Machine) changed(c *claim) {
 	s := c.session
 	s.change++

@@ -2,12 +2,12 @@ package machine
 
 import "math/bits"
 
-// hashPrime spreads the bits of a word over the upper half of the product. It is
-// odd, so that every step of the hash is invertible and loses nothing.
+// hashPrime spreads the bits of a word over the upper half of the product. It is odd, so every step
+// of the hash is invertible and loses nothing.
 const hashPrime = 0x9e3779b97f4a7c15
 
-// hashWord adds one word to a running hash. The hash is part of the replicated
-// state, so neither it nor the constant may change without a new feature level.
+// hashWord adds one word to a running hash. The hash is part of the replicated state, so neither it
+// nor the constant may change without a new feature level.
 func hashWord(h, x uint64) uint64 {
 	h = (bits.RotateLeft64(h, 29) ^ x) * hashPrime
 	return h ^ h>>32
@@ -57,8 +57,8 @@ func hashStatus(h uint64, c *ClaimStatus) uint64 {
 	return hashWord(h, c.Change)
 }
 
-// hashOutput adds everything that an entry gave to the running hash, but for the
-// events, which were added as bytes when they went to the history.
+// hashOutput adds everything that an entry produced to the running hash, except the events, which
+// were added as bytes when they were recorded in the history.
 func hashOutput(h, index uint64, out *Output) uint64 {
 	h = hashWord(h, index)
 	for i := range out.Results {

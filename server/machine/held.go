@@ -1,7 +1,7 @@
 package machine
 
-// A heldList has all claims that are among the holders of a name, in the order of their
-// grants, so that the oldest one is at hand.
+// A heldList has all claims that are among the holders of a name, in grant order, so that the
+// oldest one is at hand.
 type heldList struct{ first, last *claim }
 
 func (l *heldList) add(c *claim) {

@@ -5,33 +5,34 @@ import (
 	"slices"
 )
 
-// A ring is a history bounded in bytes. Its records live in segments to which bytes
-// are only ever appended, so a snapshot takes the slices as they are; when the ring
-// is full its oldest segment goes.
+// A ring is a history bounded in bytes. Its records are in segments that bytes are only ever
+// appended to, so a snapshot can share the slices; when the ring is full, its oldest segment is
+// dropped.
 type ring struct {
 	limit    int
 	size     int
-	dropped  uint64 // number of the last event that is gone
+	dropped  uint64 // number of the last dropped event
 	segments []segment
 }
 
 type segment struct {
 	bytes  []byte
 	last   uint64 // number of its last event
-	filter filter // of the hashes of its names; made of the records, not in a snapshot
+	filter filter // of the hashes of its names; derived from the records, not in a snapshot
 }
 
-// A filter tells of most hashes that are not in a segment that they are not there, so that a search reads the segments that
-// have its name and few others. It has one byte for 64 of a segment: with 2,000 names of one event each in 256 KiB, the most that
-// there are in practice, one answer in 30 is wrong; with the 1,000 of grant and release one in 300.
+// A filter can rule out that a hash is in a segment, so that a search reads the segments that have
+// its name and few others. It has one byte per 64 bytes of segment. With 2,000 names of one event
+// each in 256 KiB, the most that occurs in practice, one answer in 30 is a false positive; with the
+// 1,000 names of a grant and a release each, one in 300.
 type filter []uint64
 
-// filterShare is how many bytes of a segment one byte of its filter is for.
+// filterShare is the number of segment bytes per byte of filter.
 const filterShare = 64
 
 func newFilter(segment int) filter { return make(filter, max(1, segment/filterShare/8)) }
 
-// places are the bits of a hash: four, from its two halves.
+// places returns the four bits for a hash, computed from its two halves.
 func (f filter) places(hash uint32) (bits [4]uint64) {
 	wide := uint64(hash) * hashPrime
 	step := wide>>32 | 1
@@ -58,8 +59,8 @@ func (f filter) has(hash uint32) bool {
 	return true
 }
 
-// maxSegment is the size of a segment of a large ring. A ring has 16 or more, so that at most
-// a sixteenth of the history goes at once.
+// maxSegment is the segment size of a large ring. A ring has 16 segments or more, so that at most a
+// sixteenth of the history is dropped at once.
 const maxSegment = 256 << 10
 
 func (r *ring) segmentSize() int { return min(maxSegment, r.limit/16) }
@@ -79,7 +80,7 @@ func (r *ring) add(record []byte, number uint64) {
 	r.trim()
 }
 
-// resize changes the bound.
+// resize changes the limit.
 func (r *ring) resize(limit int) {
 	r.limit = limit
 	r.trim()
@@ -95,8 +96,8 @@ func (r *ring) trim() {
 	r.segments = slices.Delete(r.segments, 0, drop)
 }
 
-// newest appends to list the newest events of the name, newest first, up to limit in
-// all, and only those before the event number until.
+// newest appends to list the newest events of the name, newest first, until list has limit events.
+// It takes only events numbered below until.
 func (r *ring) newest(list []Event, name string, limit int, until uint64) []Event {
 	hash := uint32(hashText(0, name))
 	var places []int // of the records in one segment
@@ -116,7 +117,7 @@ func (r *ring) newest(list []Event, name string, limit int, until uint64) []Even
 		for j := len(places) - 1; j >= 0 && len(list) < limit; j-- {
 			e, err := decodeRecord(b[places[j]:])
 			if err != nil {
-				panic("machine: history: " + err.Error()) // checked when it was restored
+				panic("machine: history: " + err.Error()) // checked on restore
 			}
 			if e.Name == name && e.Number < until {
 				list = append(list, e)
@@ -144,8 +145,8 @@ func (m *Machine) record(kind EventKind, c *claim, by, reason string) {
 	}
 }
 
-// appendRecord appends size, hash of the name, and fields. The hash lets a search
-// skip the records of other names without reading them.
+// appendRecord appends size, hash of the name, and fields. The hash lets a search skip the records
+// of other names without reading them.
 func appendRecord(b []byte, number uint64, kind EventKind, n *name, c *claim, wall WallMillis, by, reason string) []byte {
 	const room = 2 // most records are longer than 127 bytes and shorter than 16 KiB
 	b = append(b, make([]byte, room)...)
@@ -169,7 +170,7 @@ func appendRecord(b []byte, number uint64, kind EventKind, n *name, c *claim, wa
 	return b
 }
 
-// recordHash is the hash of the name in the record at the start of b.
+// recordHash returns the hash of the name in the record at the start of b.
 func recordHash(b []byte) uint32 {
 	_, n := binary.Uvarint(b)
 	return binary.LittleEndian.Uint32(b[n:])
@@ -191,10 +192,10 @@ func decodeRecord(b []byte) (Event, error) {
 	return e, d.end()
 }
 
-// History returns the newest events of a name, at most limit, oldest first. Complete is false
-// when older ones were left out or may have been dropped. Expiries and revocations
-// stay longer than the rest. It reads the segments that have the name, and the filters of the others: at worst, when
-// all have it, the whole history, which takes milliseconds.
+// History returns the newest events of a name, at most limit, oldest first. Complete is false when
+// older ones were left out or may have been dropped. Expiries and revocations are kept longer than
+// other events. History reads the segments that have the name, and only the filters of the others.
+// In the worst case, when all have it, it reads the whole history, which takes milliseconds.
 func (m *Machine) History(name string, limit int) (events []Event, complete bool) {
 	events = m.history.newest(nil, name, limit+1, ^uint64(0))
 	events = m.abnormal.newest(events, name, limit+1, m.history.dropped+1)
@@ -204,18 +205,19 @@ func (m *Machine) History(name string, limit int) (events []Event, complete bool
 	return events, complete
 }
 
-// A Past is the history of a machine at one moment. It stays as it is while the machine goes on, and may then be read from
-// any goroutine. It costs nothing but that the history's bytes, Limits.HistoryBytes at most, are kept. The zero value is empty.
+// A Past is the history of a machine at one moment. It does not change while the machine goes on,
+// and may be read from any goroutine. Its only cost is that the bytes of the history, at most
+// Limits.HistoryBytes, are kept in memory. The zero value is empty.
 type Past struct {
-	segments []segment // bytes are only ever appended to those of the machine, behind what these have
+	segments []segment // the machine only ever appends bytes to its own, beyond the length of these
 }
 
 // Past returns the history as it is now.
 func (m *Machine) Past() Past { return Past{slices.Clone(m.history.segments)} }
 
-// After returns the events behind the number after, at most limit, oldest first. When the
-// first one is not after + 1, those in between are in the history no longer. It reads at
-// most one segment, 256 KiB, beside those that it returns.
+// After returns the events with numbers above after, at most limit, oldest first. If the first one
+// is not after + 1, the events in between are no longer in the history. It reads at most one
+// segment, 256 KiB, in addition to those that it returns.
 func (p Past) After(after uint64, limit int) (events []Event) {
 	for i := range p.segments {
 		s := &p.segments[i]
@@ -225,7 +227,7 @@ func (p Past) After(after uint64, limit int) (events []Event) {
 		for at := 0; at < len(s.bytes) && len(events) < limit; {
 			e, err := decodeRecord(s.bytes[at:])
 			if err != nil {
-				panic("machine: history: " + err.Error()) // checked when it was restored
+				panic("machine: history: " + err.Error()) // checked on restore
 			}
 			if e.Number > after {
 				events = append(events, e)

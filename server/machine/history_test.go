@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// smallHistory is a machine with the smallest history and a session.
+// smallHistory returns a machine with the smallest history, and a session.
 func smallHistory() (*Machine, SessionID) {
 	m, ids := opened(1)
 	l := DefaultLimits()
@@ -167,7 +167,8 @@ func TestTheOldestHolderIsKnown(t *testing.T) {
 	check(0)
 }
 
-// spread is a machine whose whole history is of short names that were granted and released once.
+// spread returns a machine whose whole history is of short names that were granted and released
+// once.
 func spread(names int) *Machine {
 	m, ids := opened(1)
 	for i := range names {

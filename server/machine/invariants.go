@@ -2,8 +2,8 @@ package machine
 
 import "fmt"
 
-// CheckInvariants walks over the whole state and reports the first invariant that does not
-// hold. For tests, the simulator and [Restore].
+// CheckInvariants walks over the whole state and reports the first invariant that does not hold. It
+// is meant for tests, the simulator and [Restore].
 func (m *Machine) CheckInvariants() error {
 	counts := Counts{Names: m.order.Len()}
 	inTables, places := 0, 0
@@ -44,7 +44,7 @@ func (m *Machine) CheckInvariants() error {
 	return nil
 }
 
-// CheckTouched is CheckInvariants for the names alone that the last entry touched.
+// CheckTouched is like CheckInvariants, but checks only the names that the last entry touched.
 func (m *Machine) CheckTouched() error {
 	for _, n := range m.touched {
 		if n.gone != n.empty() {
@@ -60,7 +60,7 @@ func (m *Machine) CheckTouched() error {
 	return nil
 }
 
-// check adds the claims of the session to counts and takes their places away.
+// check adds the claims of the session to counts and subtracts their places from places.
 func (s *session) check(counts *Counts, places *int) error {
 	weight := 0
 	counts.Checkpointed += written(s.leaseEnd)
@@ -177,7 +177,7 @@ func (m *Machine) checkQueue(n *name) error {
 	return nil
 }
 
-// checkLink checks that the claim at this place is one that its session knows.
+// checkLink checks that the claim at this place is known to its session.
 func (m *Machine) checkLink(n *name, k *link) error {
 	c := k.claim
 	s := c.session

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestABrokenInvariantIsFound breaks a machine by hand, one way at a time. A check that cannot
-// fail would let every bug pass.
+// TestABrokenInvariantIsFound breaks a machine by hand, one way at a time. A check that cannot fail
+// would let every bug pass.
 func TestABrokenInvariantIsFound(t *testing.T) {
 	for want, breakIt := range map[string]func(m *Machine, n *name){
 		"exclusive holders": func(m *Machine, n *name) {

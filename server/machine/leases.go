@@ -8,15 +8,16 @@ import (
 // LeaseLevel is the feature level from which the log may hold [CheckpointLeases] and [RenewLeases].
 const LeaseLevel = 2
 
-// CheckpointLeases writes down when leases end that were not renewed for a while, so that the next leader does not
-// begin them anew. The time is that of the lease clock, which runs while a leader is healthy and never faster than
-// real time: between two checkpoints at least as much time has passed as between their clocks. A lease that is
-// written down is not renewed before [RenewLeases] is applied. It is void like Expire under another term.
+// CheckpointLeases records when leases end that have not been renewed for a while, so that the next
+// leader does not start them over. Times are on the lease clock, which runs while a leader is
+// healthy and never faster than real time: the real time between two checkpoints is at least the
+// difference of their clocks. A lease whose end is recorded is not renewed until [RenewLeases] is
+// applied. Like Expire, the command is void in another term.
 type CheckpointLeases struct {
 	Term     uint64
 	Clock    Millis       // the lease clock of the proposer; it does not fall
-	Wait     Millis       // what is left of Recovery.Wait; zero: it does not change
-	Sessions []SessionEnd // when no client believes in its lease any more, without the grace
+	Wait     Millis       // what is left of Recovery.Wait; zero: unchanged
+	Sessions []SessionEnd // when no client believes in its lease any longer, without the grace
 	Delays   []DelayEnd   // when the delay of a closing claim is over, without the grace
 }
 
@@ -32,8 +33,9 @@ type DelayEnd struct {
 	At    Millis
 }
 
-// RenewLeases takes back what [CheckpointLeases] wrote down of sessions whose owners have come back. Only after it is applied
-// may their keepalives be answered. It is void like Expire under another term.
+// RenewLeases takes back what [CheckpointLeases] recorded for sessions whose owners have come back.
+// Their keepalives may be answered only after it is applied. Like Expire, it is void in another
+// term.
 type RenewLeases struct {
 	Term     uint64
 	Sessions []SessionID
@@ -42,7 +44,8 @@ type RenewLeases struct {
 func (CheckpointLeases) command() {}
 func (RenewLeases) command()      {}
 
-// needLeaseLevel stops a replica before it goes on with a log that other members cannot read.
+// needLeaseLevel panics if the feature level is too low, before a replica goes on with a log that
+// other members cannot read.
 func (m *Machine) needLeaseLevel() {
 	if m.limits.FeatureLevel < LeaseLevel {
 		panic(fmt.Sprintf("machine: a checkpoint of leases at entry %d, but the cluster has feature level %d", m.index, m.limits.FeatureLevel))
@@ -54,7 +57,8 @@ func (m *Machine) checkpointLeases(term uint64, c *CheckpointLeases) Result {
 	if c.Term != term {
 		return Result{Code: Void}
 	}
-	m.leaseClock = max(m.leaseClock, c.Clock, 1) // zero in a snapshot: there never was a checkpoint
+	// A zero in a snapshot means that there never was a checkpoint.
+	m.leaseClock = max(m.leaseClock, c.Clock, 1)
 	m.hash = hashWord(m.hash, uint64(m.leaseClock))
 	if m.recovery.Wait != 0 && c.Wait != 0 {
 		m.recovery.Wait = min(m.recovery.Wait, c.Wait)
@@ -85,7 +89,7 @@ func (m *Machine) renewLeases(term uint64, c *RenewLeases) Result {
 	return Result{}
 }
 
-// setLeaseEnd writes down when the lease of a live session ends; zero takes it back.
+// setLeaseEnd records when the lease of a live session ends; zero clears it.
 func (m *Machine) setLeaseEnd(s *session, at Millis) {
 	if s.leaseEnd == at {
 		return
@@ -96,7 +100,7 @@ func (m *Machine) setLeaseEnd(s *session, at Millis) {
 	m.hash = hashWord(hashSession(m.hash, s.id), uint64(at))
 }
 
-// setDelayEnd writes down when the delay of a closing claim is over; zero forgets it.
+// setDelayEnd records when the delay of a closing claim is over; zero clears it.
 func (m *Machine) setDelayEnd(c *claim, at Millis) {
 	if c.delayEnd == at {
 		return
@@ -107,7 +111,7 @@ func (m *Machine) setDelayEnd(c *claim, at Millis) {
 	m.hash = hashWord(hashSession(m.hash, c.session.id), uint64(at)<<8^c.seq)
 }
 
-// countEnds counts what a session from a snapshot has written down.
+// countEnds counts the recorded ends of a session from a snapshot.
 func (m *Machine) countEnds(s *session) {
 	m.counts.Checkpointed += written(s.leaseEnd)
 	for _, c := range s.closing {
@@ -115,7 +119,7 @@ func (m *Machine) countEnds(s *session) {
 	}
 }
 
-// written is 1 for an end that is written down.
+// written returns 1 for a recorded end, else 0.
 func written(at Millis) int {
 	if at != 0 {
 		return 1
@@ -123,10 +127,11 @@ func written(at Millis) int {
 	return 0
 }
 
-// LeaseClock is that of the last checkpoint.
+// LeaseClock returns the lease clock of the last checkpoint.
 func (m *Machine) LeaseClock() Millis { return m.leaseClock }
 
-// left is what a new leader has to time of a span that ends at the time at, or the whole span if no end is written down.
+// left returns how much of a span that ends at the time at a new leader still has to wait, or the
+// whole span if no end is recorded.
 func (m *Machine) left(span, at Millis) (left Millis, checkpointed bool) {
 	if at == 0 {
 		return span, false

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// withLeases has two live sessions, the second with a revoked claim that is closing.
+// withLeases returns two live sessions, the second with a revoked claim that is closing.
 func withLeases() (m *Machine, ids []SessionID, closing ClaimID) {
 	m = New()
 	apply(m, newest, SetTokenFloor{1})
@@ -20,7 +20,7 @@ func withLeases() (m *Machine, ids []SessionID, closing ClaimID) {
 	return m, ids, closing
 }
 
-// spans are what a new leader has to time, by session or claim.
+// spans returns what a new leader has to time, by session or claim.
 func spans(m *Machine) map[ClaimID]Timer {
 	all := map[ClaimID]Timer{}
 	for _, t := range m.Timers() {
@@ -73,7 +73,7 @@ func TestWhatIsWrittenDownOfLeasesGoesWithTheSession(t *testing.T) {
 func TestASnapshotHasWhatIsWrittenDownOfLeases(t *testing.T) {
 	m, ids, closing := withLeases()
 	before := snapshot(m)
-	capture := m.StartCapture() // of the state before, while the checkpoint comes
+	capture := m.StartCapture() // of the state before the checkpoint arrives
 	apply(m, CheckpointLeases{Term: 1, Clock: 1_000, Sessions: []SessionEnd{{ids[0], 8_000}}, Delays: []DelayEnd{{closing, 9_000}}})
 	var during bytes.Buffer
 	for last := false; !last; {
@@ -96,7 +96,8 @@ func TestASnapshotHasWhatIsWrittenDownOfLeases(t *testing.T) {
 	}
 }
 
-// TestAClusterWithoutCheckpointsHasTheSnapshotsOfBefore: builds of the first feature level read them.
+// TestAClusterWithoutCheckpointsHasTheSnapshotsOfBefore: builds of the first feature level read
+// them.
 func TestAClusterWithoutCheckpointsHasTheSnapshotsOfBefore(t *testing.T) {
 	m := busyMachine()
 	const head = len(snapshotMagic) + 1 + 4 // the kind and the size of the first chunk

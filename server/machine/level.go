@@ -2,8 +2,8 @@ package machine
 
 import "fmt"
 
-// LevelOf is the feature level from which the log may hold the command. A leader proposes none of a level that its cluster
-// has not reached: older nodes would end at the entry.
+// LevelOf returns the feature level from which the log may hold the command. A leader proposes no
+// command of a level that its cluster has not reached: older nodes would stop at the entry.
 func LevelOf(c Command) uint32 {
 	switch c := c.(type) {
 	case OpenSession:
@@ -20,8 +20,8 @@ func LevelOf(c Command) uint32 {
 	}
 }
 
-// CheckLevels tells which of the commands, which are to follow each other in the log of a cluster at a feature level, the
-// nodes of that level could not apply. A SetLimits counts for those after it.
+// CheckLevels returns an error that names the first command that nodes of this feature level could
+// not apply. The commands follow each other in the log, so a SetLimits counts for those after it.
 func CheckLevels(level uint32, commands []Command) error {
 	for _, c := range commands {
 		if need := LevelOf(c); need > level {

@@ -11,10 +11,11 @@ import (
 	"testing"
 )
 
-// TestALogOfLevelOneGivesWhatItGaveThen replays a log and reads a snapshot that the last build of feature level 1 wrote,
-// with the hash that it had after each entry. In a cluster at that level nodes of both builds apply the same log.
+// TestALogOfLevelOneGivesWhatItGaveThen replays a log and reads a snapshot written by the last
+// build of feature level 1, with the hash that it had after each entry. In a cluster at that level,
+// nodes of both builds apply the same log.
 //
-// testdata/level1/log is entries: index, size, entry, and the hash in 8 bytes.
+// testdata/level1/log consists of entries: index, size, entry, and the hash in 8 bytes.
 func TestALogOfLevelOneGivesWhatItGaveThen(t *testing.T) {
 	log, err := os.ReadFile("testdata/level1/log")
 	if err != nil {
@@ -52,7 +53,8 @@ func TestALogOfLevelOneGivesWhatItGaveThen(t *testing.T) {
 	}
 }
 
-// levels are those of all kinds of commands. An old kind never changes; a new one gets the newest level.
+// levels has the levels of all kinds of commands. An old kind never changes; a new one gets the
+// newest level.
 var levels = map[byte]uint32{
 	kindOpenSession: 1, kindCloseSession: 1, kindAcquire: 1, kindCancel: 1, kindRelease: 1, kindExpire: 1, kindEndWait: 1,
 	kindEndDelay: 1, kindRevoke: 1, kindSetTokenFloor: 1, kindSetLimits: 1, kindCheckHash: 1, kindEndRecovery: 1,
@@ -149,8 +151,9 @@ func TestASnapshotOfANewerBuildSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestWhatAppliesDependOnIsPinned: builds of one feature level run side by side, so what apply does with an entry may not depend on
-// the build. Whoever changes one of these makes it one of the Limits, or asks the feature level for the new value.
+// TestWhatAppliesDependOnIsPinned: builds of one feature level run in the same cluster, so what
+// apply does with an entry must not depend on the build. If you change one of these, make it one of
+// the Limits, or make the new value depend on the feature level.
 func TestWhatAppliesDependOnIsPinned(t *testing.T) {
 	got := [...]uint64{rememberedSessions, MaxMembers, maxMemberText, MaxNames, maxPermits, uint64(MaxToken), maxSegment, shardCount, MaxCommands, hashPrime, sessionBytes, claimBytes, outcomeBytes}
 	want := [...]uint64{65_536, 1_024, 512, 16, 1 << 20, 1<<53 - 1, 256 << 10, 4_096, 1 << 16, 0x9e3779b97f4a7c15, 64, 96, 48}

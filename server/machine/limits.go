@@ -2,18 +2,21 @@ package machine
 
 import "fmt"
 
-// FeatureLevel is the newest level that this build can apply, and that of a new cluster whose founders all know it. A cluster
-// that runs gets to it by a [SetLimits] only. [LevelOf] tells from which level on the log may hold a command.
+// FeatureLevel is the newest level that this build can apply, and the level of a new cluster whose
+// founders all know it. A running cluster reaches it only through a [SetLimits]. [LevelOf] gives
+// the level from which the log may hold a command.
 //
-//   - Level 2 has [SetBirth], [CheckpointLeases], [RenewLeases], and the rules that keeps names.
-//   - Level 3 has the hashes of secrets in their place; see [SecretLevel], and Limits.ClaimsTotal and Limits.StateBytes.
+//   - Level 2 has [SetBirth], [CheckpointLeases], [RenewLeases], and the rules that keeps guards.
+//   - Level 3 stores hashes instead of secrets, see [SecretLevel], and has Limits.ClaimsTotal and
+//     Limits.StateBytes.
 const FeatureLevel = 3
 
-// firstLevel is that of a cluster before the first [SetLimits].
+// firstLevel is the level of a cluster before the first [SetLimits].
 const firstLevel = 1
 
-// keeps reports whether every end of a claim of a client-numbered session has a change number, and a machine-numbered
-// session remembers what its client needs until floor and seen say otherwise.
+// keeps reports whether every end of a claim of a client-numbered session has a change number, and
+// a machine-numbered session remembers what its client needs until floor and seen allow it to
+// forget.
 func (l *Limits) keeps() bool { return l.FeatureLevel >= 2 }
 
 // MaxToken is the largest token: JSON numbers are exact up to here.
@@ -24,11 +27,11 @@ type limitField struct {
 	value    *uint32
 	name     string
 	min, max uint32
-	level    uint32 // the feature level from which it is encoded and asked
+	level    uint32 // the feature level from which it is encoded and checked
 }
 
-// allFields lists the limits in the order in which they are encoded: by level. A new one goes to the end, at a level that no
-// released build knows.
+// allFields lists the limits in the order in which they are encoded: by level. A new limit goes at
+// the end, with a level that no released build knows.
 func (l *Limits) allFields() [10]limitField {
 	return [...]limitField{
 		{&l.FeatureLevel, "feature level", 1, 1<<32 - 1, firstLevel},
@@ -44,7 +47,8 @@ func (l *Limits) allFields() [10]limitField {
 	}
 }
 
-// fields lists the limits of the level of l. Those of later levels mean nothing there.
+// fields lists the limits that exist at the level of l. Those of later levels have no meaning
+// there.
 func (l *Limits) fields() []limitField {
 	all := l.allFields()
 	n := len(all)
@@ -54,8 +58,8 @@ func (l *Limits) fields() []limitField {
 	return all[:n]
 }
 
-// At gives the limits for a feature level: those that l has not had so far are taken from fresh, and those of later levels
-// are zero.
+// At returns the limits for a feature level: those that l does not have yet are taken from fresh,
+// and those of later levels are zero.
 func (l Limits) At(level uint32, fresh Limits) Limits {
 	was := l.FeatureLevel
 	for i, f := range l.allFields() {
@@ -70,7 +74,7 @@ func (l Limits) At(level uint32, fresh Limits) Limits {
 	return l
 }
 
-// broken names the first limit out of its bounds, or is empty.
+// broken names the first limit that is out of bounds, or returns "".
 func (l *Limits) broken() string {
 	for _, f := range l.fields() {
 		if *f.value < f.min || *f.value > f.max {
@@ -80,7 +84,7 @@ func (l *Limits) broken() string {
 	return ""
 }
 
-// Check says which limit is out of its bounds, and is nil when none is.
+// Check returns an error that names the limit that is out of bounds, or nil.
 func (l Limits) Check() error {
 	if broken := l.broken(); broken != "" {
 		return fmt.Errorf("machine: limit %s", broken)
@@ -90,7 +94,7 @@ func (l Limits) Check() error {
 
 func (m *Machine) changeLimits(c *SetLimits) Result {
 	l := c.Limits
-	if l.FeatureLevel > FeatureLevel { // decoding refuses it before
+	if l.FeatureLevel > FeatureLevel { // decoding refuses it earlier
 		panic(fmt.Errorf("%w: entry %d has feature level %d, this build knows %d", ErrNewer, m.index, l.FeatureLevel, FeatureLevel))
 	}
 	if broken := l.broken(); broken != "" {
@@ -108,18 +112,18 @@ func (m *Machine) changeLimits(c *SetLimits) Result {
 }
 
 func (m *Machine) setLimits(l Limits) {
-	l = l.At(l.FeatureLevel, l) // as a snapshot gives them back
+	l = l.At(l.FeatureLevel, l) // as a restored snapshot would have them
 	m.limits = l
 	m.history.resize(int(l.HistoryBytes))
 	m.abnormal.resize(int(l.AbnormalBytes))
 }
 
-// ready reports whether a token can be given.
+// ready reports whether a token can be issued.
 func (m *Machine) ready() bool {
 	return m.nextToken != 0 && m.nextToken <= MaxToken && !m.recovery.Pending()
 }
 
-// checkReady refuses while no token can be given.
+// checkReady refuses while no token can be issued.
 func (m *Machine) checkReady() Result {
 	switch {
 	case m.Exhausted():
@@ -130,7 +134,7 @@ func (m *Machine) checkReady() Result {
 	return Result{}
 }
 
-// Exhausted reports whether all tokens were given: nothing is granted again.
+// Exhausted reports whether all tokens have been issued: nothing will be granted again.
 func (m *Machine) Exhausted() bool { return m.nextToken > MaxToken }
 
 func (m *Machine) setTokenFloor(c *SetTokenFloor) Result {
@@ -146,10 +150,11 @@ func (m *Machine) setTokenFloor(c *SetTokenFloor) Result {
 // Limits returns the limits in force.
 func (m *Machine) Limits() Limits { return m.limits }
 
-// Check tells before a command is proposed that it would be refused: the refusal, and
-// false. Otherwise it returns true, and the command may still be refused when it is applied.
-// It refuses for what no command on its way can mend, and for full queues and tables. NotReady it says while no token
-// can be given: only the caller knows whether the command that ends that is on its way.
+// Check predicts, before a command is proposed, whether it would be refused: it then returns the
+// refusal and false. Otherwise it returns true, and the command may still be refused when it is
+// applied. Check refuses for reasons that no command in flight can change, and for full queues and
+// tables. It also returns NotReady while no token can be issued: only the caller knows whether the
+// command that ends this state is in flight.
 func (m *Machine) Check(c Command) (Result, bool) {
 	r := Result{}
 	switch c := c.(type) {
@@ -175,7 +180,7 @@ func (m *Machine) checkOpen(c *OpenSession) Result {
 	return m.checkSums(0, sessionBytes+labelBytes(c.Metadata))
 }
 
-// checkOwner refuses a session that has ended, but for one that can still confirm.
+// checkOwner refuses a session that has ended, unless it can still confirm.
 func (m *Machine) checkOwner(id SessionID) Result {
 	if m.session(id) == nil && m.leaving(id) == nil {
 		return Result{Code: m.SessionEnd(id)}
@@ -199,7 +204,7 @@ func (m *Machine) checkCancel(c *Cancel) Result {
 	return m.checkSums(0, outcomeBytes)
 }
 
-// checkWindow refuses a number that is not known and too far ahead of the floor.
+// checkWindow refuses an unknown number that is too far ahead of the floor.
 func (m *Machine) checkWindow(s *session, seq, floor uint64) Result {
 	if r := m.outside(s, seq, max(s.floor, floor)); r.Code == OutOfRange {
 		return r

@@ -6,36 +6,36 @@ import (
 	"github.com/google/btree"
 )
 
-// A Machine is the lock table of one group. Use New or Restore. One goroutine at a
-// time may use it.
+// A Machine is the lock table of one group. Create one with New or Restore. Only one goroutine may
+// use it at a time.
 type Machine struct {
-	index      uint64 // of the last entry applied
+	index      uint64 // of the last applied entry
 	hash       uint64
 	nextToken  Token // 0 until the first floor
 	limits     Limits
 	grants     uint64   // number of the last grant
 	events     uint64   // number of the last event
 	endings    uint64   // number of the last session that ended
-	members    []Member // by id; replaced, never changed
+	members    []Member // by id; replaced, never modified
 	birth      BirthID
-	leaseClock Millis // of the last checkpoint; zero: there was none
+	leaseClock Millis // at the last checkpoint; zero: there was none
 
 	shards   [shardCount]shard
-	names    [nameTables]table[string, *name] // made of the claims: not in a snapshot
+	names    [nameTables]table[string, *name] // derived from the claims: not in a snapshot
 	order    *btree.BTreeG[*name]             // the names in byte order
-	byID     *btree.BTreeG[*session]          // the live sessions in the order of their ids: made of them, not in a snapshot
-	lately   fifo                             // the ended sessions that are remembered, oldest first
+	byID     *btree.BTreeG[*session]          // the live sessions by id: derived, not in a snapshot
+	lately   fifo                             // the ended sessions still remembered, oldest first
 	history  ring
 	abnormal ring
 	recovery Recovery
 	counts   Counts // the sizes only
 	held     heldList
 
-	// What one call of Apply works with.
+	// Working state of one call of Apply.
 	at      Position
 	wall    WallMillis
 	out     Output
-	work    []*name // whose queues settle has to try
+	work    []*name // names whose queues settle has to try
 	touched []*name // changed by the entry
 	scratch []byte
 
@@ -47,21 +47,21 @@ type Machine struct {
 // A shard is one part of the session table.
 type shard struct {
 	live    table[SessionID, *session]
-	leaving table[SessionID, *session] // ended, with closing claims
+	leaving table[SessionID, *session] // ended, but with closing claims
 	ended   table[SessionID, endedSession]
 }
 
-// recentHashes is how many entries back CheckHash can look. A proposal is applied
-// a few entries after the one that it names.
+// recentHashes is how many entries back CheckHash can look. A proposal is applied a few entries
+// after the one that it names.
 const recentHashes = 1024
 
 type indexHash struct{ index, hash uint64 }
 
-// orderDegree is that of the tree of names, as its authors measured best for pointers.
+// orderDegree is the degree of the B-tree of names. Its authors measured 32 as best for pointers.
 const orderDegree = 32
 
-// New returns the machine of a new group, with [DefaultLimits] but at the first feature level. It grants nothing before
-// the first [SetTokenFloor].
+// New returns the machine of a new group, with [DefaultLimits] but at the first feature level. It
+// grants nothing before the first [SetTokenFloor].
 func New() *Machine {
 	m := &Machine{
 		order: btree.NewG(orderDegree, func(a, b *name) bool { return a.text < b.text }),
@@ -71,10 +71,9 @@ func New() *Machine {
 	return m
 }
 
-// Apply carries out the commands of the entry at index, which was proposed in term. Indexes
-// rise; entries without commands may be left out. Apply panics on a command or a
-// feature level that this build doesn't know, and on a hash that differs: going on
-// would fork the replicas.
+// Apply carries out the commands of the entry at index, which was proposed in term. Indexes must
+// rise; entries without commands may be left out. Apply panics on a command or a feature level that
+// this build doesn't know, and on a hash mismatch: continuing would fork the replicas.
 func (m *Machine) Apply(index, term uint64, e *Entry) Output {
 	if index <= m.index {
 		panic(fmt.Sprintf("machine: entry %d applied after entry %d", index, m.index))
@@ -143,8 +142,8 @@ func (m *Machine) command(term uint64, c Command) Result {
 	}
 }
 
-// checkHash compares with the hash after the entry that the command names. One that is too
-// old, or before the snapshot that this machine came from, cannot be checked.
+// checkHash compares the command's hash with this machine's hash after the same entry. An entry
+// that is too old, or before the snapshot that this machine was restored from, cannot be checked.
 func (m *Machine) checkHash(c *CheckHash) Result {
 	known := m.recent[c.Index%recentHashes]
 	if known.index == c.Index && c.Index != 0 && known.hash != c.Hash {
@@ -158,9 +157,9 @@ func (m *Machine) timer(kind TimerKind, id ClaimID, span Millis) {
 	m.out.Timers = append(m.out.Timers, Timer{Kind: kind, Claim: id, Span: span})
 }
 
-// Index is that of the last entry applied, 0 before the first.
+// Index returns the index of the last applied entry, 0 before the first.
 func (m *Machine) Index() uint64 { return m.index }
 
-// Hash is the running hash over all that the machine ever gave. Machines with the
-// same index and another hash have diverged.
+// Hash returns the running hash over all output so far. Machines with the same index and different
+// hashes have diverged.
 func (m *Machine) Hash() uint64 { return m.hash }

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// opened is a machine with a token floor and n sessions.
+// opened returns a machine with a token floor and n sessions.
 func opened(n int) (*Machine, []SessionID) {
 	m := New()
 	commands := []Command{SetTokenFloor{1}}
@@ -107,8 +107,8 @@ func TestNamesTakenAndFreedLeaveNothingBehind(t *testing.T) {
 	}
 	round(1)
 	heap, size := measure(m)
-	// All at once this time: the tables have to shrink again. Two sessions' worth of each
-	// 2,000 names stay within the limit of claims.
+	// All at once this time: the tables have to shrink again. With two sessions holding 2,000 names
+	// each, the claims stay within the limit.
 	holdAll(t, m, names)
 	round(1000)
 	heap2, size2 := measure(m)

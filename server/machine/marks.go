@@ -2,27 +2,28 @@ package machine
 
 import "math/bits"
 
-// A Mark is the running hash of a machine after all entries up to Index. Two machines of one history have
-// the same hash at the same index.
+// A Mark is the running hash of a machine after all entries up to Index. Two machines with the same
+// history have the same hash at the same index.
 type Mark struct{ Index, Hash uint64 }
 
-// markLevels is how many powers of two have marks: enough for any index.
+// markLevels is the number of powers of two that have marks: enough for any index.
 const markLevels = 64
 
-// marks keeps, for each power of two, the hash at it and those at its last two multiples. Two machines of which one has at
-// least half as many entries share a multiple near the end of the shorter log; any two share a power.
+// marks keeps, for each power of two, the hash at that index and the hashes at its last two
+// multiples. Two machines share a multiple near the end of the shorter log if one has at least half
+// as many entries as the other; any two share a power.
 type marks struct {
 	levels [markLevels][2]Mark // the newer one first; zero: none yet
 	powers [markLevels]Mark
-	start  Mark // where a snapshot was read; zero: none was
+	start  Mark // of the snapshot it was restored from; zero: none
 }
 
-// pass notes the hash at the multiples after the entry before and up to index.
+// pass records the hash at those multiples that are after the entry before and not after index.
 func (k *marks) pass(before, index, hash uint64) {
 	if index == before {
 		return
 	}
-	for l := range bits.Len64(before ^ index) { // higher bits are the same: no multiple between
+	for l := range bits.Len64(before ^ index) { // higher bits are the same: no multiple in between
 		at := index >> l << l
 		if at > before && at != k.levels[l][0].Index {
 			k.levels[l][1] = k.levels[l][0]
@@ -34,8 +35,8 @@ func (k *marks) pass(before, index, hash uint64) {
 	}
 }
 
-// Marks lists the hashes that this machine can be compared by, at most some 200, without order. It allocates; the caller
-// may keep the slice.
+// Marks returns the hashes by which this machine can be compared, at most some 200, in no
+// particular order. It allocates; the caller may keep the slice.
 func (m *Machine) Marks() []Mark {
 	all := []Mark{{m.index, m.hash}}
 	seen := map[uint64]bool{m.index: true}
@@ -54,7 +55,7 @@ func (m *Machine) Marks() []Mark {
 	return all
 }
 
-// Differ finds the newest index at which two machines have other hashes.
+// Differ finds the newest index at which two machines have different hashes.
 func Differ(a, b []Mark) (index uint64, differ bool) {
 	hashes := make(map[uint64]uint64, len(a))
 	for _, k := range a {

@@ -7,35 +7,36 @@ import (
 	"slices"
 )
 
-// MaxMembers bounds the member table, removed members included: they are kept so that no id comes back.
+// MaxMembers bounds the member table, including removed members: they are kept so that no id is
+// reused.
 const MaxMembers = 1_024
 
 // maxMemberText bounds the name and the address of a member, in bytes.
 const maxMemberText = 512
 
-// A Member is a node that belongs to the group, or did. Whether it votes is Raft's own business.
+// A Member is a node that belongs to the group, or did. Whether it votes is left to Raft.
 type Member struct {
-	ID      uint64 // never used again for another
-	Name    string // no two present members have the same
+	ID      uint64 // never used again for another node
+	Name    string // unique among present members
 	Address string // where its peers dial it, host:port
-	// Instance is that of its data directory, once it is known. It never changes: a node that comes with another
-	// directory has lost what it promised.
+	// Instance identifies its data directory, once it is known. It never changes: a node that comes
+	// with another directory has lost what it promised.
 	Instance [16]byte
-	Founder  bool // one of those that the group started with
-	Removed  bool // is no member any more
+	Founder  bool // one of the nodes that the group started with
+	Removed  bool // no longer a member
 }
 
-// SetMember adds a member, or adds to what is known of one: its instance, if none is known, and its address.
+// SetMember adds a member, or updates one: its address, and its instance if none is known yet.
 type SetMember struct{ Member Member }
 
-// RemoveMember says that a member belongs to the group no more. It is idempotent.
+// RemoveMember removes a member from the group. It is idempotent.
 type RemoveMember struct{ ID uint64 }
 
 func (SetMember) command()    {}
 func (RemoveMember) command() {}
 
-// Members lists all present and former members by id. The slice must not be changed; the machine
-// doesn't either, so other goroutines may read it.
+// Members lists all present and former members by id. The slice must not be modified; the machine
+// doesn't modify it either, so other goroutines may read it.
 func (m *Machine) Members() []Member { return m.members }
 
 // Member finds a present or former member.
@@ -49,7 +50,7 @@ func findMember(members []Member, id uint64) (Member, bool) {
 	return members[i], true
 }
 
-// CheckMember tells why SetMember with this member would be refused, or "".
+// CheckMember returns why SetMember with this member would be refused, or "".
 func (m *Machine) CheckMember(c Member) string {
 	if c.ID == 0 || c.Name == "" || len(c.Name) > maxMemberText || len(c.Address) > maxMemberText || c.Removed {
 		return "a member needs an id, a name and an address"
@@ -120,7 +121,7 @@ func decodeMember(d *decoder) Member {
 	}
 }
 
-// readMembers reads the table of a snapshot.
+// readMembers reads the member table of a snapshot.
 func (m *Machine) readMembers(d *decoder) error {
 	for range d.count(21) {
 		c := decodeMember(d)

@@ -2,6 +2,6 @@
 
 package machine
 
-// mutantDedupe is a planted bug that the simulator must find: the machine
-// takes a repeated request for a new one.
+// mutantDedupe is a planted bug that the simulator must find: the machine treats a repeated request
+// as a new one.
 const mutantDedupe = true

@@ -2,6 +2,6 @@
 
 package machine
 
-// mutantForget is a planted bug that the simulator must find: the machine
-// forgets an ended claim by the floor alone, before its holder heard of it.
+// mutantForget is a planted bug that the simulator must find: the machine forgets an ended claim by
+// the floor alone, before its holder has learned of the end.
 const mutantForget = true

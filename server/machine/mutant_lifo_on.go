@@ -2,6 +2,6 @@
 
 package machine
 
-// mutantLIFO is a planted bug that the simulator must find: the machine
-// grants the last waiter of a queue first instead of the first.
+// mutantLIFO is a planted bug that the simulator must find: the machine grants the last waiter of a
+// queue instead of the first.
 const mutantLIFO = true

@@ -2,6 +2,6 @@
 
 package machine
 
-// mutantToken is a planted bug that the simulator must find: the machine
-// gives the same token out again.
+// mutantToken is a planted bug that the simulator must find: the machine issues the same token
+// again.
 const mutantToken = true

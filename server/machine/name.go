@@ -1,7 +1,7 @@
 package machine
 
-// A name is a lock or a semaphore that has a holder or a waiter. Without either
-// there is no name: it costs nothing and its mode is open.
+// A name is a lock or a semaphore that has a holder or a waiter. Without either it does not exist:
+// it costs nothing and its mode is open.
 type name struct {
 	text      string
 	hash      uint64
@@ -11,7 +11,7 @@ type name struct {
 	used      uint64 // permits held
 	exclusive int    // exclusive holders: 0 or 1
 
-	pending bool   // in Machine.work: its queue is to be tried
+	pending bool   // in Machine.work: its queue will be tried
 	touched uint64 // index of the last entry that changed it
 	gone    bool   // no longer in the table
 }
@@ -26,7 +26,7 @@ func (n *name) matches(s *Spec) bool {
 	return n.capacity == s.Capacity
 }
 
-// takes reports whether the name could be granted now to a claim that is first in line.
+// takes reports whether the name can be granted now to a claim that is first in line.
 func (n *name) takes(s *Spec) bool {
 	switch s.Mode {
 	case Exclusive:
@@ -38,7 +38,7 @@ func (n *name) takes(s *Spec) bool {
 	}
 }
 
-// hold puts a granted claim among the holders.
+// hold adds a granted claim to the holders.
 func (n *name) hold(k *link) {
 	n.holders.push(k)
 	switch s := &k.claim.spec; s.Mode {
@@ -49,7 +49,7 @@ func (n *name) hold(k *link) {
 	}
 }
 
-// free takes a holder away.
+// free removes a holder.
 func (n *name) free(k *link) {
 	n.holders.remove(k)
 	switch s := &k.claim.spec; s.Mode {
@@ -60,8 +60,8 @@ func (n *name) free(k *link) {
 	}
 }
 
-// sharedToken is the token of the live shared holders, or zero without one. All of
-// them have the same. The token of a closing holder is not given to others.
+// sharedToken returns the token of the live shared holders, or zero if there are none. All of them
+// have the same token. The token of a closing holder is not given to others.
 func (n *name) sharedToken() Token {
 	for k := n.holders.tail; k != nil; k = k.prev {
 		if c := k.claim; c.spec.Mode == Shared && !c.closing {
@@ -76,7 +76,7 @@ func (m *Machine) find(text string, hash uint64) *name {
 	return m.names[hash%nameTables].m[text]
 }
 
-// use returns the name for a claim that holds it or waits for it from now on.
+// use returns the name for a claim that is about to hold it or wait for it.
 func (m *Machine) use(n *name, text string, hash uint64, s *Spec) *name {
 	if n == nil {
 		n = &name{text: text, hash: hash}
@@ -89,7 +89,7 @@ func (m *Machine) use(n *name, text string, hash uint64, s *Spec) *name {
 	return n
 }
 
-// mark remembers that the entry changed the name, for CheckTouched.
+// mark records that the entry changed the name, for CheckTouched.
 func (m *Machine) mark(n *name) {
 	if n.touched != m.index {
 		n.touched = m.index
@@ -97,7 +97,7 @@ func (m *Machine) mark(n *name) {
 	}
 }
 
-// drop deletes a name without holder and waiter.
+// drop deletes a name that has neither holders nor waiters.
 func (m *Machine) drop(n *name) {
 	n.gone = true
 	m.names[n.hash%nameTables].remove(n.text)

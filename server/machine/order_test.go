@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestClaimsRemovedInEveryOrder takes every queue of five readers and writers apart in every
-// order, by Cancel, Expire or EndWait in turn. Removing one from the middle must grant
-// nothing out of turn, and must not lose a wake-up. (etcd-io/etcd#16221)
+// TestClaimsRemovedInEveryOrder takes every queue of five readers and writers apart in every order,
+// by Cancel, Expire or EndWait in turn. Removing a claim from the middle must grant nothing out of
+// turn, and must not lose a wake-up. (etcd-io/etcd#16221)
 func TestClaimsRemovedInEveryOrder(t *testing.T) {
 	const claims = 5
 	for _, order := range permutations(claims) {
@@ -67,9 +67,9 @@ func permutations(n int) [][]int {
 	return all
 }
 
-// TestALongQueueIsNotQuadratic queues as many waiters as the limits allow at one name, asks for
-// the position of each, and removes them from the middle. Walking the queue for each of
-// these would take hundreds of millions of steps.
+// TestALongQueueIsNotQuadratic queues as many waiters as the limits allow for one name, asks for
+// the position of each, and removes them from the middle. Walking the queue for each of these would
+// take hundreds of millions of steps.
 func TestALongQueueIsNotQuadratic(t *testing.T) {
 	m, ids := opened(17)
 	apply(m, exclusive(ids[16], 1, "x"))
@@ -85,7 +85,7 @@ func TestALongQueueIsNotQuadratic(t *testing.T) {
 			t.Fatalf("waiter %d: %+v", i+1, r)
 		}
 	}
-	// Every second one goes, in an order that jumps about.
+	// Every second one goes, in a scattered order.
 	batch = batch[:0]
 	for i := range waiters / 2 {
 		id := claim(i * 7919 % (waiters / 2) * 2)

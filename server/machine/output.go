@@ -1,18 +1,18 @@
 package machine
 
-// An Output is everything that applying one entry gives.
+// An Output is everything that applying one entry produces.
 type Output struct {
 	Results []Result // one per command, in order
 	Changes []Change // grants after a wait, and ends, in order
-	Timers  []Timer  // what the leader has to time from now on, or no longer
+	Timers  []Timer  // timers that the leader has to start or stop
 	Events  []Event  // the history
 }
 
-// A Code says why a command was refused. The machine's refusals are final answers:
-// the same command gives the same code on every replica.
+// A Code says why a command was refused. The machine's refusals are final answers: the same command
+// gives the same code on every replica.
 type Code uint8
 
-// The codes. OK means that the command took effect or had taken effect before.
+// The codes. OK means that the command took effect or had taken effect earlier.
 const (
 	OK Code = iota
 	SessionUnknown
@@ -29,7 +29,9 @@ const (
 	OutOfRange // seq beyond the window, or a value beyond its bounds
 	Malformed  // breaks a rule that is checked before proposing
 	Void       // Expire, EndWait or EndDelay of another term than its entry's
-	Exhausted  // of Check alone: no token is left. Older builds say NotReady when they apply, so this one does too
+	// Exhausted is returned only by Check: no token is left. Older builds answer NotReady when they
+	// apply, so this one does too.
+	Exhausted
 )
 
 // A Result answers one command.
@@ -50,10 +52,11 @@ type ClaimStatus struct {
 	Change   uint64 // the session's change number at the claim's last change
 	By       string // with Revoked
 	Reason   string
-	Blockers []Holder // with Busy and Queued in answers: who is in the way, at most 16
+	Blockers []Holder // with Busy and Queued in answers: the blocking claims, at most 16
 }
 
-// A Change tells the owner of a claim that it was granted after a wait, or is over, or that the session ended.
+// A Change reports to the owner of a claim that it was granted after a wait or is over, or that the
+// session ended.
 type Change struct {
 	Session SessionID
 	Number  uint64      // the session's new change number
@@ -76,17 +79,18 @@ const (
 	DelayOver
 )
 
-// A Timer starts or stops a timer that the leader keeps for the machine. The leader
-// answers one that runs out with Expire, EndWait or EndDelay.
+// A Timer starts or stops a timer that the leader keeps for the machine. When one runs out, the
+// leader proposes Expire, EndWait or EndDelay.
 type Timer struct {
 	Kind  TimerKind
 	Claim ClaimID // Seq is zero with the session kinds
 	Span  Millis  // TTL, wait, or the length of the delay without the grace
-	// Checkpointed: Span is what the log says to be left of a lease or a delay. Of Timers alone.
+	// Checkpointed: Span is what is left of a lease or a delay according to the log. Only set by
+	// Timers.
 	Checkpointed bool
 }
 
-// An EventKind is what happened to a name, with the numbers of the wire protocol.
+// An EventKind is what happened to a name, numbered as in the wire protocol.
 type EventKind uint8
 
 // The kinds of events.
@@ -130,22 +134,22 @@ type Lock struct {
 	Name      string
 	Mode      Mode
 	Capacity  uint32
-	Used      uint64   // permits that are held
-	Holders   []Holder // at most as many as asked for, the first granted one first
-	Holding   int      // all holders
-	Waiters   []Holder // at most as many as asked for, the next one first
-	Waiting   int      // all waiters
+	Used      uint64   // permits held
+	Holders   []Holder // at most as many as asked for, in grant order
+	Holding   int      // number of all holders
+	Waiters   []Holder // at most as many as asked for, in queue order
+	Waiting   int      // number of all waiters
 	NextToken Token
 }
 
-// A Session is the state of one session that its leader needs.
+// A Session is the part of a session's state that its leader needs.
 type Session struct {
 	ID             SessionID
 	TTL            Millis
 	ClientNumbered bool
 	Change         uint64
-	Weight         uint32 // names of its claims: what ending it costs
-	Checkpointed   bool   // the end of its lease is written down: it takes [RenewLeases] to renew it
+	Weight         uint32 // number of names of its claims: what ending it costs
+	Checkpointed   bool   // the end of its lease is recorded: renewing it takes [RenewLeases]
 
 	secret Secret // see Owned
 	hashed bool
@@ -155,9 +159,9 @@ type Session struct {
 type Counts struct {
 	Sessions, Names, Holders, Waiters, Closing int
 	NextToken                                  Token
-	Oldest                                     WallMillis // when the holder that has held longest was granted; 0: nobody holds
+	Oldest                                     WallMillis // grant time of the oldest holder, or 0
 	Events                                     uint64     // number of the last event
-	Bytes                                      int        // of sessions and claims, as Limits.StateBytes counts them
-	Checkpointed                               int        // leases and delays whose end is written down
+	Bytes                                      int        // of the state; see Limits.StateBytes
+	Checkpointed                               int        // leases and delays whose end is recorded
 	Endings                                    uint64     // sessions that have ended
 }

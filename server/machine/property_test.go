@@ -9,18 +9,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A script makes random commands that mean something: it knows the sessions that were
-// opened and what they hold, as far as the outputs told.
+// A script makes meaningful random commands: it knows the sessions that were opened and what they
+// hold, as far as the outputs show.
 type script struct {
 	t        *rapid.T
 	sessions []SessionID
 	numbered map[SessionID]bool
-	claims   []ClaimID // all that were ever asked for or told
+	claims   []ClaimID // all that were ever requested or reported
 	tokens   map[ClaimID]Token
 	sent     []Command // for duplicates
 	random   uint64
 	delayed  []ClaimID // with a delay that was started
-	level    uint32    // feature level of the last limits that were given; zero: none were
+	level    uint32    // feature level of the last limits set; zero: none were
 }
 
 func newScript(t *rapid.T) *script {
@@ -42,7 +42,7 @@ func (s *script) claim() ClaimID {
 	if len(s.claims) == 0 {
 		return ClaimID{s.session(), 1}
 	}
-	// Mostly a late one: those are live.
+	// Usually a late one: those are live.
 	back := rapid.IntRange(1, len(s.claims)).Draw(s.t, "claim")
 	return s.claims[len(s.claims)-back]
 }
@@ -181,7 +181,7 @@ func (s *script) entry(index uint64) Entry {
 	return e
 }
 
-// heard takes note of what clients and the leader learn.
+// heard records what clients and the leader learn.
 func (s *script) heard(e *Entry, out *Output) {
 	for i, r := range out.Results {
 		switch c := e.Commands[i].(type) {
@@ -210,8 +210,8 @@ func (s *script) heard(e *Entry, out *Output) {
 	}
 }
 
-// TestReplicasAgreeAndKeepThePromises runs random commands on two machines. The second gets
-// them through the codec. On the way a snapshot is captured while commands go on.
+// TestReplicasAgreeAndKeepThePromises runs random commands on two machines. The second gets them
+// through the codec. Meanwhile a snapshot is captured while commands go on.
 func TestReplicasAgreeAndKeepThePromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, book, s := New(), New(), newBook(), newScript(t)
@@ -245,8 +245,8 @@ func mustHold(t *rapid.T, err error) {
 	}
 }
 
-// A walker captures a machine from one entry on, a few parts after each entry, restores
-// a third replica from what it got, and lets that one apply the rest.
+// A walker captures a machine from one entry on, a few parts after each entry, restores a third
+// replica from the result, and lets that one apply the rest.
 type walker struct {
 	t       *rapid.T
 	from    uint64

@@ -2,8 +2,7 @@ package machine
 
 import "slices"
 
-// A link is the place of one claim at one of its names: in the queue, or among the
-// holders.
+// A link is the place of one claim at one of its names: in the queue, or among the holders.
 type link struct {
 	name       *name
 	claim      *claim
@@ -54,17 +53,17 @@ func (l *list) remove(k *link) {
 	l.n--
 }
 
-// A queue is a list that knows the position of each link without walking: every
-// waiter has an arrival number, and holes are the numbers, in order, of those behind the head
-// that left before their turn.
+// A queue is a list that knows the position of each link without walking: every waiter has an
+// arrival number, and holes are the numbers, in order, of the waiters after the head that left
+// before their turn.
 type queue struct {
 	list
 	arrivals uint64
 	holes    []uint64
 }
 
-// minHoles is how many holes a queue may have before they are worth counting; above, the
-// queue is numbered anew when there are twice as many holes as waiters.
+// minHoles is the number of holes up to which counting them is not worthwhile. Above it, the queue
+// is renumbered when it has twice as many holes as waiters.
 const minHoles = 64
 
 func (q *queue) push(k *link) {
@@ -109,14 +108,14 @@ func (q *queue) dropHoles() {
 	q.holes = q.holes[at:]
 }
 
-// trimHoles forgets the holes behind the new tail, whose numbers are given again.
+// trimHoles forgets the holes after the new tail, whose numbers are assigned again.
 func (q *queue) trimHoles() {
 	at, _ := slices.BinarySearch(q.holes, q.arrivals)
 	q.holes = q.holes[:at]
 }
 
-// renumber gives the waiters the numbers from 1 on. It walks the queue, but only after
-// as many removals as there are waiters.
+// renumber numbers the waiters from 1. It walks the queue, but only after as many removals as there
+// are waiters.
 func (q *queue) renumber() {
 	q.arrivals, q.holes = 0, nil
 	for k := q.head; k != nil; k = k.next {
@@ -125,7 +124,7 @@ func (q *queue) renumber() {
 	}
 }
 
-// position is k's place in the queue. The next one has position 1.
+// position returns k's place in the queue. The next claim to be granted has position 1.
 func (q *queue) position(k *link) uint32 {
 	before, _ := slices.BinarySearch(q.holes, k.arrival)
 	return uint32(k.arrival - q.head.arrival + 1 - uint64(before))

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Lock returns the public state of a name, with at most so many holders and waiters. A name
-// that nobody holds or waits for has the zero mode and empty lists.
+// Lock returns the public state of a name, with at most this many holders and waiters. A name that
+// nobody holds or waits for has the zero mode and empty lists.
 func (m *Machine) Lock(text string, holders, waiters int) Lock {
 	n := m.find(text, hashText(0, text))
 	if n == nil {
@@ -31,7 +31,7 @@ func (m *Machine) lock(n *name, holders, waiters int) Lock {
 	return l
 }
 
-// Sizes counts the holders and waiters of a name.
+// Sizes returns the number of holders and waiters of a name.
 func (m *Machine) Sizes(text string) (holders, waiters int) {
 	if n := m.find(text, hashText(0, text)); n != nil {
 		return n.holders.n, n.waiters.n
@@ -39,14 +39,14 @@ func (m *Machine) Sizes(text string) (holders, waiters int) {
 	return 0, 0
 }
 
-// A Grant is what a Revoke names.
+// A Grant identifies what a Revoke ends.
 type Grant struct {
 	Claim ClaimID
 	Token Token
 }
 
-// Grants returns the grants of a name with the token last or a lower one, closing ones too, in the order in which they were
-// made. With Sizes the caller knows how many there are at most.
+// Grants returns the grants of a name whose token is last or lower, including closing ones, in the
+// order in which they were made. Sizes gives an upper bound on their number.
 func (m *Machine) Grants(text string, last Token) (grants []Grant) {
 	n := m.find(text, hashText(0, text))
 	if n == nil {
@@ -78,12 +78,13 @@ const (
 	listedWaiters = 1
 )
 
-// MaxListed bounds the holders and waiters on one page of Locks: copying them takes about a millisecond.
+// MaxListed bounds the holders and waiters on one page of Locks: copying them takes about a
+// millisecond.
 const MaxListed = 4_096
 
-// Locks returns the names with this prefix behind the name after, in byte order, with at most [ListedHolders] holders and
-// one waiter each: at most limit names, and fewer where that would be more than [MaxListed] claims. More tells that
-// there are others behind.
+// Locks returns the names with this prefix that sort after `after`, in byte order, with at most
+// [ListedHolders] holders and one waiter each. It returns at most limit names, and fewer where
+// limit would mean more than [MaxListed] claims. More reports whether further names follow.
 func (m *Machine) Locks(prefix, after string, limit int) (locks []Lock, more bool) {
 	claims := 0
 	m.order.AscendGreaterOrEqual(&name{text: max(prefix, after)}, func(n *name) bool {
@@ -112,8 +113,8 @@ func (m *Machine) Session(id SessionID) (Session, bool) {
 	return Session{}, false
 }
 
-// Leaving returns a session that has ended but has closing claims, whose owner may
-// still confirm with Release, Cancel and CloseSession.
+// Leaving returns a session that has ended but has closing claims. Its owner may still confirm with
+// Release, Cancel and CloseSession.
 func (m *Machine) Leaving(id SessionID) (Session, bool) {
 	if s := m.leaving(id); s != nil {
 		return s.public(&m.limits), true
@@ -128,8 +129,8 @@ func (s *session) public(l *Limits) Session {
 	}
 }
 
-// SessionEnd tells why a session that is not live ended: SessionExpired or SessionRevoked
-// while that is remembered, else SessionUnknown, also when its owner closed it.
+// SessionEnd returns why a session that is not live ended: SessionExpired or SessionRevoked while
+// that is remembered, else SessionUnknown, also when its owner closed it.
 func (m *Machine) SessionEnd(id SessionID) Code {
 	if e := m.shards[shardOf(id)].ended.m[id]; e.code != OK {
 		return e.code
@@ -137,14 +138,14 @@ func (m *Machine) SessionEnd(id SessionID) Code {
 	return SessionUnknown
 }
 
-// SessionEnding is SessionEnd with who revoked the session, and why.
+// SessionEnding is like SessionEnd, and also returns who revoked the session and why.
 func (m *Machine) SessionEnding(id SessionID) (code Code, by, reason string) {
 	e := m.shards[shardOf(id)].ended.m[id]
 	return m.SessionEnd(id), e.by, e.reason
 }
 
-// Claim returns the present state of a claim of a live session, ended ones while they are
-// remembered.
+// Claim returns the present state of a claim of a live session, including ended claims while they
+// are remembered.
 func (m *Machine) Claim(id ClaimID) (ClaimStatus, bool) {
 	s := m.session(id.Session)
 	if s == nil {
@@ -159,8 +160,8 @@ func (m *Machine) Claim(id ClaimID) (ClaimStatus, bool) {
 	return ClaimStatus{}, false
 }
 
-// ChangedSince returns the claims of a live session that changed after the number seen, in
-// the order of these changes.
+// ChangedSince returns the claims of a live session that changed after the change number seen, in
+// the order of the changes.
 func (m *Machine) ChangedSince(id SessionID, seen uint64) []ClaimStatus {
 	s := m.session(id)
 	if s == nil || s.change <= seen {
@@ -181,8 +182,8 @@ func (m *Machine) ChangedSince(id SessionID, seen uint64) []ClaimStatus {
 	return list
 }
 
-// Timers returns all timers that run now, for a new leader: sessions, waits and
-// delays, each with its full span unless a checkpoint says what is left of it.
+// Timers returns all running timers, for a new leader: sessions, waits and delays, each with its
+// full span unless a checkpoint says how much is left of it.
 func (m *Machine) Timers() []Timer {
 	timers := make([]Timer, 0, m.counts.Sessions)
 	for i := range m.shards {

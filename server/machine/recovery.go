@@ -1,30 +1,32 @@
 package machine
 
-// A Recovery is what is left to do before a machine that was renewed from a backup grants
-// anything. The zero value is that of every other machine: nothing.
+// A Recovery is what remains to be done before a machine that was renewed from a backup grants
+// anything. The zero value means that nothing remains; every other machine has it.
 type Recovery struct {
-	// FloorDue: the first leader has to log a [SetTokenFloor], because tokens behind the backup may
-	// have been issued that it does not know.
+	// FloorDue: the first leader has to log a [SetTokenFloor], because tokens may have been issued
+	// after the backup was taken.
 	FloorDue bool
-	// Wait, if not zero, is how long a leader has to serve before it logs [EndRecovery]: so long may a
-	// holder from before believe in its lease.
+	// Wait, if not zero, is how long a leader has to serve before it logs [EndRecovery]: a holder
+	// from before the restore may believe in its lease for that long.
 	Wait Millis
-	// Stamp is the wall clock of the backup. The clock that gives the floor must not be before it.
+	// Stamp is the wall clock of the backup. The clock that the floor is taken from must not be
+	// earlier.
 	Stamp WallMillis
 }
 
-// Pending reports whether nothing may be granted yet.
+// Pending reports whether grants are still on hold.
 func (r Recovery) Pending() bool { return r.FloorDue || r.Wait != 0 }
 
-// Recovery tells what is left to do after [Machine.Renew].
+// Recovery returns what remains to be done after [Machine.Renew].
 func (m *Machine) Recovery() Recovery { return m.recovery }
 
-// Renew turns the state of a backup, taken at the wall time stamp, into the first state of a new cluster, one
-// index further. No session survives: each ends as revoked by "restore", with all its claims, closing ones
-// and remembered ones. The member table is emptied and the birth forgotten. Nothing is granted before a new token floor and, unless wait is zero,
-// before the leader has waited for the longest of wait and every TTL and delay in the backup. The result is a
-// function of the state and the arguments alone, so that each node makes the same from one file.
-// It panics while a capture runs.
+// Renew turns the state of a backup, taken at the wall time stamp, into the first state of a new
+// cluster, one index further. No session survives: each ends as revoked by "restore", with all its
+// claims, including closing and remembered ones. The member table and the birth are cleared.
+// Nothing is granted before a new token floor and, unless wait is zero, before the leader has
+// waited for the longest of wait and every TTL and delay in the backup. The result is a function of
+// the state and the arguments alone, so every node derives the same state from the same file. Renew
+// panics while a capture runs.
 func (m *Machine) Renew(stamp WallMillis, wait Millis) {
 	if m.capture != nil {
 		panic("machine: Renew while a capture runs")
@@ -45,12 +47,12 @@ func (m *Machine) Renew(stamp WallMillis, wait Millis) {
 	m.recovery = Recovery{FloorDue: true, Wait: wait, Stamp: stamp}
 }
 
-// longestBelief is how long any holder may believe in its grant, or keep its names closed.
+// longestBelief returns how long any holder may believe in its grant, or keep its names closed.
 func (m *Machine) longestBelief() (longest Millis) {
 	longest = m.recovery.Wait
 	for i := range m.shards {
 		for _, t := range [...]*table[SessionID, *session]{&m.shards[i].live, &m.shards[i].leaving} {
-			// The longest of them is the same in any order.
+			// The order does not matter for a maximum.
 			for _, s := range t.m {
 				longest = max(longest, s.ttl)
 				for _, c := range s.claims {
@@ -65,7 +67,7 @@ func (m *Machine) longestBelief() (longest Millis) {
 	return longest
 }
 
-// endAll ends every session, in the order of the shards and ids.
+// endAll ends every session, in order of shards and ids.
 func (m *Machine) endAll(how ending) {
 	var live, leaving []*session
 	for i := range m.shards {
@@ -89,7 +91,7 @@ func (m *Machine) endRecovery(term uint64, c *EndRecovery) Result {
 	return Result{}
 }
 
-// finishRecovery forgets the recovery once nothing of it is left.
+// finishRecovery clears the recovery once nothing of it remains.
 func (m *Machine) finishRecovery() {
 	if !m.recovery.Pending() {
 		m.recovery = Recovery{}

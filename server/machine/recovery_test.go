@@ -114,8 +114,8 @@ func TestTheWaitCoversTheLongestBeliefOfTheBackup(t *testing.T) {
 	}
 }
 
-// TestRandomStatesAreRenewedWhole renews whatever a random script made, goes on, and finds every
-// new token above every old one, of the life that the backup has not seen too.
+// TestRandomStatesAreRenewedWhole renews the state that a random script made, continues, and checks
+// that every new token is above every old one, including those that the backup has not seen.
 func TestRandomStatesAreRenewedWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newScript(t)

@@ -30,7 +30,7 @@ func (m *Machine) release(r *Release) Result {
 	}
 }
 
-// forgot reports whether an unknown number may have been known once.
+// forgot reports whether an unknown number may have been known earlier.
 func (s *session) forgot(seq uint64) bool {
 	if s.numbered {
 		return seq < s.floor
@@ -45,12 +45,12 @@ func (o *outcome) released(token Token) Code {
 		return NotHeld
 	case o.byService():
 		return Lost
-	default: // its owner ended it before
+	default: // its owner ended it earlier
 		return OK
 	}
 }
 
-// releaseLate is a Release of a session that has ended. It may still confirm.
+// releaseLate handles a Release of a session that has ended. It may still confirm.
 func (m *Machine) releaseLate(r *Release) Result {
 	if s := m.leaving(r.Session); s != nil && m.confirmOf(s, r.Seq, r.Token) {
 		return Result{Code: Lost}
@@ -118,7 +118,7 @@ func (m *Machine) cancelLive(c *claim) Result {
 	return Result{Claim: status}
 }
 
-// cancelLate is a Cancel of a session that has ended. It may still confirm.
+// cancelLate handles a Cancel of a session that has ended. It may still confirm.
 func (m *Machine) cancelLate(c *Cancel) Result {
 	if s := m.leaving(c.Session); s != nil {
 		if closing := s.findClosing(c.Seq); closing != nil {

@@ -12,16 +12,15 @@ import (
 	"slices"
 )
 
-// ErrSnapshot is what every error of [Restore] is, but for those of its reader and [ErrNewer].
+// ErrSnapshot is what every error of [Restore] wraps, except those of its reader and [ErrNewer].
 var ErrSnapshot = errors.New("machine: damaged snapshot")
 
 // maxChunk bounds the content of a chunk. A shard of a machine at its limits is far smaller.
 const maxChunk = 1 << 30
 
-// Restore reads a snapshot to the end of r. It gives the machine exactly as it was, or an
-// error: a snapshot that is damaged, cut short, followed by other bytes, from a
-// newer build or not a snapshot at all gives no machine. It allocates no more than a few times
-// what r really delivers.
+// Restore reads a snapshot to the end of r. It returns the machine exactly as it was, or an error:
+// a snapshot that is damaged, truncated, followed by other bytes, from a newer build or not a
+// snapshot at all yields no machine. It allocates at most a few times what r actually delivers.
 func Restore(r io.Reader) (*Machine, error) {
 	in := &chunkReader{r: r}
 	m := New()
@@ -94,7 +93,7 @@ func (in *chunkReader) next(kind byte) (string, error) {
 	if head[0] != kind || size > maxChunk {
 		return "", fmt.Errorf("a part of kind %q with %d bytes, want kind %q", head[0], size, kind)
 	}
-	var content bytes.Buffer // grows with what comes, not with what is announced
+	var content bytes.Buffer // grows with what arrives, not with what is announced
 	if _, err := io.CopyN(&content, in.r, int64(size)+crc32.Size); err != nil {
 		return "", fmt.Errorf("cut short: %w", err)
 	}
@@ -169,7 +168,7 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	return segments, nil
 }
 
-// finds is what the shards bring whose order spans all of them.
+// finds collects from the shards what has an order across all of them.
 type finds struct {
 	queued, granted []*claim // granted and closing
 	ended           []SessionID
@@ -295,7 +294,7 @@ func readOutcome(d *decoder) outcome {
 	}
 }
 
-// assemble puts the claims into the queues, and among the holders, of their names.
+// assemble puts the claims into the queues, or among the holders, of their names.
 func (m *Machine) assemble(found *finds) error {
 	slices.SortFunc(found.granted, func(a, b *claim) int { return cmp.Compare(a.order, b.order) })
 	slices.SortFunc(found.queued, func(a, b *claim) int {

@@ -1,7 +1,7 @@
 package machine
 
-// revokeDelay is how long a revoked holder may believe in its grant without hearing of
-// the end, before the leader adds its grace: its lease, or the lock delay it asked for.
+// revokeDelay is how long a revoked holder may believe in its grant without learning of the end,
+// before the leader adds its grace: its lease, or the lock delay it asked for.
 func revokeDelay(c *claim) Millis { return max(c.session.ttl, c.spec.LockDelay) }
 
 func (m *Machine) revoke(r *Revoke) Result {
@@ -31,7 +31,7 @@ func (m *Machine) revoke(r *Revoke) Result {
 	return Result{Revoked: 1}
 }
 
-// hurry frees a claim that is closing already, if the operator says now.
+// hurry frees a claim that is already closing, if the operator asks for that.
 func (m *Machine) hurry(r *Revoke, closing ...*claim) Result {
 	if !r.Now {
 		return Result{}

@@ -12,20 +12,22 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestScripts plays the scripts in testdata. Each tells one story; people who do not read Go
-// can check whether the answers are right. The commands:
+// TestScripts plays the scripts in testdata. Each tells one story; people who do not read Go can
+// check whether the answers are right. The commands:
 //
-//	open session=1 [ttl=10s] [numbered-by-service] [host=h]   sessions open by themselves on first use
+//	open session=1 [ttl=10s] [numbered-by-service] [host=h]   sessions open on first use anyway
 //	acquire lock=a|lock=(a,b) session=1 [shared] [permits=1/3] [try] [wait=5s] [delay=30s]
-//	        [seq=n] [floor=n] [seen=n] [nonce=s] [purpose=p]   seq: the next of the session by itself
+//	        [seq=n] [floor=n] [seen=n] [nonce=s] [purpose=p]   seq defaults to the session's next
 //	release|cancel|revoke lock=a session=1 [seq=n] [token=n] [by=ann] [reason=r] [now]
 //	close|revoke-session session=1        expire session=(2,1) [stale]
 //	end-wait|end-delay lock=a session=1 [stale]
-//	floor token=n      limits level=n waiters=n …      together (commands on the lines below, in one entry)
-//	show lock=a [holders=n] [waiters=n]        list [prefix=p] [after=a] [limit=n]      history lock=a [limit=n]
+//	floor token=n      limits level=n waiters=n …
+//	together           the commands on the lines below are in one entry
+//	show lock=a [holders=n] [waiters=n]        list [prefix=p] [after=a] [limit=n]
+//	history lock=a [limit=n]
 //	changes session=1 [since=n]      claim session=1 seq=n      timers      counts
 //	check COMMAND …    what would be refused before it is proposed
-//	restore            goes on with a machine restored from a snapshot
+//	restore            continues with a machine restored from a snapshot
 //	print changes|timers      shows them too from here on
 //
 // A claim is shown as its session, or as session.seq when it is not the first.
@@ -222,7 +224,7 @@ func (s *stage) term(d *datadriven.TestData) uint64 {
 	return testTerm
 }
 
-// claim is the one with seq, or the session's last on the lock.
+// claim returns the claim with seq, or the session's last one on the lock.
 func (s *stage) claim(t *testing.T, d *datadriven.TestData) ClaimID {
 	id := ClaimID{Session: s.session(t, d)}
 	if d.HasArg("lock") {
@@ -282,7 +284,7 @@ func (s *stage) limits(t *testing.T, d *datadriven.TestData) SetLimits {
 	return SetLimits{l}
 }
 
-// apply applies the commands as one entry and tells what came of it.
+// apply applies the commands as one entry and shows the result.
 func (s *stage) apply(t *testing.T, commands ...Command) {
 	index := s.m.Index() + 1
 	e := Entry{Header: Header{Wall: WallMillis(1000 * index)}, Commands: commands}

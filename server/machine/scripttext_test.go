@@ -46,7 +46,7 @@ func (s *stage) event(ev *Event, out *Output) {
 	}
 }
 
-// place is the position and the blockers that the answer to the claim gives.
+// place shows the position and the blockers in the answer to the claim.
 func (s *stage) place(id ClaimID, out *Output) string {
 	for i := range out.Results {
 		c := &out.Results[i].Claim
@@ -77,7 +77,7 @@ func refusal(r Result) string {
 	return r.Code.String()
 }
 
-// result tells an answer, unless an event told the same.
+// result shows an answer, unless an event has shown the same.
 func (s *stage) result(c Command, r *Result, told map[ClaimID]bool) {
 	switch c := c.(type) {
 	case OpenSession:

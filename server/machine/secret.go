@@ -9,21 +9,21 @@ import (
 // A Secret proves that a request comes from the owner of a session.
 type Secret [16]byte
 
-// Hash is what the log, the state and so each backup have of a secret from [SecretLevel] on: the first half of its SHA-256. A secret
-// is drawn at random, so nobody finds it from its hash.
+// Hash returns what the log, the state and so every backup have of a secret from [SecretLevel] on:
+// the first half of its SHA-256. A secret is drawn at random, so nobody can find it from its hash.
 func (s Secret) Hash() Secret {
 	sum := sha256.Sum256(s[:])
 	return Secret(sum[:16])
 }
 
-// SecretLevel is the feature level from which secrets are kept as their hashes.
+// SecretLevel is the feature level from which secrets are stored as hashes.
 const SecretLevel = 3
 
-// hashes reports whether secrets are kept as their hashes.
+// hashes reports whether secrets are stored as hashes.
 func (l *Limits) hashes() bool { return l.FeatureLevel >= SecretLevel }
 
-// keptSecret is what the state has of the secret of a new session. A command that a leader logged just before the level
-// rose has the secret itself.
+// keptSecret returns what the state keeps of the secret of a new session. A command that was logged
+// just before the level rose has the secret itself.
 func (m *Machine) keptSecret(c *OpenSession) Secret {
 	switch {
 	case c.Hashed && !m.limits.hashes():
@@ -46,7 +46,7 @@ func (m *Machine) hashSecrets() {
 	}
 }
 
-// Owned reports whether the secret is that of the session. It takes the same time for all secrets.
+// Owned reports whether the secret belongs to the session. It takes the same time for all secrets.
 func (s *Session) Owned(secret *Secret) bool {
 	given := *secret
 	if s.hashed {

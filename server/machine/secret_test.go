@@ -12,14 +12,14 @@ func owns(m *Machine, id SessionID, secret Secret) bool {
 	return ok && s.Owned(&secret)
 }
 
-// markedSessions opens sessions whose secrets are easily found.
+// markedSessions opens sessions whose secrets are easy to find.
 func markedSessions(m *Machine) (ids []SessionID, secrets []Secret) {
 	for i := range 300 { // in all shards
 		secret := Secret([]byte("marked secret " + string([]byte{byte('0' + i%10), byte('a' + i/10)})))
 		out := apply(m, OpenSession{TTL: 10, Random: [8]byte{byte(i), byte(i >> 8)}, Secret: secret, ClientNumbered: true})
 		ids, secrets = append(ids, out.Results[0].Session), append(secrets, secret)
 	}
-	// One that has ended but for a closing claim.
+	// One that has ended except for a closing claim.
 	apply(m, SetTokenFloor{1}, Acquire{Session: ids[0], Seq: 1, Floor: 1, Spec: Spec{Names: []string{"a"}, LockDelay: 9}})
 	apply(m, Expire{Term: 1, Sessions: ids[:1]})
 	return ids, secrets
@@ -78,7 +78,8 @@ func TestSecretsBecomeHashesWhenTheLevelRises(t *testing.T) {
 	})
 }
 
-// Whoever reads a backup of before must not be able to use what the level rose for: the hash is no secret.
+// A reader of an older backup must not be able to use what the level was raised for: the hash is
+// not a secret.
 func TestAHashDoesNotOpenASession(t *testing.T) {
 	m := New()
 	secret := Secret{1, 2, 3}

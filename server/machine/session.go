@@ -8,23 +8,23 @@ import (
 // A session owns claims. It is live, or it has ended and only its closing claims remain.
 type session struct {
 	id       SessionID
-	secret   Secret // from SecretLevel on its hash
+	secret   Secret // its hash from SecretLevel on
 	ttl      Millis
 	numbered bool // by its client
 	ended    Code // OK while it lives
 	change   uint64
-	floor    uint64  // the lowest seq whose answer, or nonce, the client needs
-	seen     uint64  // the last change that a logged command covers
-	last     uint64  // machine-numbered: the last seq given
-	leaseEnd Millis  // on the lease clock, if it is written down
-	weight   uint32  // names of the claims, live and remembered
-	bytes    int     // of the session and all that it has; see weigh
+	floor    uint64  // the lowest seq whose answer, or nonce, the client still needs
+	seen     uint64  // the last change covered by a logged command
+	last     uint64  // machine-numbered: the last seq assigned
+	leaseEnd Millis  // on the lease clock, if recorded
+	weight   uint32  // number of names over its claims, live and remembered
+	bytes    int     // of the session and everything it owns; see weigh
 	counts   *Counts // of the machine
 	metadata []Label
 
-	claims   []*claim  // live ones, in order of seq
-	closing  []*claim  // in order of seq
-	outcomes []outcome // client-numbered: in order of seq; machine-numbered: in order of ending
+	claims   []*claim  // live ones, by seq
+	closing  []*claim  // by seq
+	outcomes []outcome // client-numbered: by seq; machine-numbered: in order of ending
 	nonces   map[string]uint64
 }
 
@@ -32,10 +32,10 @@ func bySeq(c *claim, seq uint64) int { return cmp.Compare(c.seq, seq) }
 
 func outcomeBySeq(o outcome, seq uint64) int { return cmp.Compare(o.seq, seq) }
 
-// find returns the live claim of this number, or nil.
+// find returns the live claim with this number, or nil.
 func (s *session) find(seq uint64) *claim { return findClaim(s.claims, seq) }
 
-// findClosing returns the closing claim of this number, or nil.
+// findClosing returns the closing claim with this number, or nil.
 func (s *session) findClosing(seq uint64) *claim { return findClaim(s.closing, seq) }
 
 func findClaim(list []*claim, seq uint64) *claim {
@@ -58,10 +58,10 @@ func removeClaim(list []*claim, c *claim) []*claim {
 	return shrunk(slices.Delete(list, i, i+1))
 }
 
-// roomySize is the capacity of a list up to which it keeps its memory.
+// roomySize is the capacity up to which a list keeps its memory.
 const roomySize = 64
 
-// shrunk gives back the memory of a list that was much longer once.
+// shrunk releases the memory of a list that used to be much longer.
 func shrunk[T any](list []T) []T {
 	if cap(list) > roomySize && len(list) < cap(list)/4 {
 		return slices.Clone(list)
@@ -69,7 +69,7 @@ func shrunk[T any](list []T) []T {
 	return list
 }
 
-// outcome returns what is remembered of the claim that is over, or nil.
+// outcome returns what is remembered of a claim that is over, or nil.
 func (s *session) outcome(seq uint64) *outcome {
 	i, ok := s.outcomeAt(seq)
 	if !ok {
@@ -86,7 +86,7 @@ func (s *session) outcomeAt(seq uint64) (int, bool) {
 	return i, i >= 0
 }
 
-// add takes in a new live claim.
+// add adds a new live claim.
 func (s *session) add(c *claim) {
 	s.claims = insertClaim(s.claims, c)
 	s.weight += uint32(len(c.links))
@@ -104,8 +104,8 @@ func (s *session) rememberNonce(nonce string, seq uint64) {
 	s.nonces[nonce] = seq
 }
 
-// remember keeps the outcome of a claim that is over. Its names are counted in
-// s.weight already, and stay there until it is forgotten.
+// remember keeps the outcome of a claim that is over. Its names are already counted in s.weight,
+// and stay counted until the outcome is forgotten.
 func (s *session) remember(o outcome, limits *Limits) {
 	s.rememberNonce(o.nonce, o.seq)
 	s.weigh(o.size())
@@ -121,8 +121,8 @@ func (s *session) remember(o outcome, limits *Limits) {
 	}
 }
 
-// trim forgets the oldest outcomes of a machine-numbered session that its client does not need, down to
-// as many as the limits let it keep.
+// trim forgets the oldest outcomes of a machine-numbered session that its client does not need,
+// keeping at most as many of them as the limits allow.
 func (s *session) trim(limits *Limits) {
 	if len(s.outcomes) <= int(limits.RememberedClaims) {
 		return
@@ -138,8 +138,9 @@ func (s *session) trim(limits *Limits) {
 	}
 }
 
-// needs reports whether the client of a machine-numbered session may still have to learn of an outcome: of a
-// revocation that it has not seen, or of the claim whose nonce it may send again. The weight of the session bounds these.
+// needs reports whether the client of a machine-numbered session may still need an outcome: of a
+// revocation that it has not seen, or of a claim whose nonce it may send again. The session's
+// weight bounds how many there are.
 func (s *session) needs(o *outcome, limits *Limits) bool {
 	if !limits.keeps() {
 		return false
@@ -147,7 +148,7 @@ func (s *session) needs(o *outcome, limits *Limits) bool {
 	return !mutantForget && o.state == Revoked && o.change > s.seen || o.nonce != "" && o.seq >= s.floor
 }
 
-// forget drops the outcomes from i up to j.
+// forget drops the outcomes in [i, j).
 func (s *session) forget(i, j int) {
 	for k := i; k < j; k++ {
 		o := &s.outcomes[k]
@@ -160,11 +161,11 @@ func (s *session) forget(i, j int) {
 	s.outcomes = shrunk(slices.Delete(s.outcomes, i, j))
 }
 
-// hear takes note of what the client knows. Neither number falls.
+// hear records what the client knows. Neither number falls.
 func (s *session) hear(floor, seen uint64, limits *Limits) {
-	seen = min(seen, s.change) // a change to come cannot be known
+	seen = min(seen, s.change) // the client cannot know a future change
 	if !s.numbered {
-		floor = min(floor, s.last+1) // nor a number to come let go of
+		floor = min(floor, s.last+1) // nor let go of a future number
 	}
 	if floor <= s.floor && seen <= s.seen || !s.numbered && !limits.keeps() {
 		return
@@ -177,9 +178,9 @@ func (s *session) hear(floor, seen uint64, limits *Limits) {
 	}
 }
 
-// prune forgets the outcomes that the client will not ask for again. The floor alone does
-// not tell: a client that lets go of a number may still believe in the grant, until it
-// has reached the change that ended it.
+// prune forgets the outcomes that the client will not ask for again. The floor alone does not tell:
+// a client that lets go of a number may still believe in the grant until it has reached the change
+// that ended it.
 func (s *session) prune(limits *Limits) {
 	below, _ := slices.BinarySearchFunc(s.outcomes, s.floor, outcomeBySeq)
 	for i := below - 1; i >= 0; i-- {
@@ -195,8 +196,7 @@ func (s *session) forgettable(o *outcome, limits *Limits) bool {
 	return mutantForget || !o.told(s, limits) || o.change <= s.seen
 }
 
-// outside refuses a number that is not known, if it was forgotten or is too far ahead
-// of the floor.
+// outside refuses an unknown number that was forgotten or is too far ahead of the floor.
 func (m *Machine) outside(s *session, seq, floor uint64) Result {
 	switch window := m.limits.RequestWindow; {
 	case seq < floor:
@@ -208,8 +208,8 @@ func (m *Machine) outside(s *session, seq, floor uint64) Result {
 	}
 }
 
-// settled turns a live claim into what is remembered of it, and returns that. The claim is in no list
-// of its names any more, or is about to become a closing one.
+// settled turns a live claim into an outcome to remember, and returns its status. The claim is no
+// longer in any list of its names, or is about to become a closing one.
 func (m *Machine) settled(c *claim, state State, by, reason string) ClaimStatus {
 	s := c.session
 	o := outcome{
@@ -224,7 +224,7 @@ func (m *Machine) settled(c *claim, state State, by, reason string) ClaimStatus 
 		})
 	}
 	s.claims = removeClaim(s.claims, c)
-	if !c.closing { // it is counted until it is closed
+	if !c.closing { // a closing claim is counted until it is closed
 		s.weigh(-c.size())
 	}
 	s.remember(o, &m.limits)
@@ -236,7 +236,7 @@ func (m *Machine) session(id SessionID) *session {
 	return m.shards[shardOf(id)].live.m[id]
 }
 
-// leaving returns the session that has ended but for its closing claims, or nil.
+// leaving returns the session that has ended but still has closing claims, or nil.
 func (m *Machine) leaving(id SessionID) *session {
 	return m.shards[shardOf(id)].leaving.m[id]
 }
@@ -255,8 +255,8 @@ func (m *Machine) openSession(c *OpenSession) Result {
 	return Result{Session: s.id}
 }
 
-// sessionID makes an id that is unique by the place of the command in the log, and not
-// to be guessed by its random part.
+// sessionID makes an id that is unique through the command's position in the log and unguessable
+// through its random part.
 func (m *Machine) sessionID(c *OpenSession) SessionID {
 	var id SessionID
 	place := m.at.Index<<16 | uint64(m.at.N)

@@ -4,7 +4,7 @@ package machine
 type ending struct {
 	code       Code // OK for a close
 	by, reason string
-	now        bool // with SessionRevoked: free at once
+	now        bool // with SessionRevoked: free the names at once
 }
 
 func (e ending) ofWaiter() EventKind {
@@ -25,7 +25,7 @@ func (e ending) ofHolder() EventKind {
 	return e.ofWaiter()
 }
 
-// delay is how long the claim's names stay closed after the end.
+// delay returns how long the claim's names stay closed after the end.
 func (e ending) delay(c *claim) Millis {
 	switch {
 	case e.code == SessionExpired:
@@ -37,8 +37,9 @@ func (e ending) delay(c *claim) Millis {
 	}
 }
 
-// endSessions ends sessions whole. First the waiting claims of all of them go, so that no
-// release grants anything to a session that is about to end; then the grants; then the queues are tried.
+// endSessions ends whole sessions. It removes the waiting claims of all of them first, so that no
+// release grants anything to a session that is about to end; then the grants; then it tries the
+// queues.
 func (m *Machine) endSessions(sessions []*session, how ending) (claims int) {
 	for _, s := range sessions {
 		m.changing(s.id)
@@ -72,8 +73,8 @@ func (m *Machine) endHolder(c *claim, how ending) {
 	m.free(c)
 }
 
-// endSession ends a session that has no live claim any more. Its closing claims stay,
-// unless it is the owner that ends it: then it knows that they are over.
+// endSession ends a session that has no live claims left. Its closing claims remain, unless its
+// owner ends it: the owner then knows that they are over.
 func (m *Machine) endSession(s *session, how ending) {
 	shard := &m.shards[shardOf(s.id)]
 	shard.live.remove(s.id)
@@ -117,11 +118,11 @@ func (m *Machine) closeSession(c *CloseSession) Result {
 	return Result{Code: SessionUnknown}
 }
 
-// rememberedSessions bounds how many ended sessions are remembered: at 100 sessions a
-// second that ended like that for eleven minutes, in about 4 MiB.
+// rememberedSessions bounds how many ended sessions are remembered: at 100 sessions a second, those
+// of the last eleven minutes, in about 4 MiB.
 const rememberedSessions = 65_536
 
-// An endedSession is what is remembered of a session, the last ones only.
+// An endedSession is what is remembered of an ended session. Only the latest ones are kept.
 type endedSession struct {
 	code   Code // OK when its owner closed it
 	number uint64
@@ -140,7 +141,7 @@ func (m *Machine) rememberSession(id SessionID, how ending) {
 	}
 }
 
-// A fifo is a queue of session ids that gives its memory back as it moves on.
+// A fifo is a queue of session ids that releases its memory as it advances.
 type fifo struct {
 	ids  []SessionID
 	head int

@@ -1,22 +1,23 @@
 package machine
 
-// A SessionView is a live session as others see it. It has no secret.
+// A SessionView is a live session as others see it, without its secret.
 type SessionView struct {
 	ID             SessionID
 	TTL            Millis
 	ClientNumbered bool
 	Metadata       []Label
-	Holding        uint32 // claims that are granted
-	Waiting        uint32 // claims that are queued
+	Holding        uint32 // granted claims
+	Waiting        uint32 // queued claims
 	Closing        uint32 // claims that are over but whose names are not free yet
 }
 
-// maxCountedClaims bounds the claims that one call of Sessions counts, which takes some 100 us, so that
-// a page of sessions with thousands of claims each does not stall the loop.
+// maxCountedClaims bounds the claims that one call of Sessions counts, which takes some 100 us, so
+// that a page of sessions with thousands of claims each does not stall the loop.
 const maxCountedClaims = 16_384
 
-// Sessions returns the live sessions behind the id after, in the order of their ids, at most limit of them and
-// fewer where they have very many claims, but at least one if there is any. More tells that there are others behind.
+// Sessions returns the live sessions whose ids sort after `after`, in order: at most limit of them,
+// and fewer where they have very many claims, but at least one if there is any. More reports
+// whether further sessions follow.
 func (m *Machine) Sessions(after SessionID, limit int) (sessions []SessionView, more bool) {
 	counted := 0
 	m.byID.AscendGreaterOrEqual(&session{id: after}, func(s *session) bool {

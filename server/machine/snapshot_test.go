@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// snapshot is the whole of a capture that nothing disturbs.
+// snapshot returns a complete capture that nothing disturbs.
 func snapshot(m *Machine) []byte {
 	c := m.StartCapture()
 	var b bytes.Buffer
@@ -35,7 +35,7 @@ func restored(t *testing.T, m *Machine) *Machine {
 	return n
 }
 
-// busyMachine has something of everything that a snapshot holds.
+// busyMachine has some of everything that a snapshot holds.
 func busyMachine() *Machine {
 	m, ids := opened(4)
 	out := apply(m, OpenSession{TTL: 7, Secret: Secret{1}, Metadata: []Label{{"host", "a"}}})
@@ -111,7 +111,7 @@ func TestADamagedSnapshotGivesNoMachine(t *testing.T) {
 	refuse("foreign", bytes.Repeat([]byte("a text of somebody else\n"), 1000))
 }
 
-// stride visits the header and the busy shards closely, and the empty ones now and then.
+// stride visits the header and the busy shards closely, and the empty ones sparsely.
 func stride(at int) int {
 	if at < 2000 {
 		return 7
@@ -154,8 +154,8 @@ func TestAnErrorOfTheReaderIsPassedOn(t *testing.T) {
 	}
 }
 
-// TestAForgedSnapshotIsChecked changes what the snapshot says and mends the checksums: what
-// contradicts itself is refused all the same.
+// TestAForgedSnapshotIsChecked modifies the snapshot and fixes the checksums: contradictions must
+// be refused all the same.
 func TestAForgedSnapshotIsChecked(t *testing.T) {
 	for name, forge := range map[string]func(m *Machine, s *session){
 		"a token that was never given":    func(m *Machine, s *session) { s.claims[0].token = m.nextToken },
@@ -197,14 +197,14 @@ func TestOneCaptureRunsAtATime(t *testing.T) {
 	mustPanic(t, "running already", func() { m.StartCapture() })
 	m.AbortCapture()
 	mustPanic(t, "is over", func() { c.Next() })
-	m.AbortCapture() // aborting nothing is no harm
+	m.AbortCapture() // aborting nothing does no harm
 	snapshot(m)
 	apply(m, CloseSession{ids[0]})
 	snapshot(m)
 }
 
-// FuzzRestore looks for bytes that make Restore panic. The checksums are mended, or
-// nearly every input would be refused for them alone.
+// FuzzRestore looks for bytes that make Restore panic. The checksums are fixed up, since otherwise
+// nearly every input would be refused because of them.
 func FuzzRestore(f *testing.F) {
 	for _, m := range []*Machine{New(), busyMachine()} {
 		for i, chunk := range chunks(m) {
@@ -238,7 +238,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// exercise uses all of a machine: whatever Restore lets through must work.
+// exercise uses all parts of a machine: whatever Restore accepts must work.
 func exercise(t *testing.T, m *Machine) {
 	if m.index > 1<<62 {
 		return // no log is that long

@@ -1,7 +1,8 @@
 package machine
 
-// What the state holds in all is counted in bytes: the text of sessions, claims and remembered claims as a snapshot has it, and about
-// what a snapshot needs at most for the numbers beside it. In memory it takes some four times as much.
+// The total size of the state is counted in bytes: the text of sessions, claims and remembered
+// claims as a snapshot has it, plus about the most that a snapshot needs for the numbers that go
+// with it. In memory it takes some four times as much.
 const (
 	sessionBytes = 64
 	claimBytes   = 96
@@ -29,13 +30,13 @@ func labelBytes(labels []Label) (n int) {
 	return n
 }
 
-// weigh counts n bytes more.
+// weigh adds n to the byte counts.
 func (s *session) weigh(n int) {
 	s.bytes += n
 	s.counts.Bytes += n
 }
 
-// weighed is what s.bytes has to be while the session is in a table.
+// weighed returns what s.bytes must be while the session is in a table.
 func (s *session) weighed() int {
 	n := s.size()
 	for _, list := range [...][]*claim{s.claims, s.closing} {
@@ -93,7 +94,7 @@ func (s *session) knows(a *Acquire) bool {
 	return s.find(a.Seq) != nil || s.outcome(a.Seq) != nil
 }
 
-// checkSums refuses what would be one more claim, or bytes more, than all may have together.
+// checkSums refuses a claim, or more bytes, if that would exceed the total over all clients.
 func (m *Machine) checkSums(claims, bytes int) Result {
 	if !m.limits.Sums() {
 		return Result{}

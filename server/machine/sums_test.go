@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// bounded is a machine at a feature level whose state may have 64 KiB, and a session of each kind.
+// bounded returns a machine at a feature level whose state may have 64 KiB, and a session of each
+// kind.
 func bounded(level uint32) (*Machine, []SessionID) {
 	m := New()
 	l := DefaultLimits()
@@ -71,7 +72,7 @@ func TestBelowLevelThreeNothingIsBoundedInAll(t *testing.T) {
 	}
 	l := DefaultLimits()
 	l.StateBytes = 64 << 10
-	apply(m, SetLimits{l}) // what is there stays
+	apply(m, SetLimits{l}) // existing claims stay
 	if r := apply(m, exclusive(ids[0], 1_001, "one more")).Results[0]; r.Code != QuotaExceeded {
 		t.Errorf("above the bound from level 3 on: %v", r)
 	}

@@ -5,14 +5,15 @@ import (
 	"fmt"
 )
 
-// A Position is a place in the log of one group: entry Index, command N in it,
-// from 0. Positions order the commands of a group totally.
+// A Position is a place in the log of one group: entry Index, command N in it, from 0. Positions
+// totally order the commands of a group.
 type Position struct {
 	Index uint64
 	N     uint32
 }
 
-// A SessionID names a session in public. Its text is 32 hexadecimal digits. The zero value names none.
+// A SessionID names a session in public. Its text is 32 hexadecimal digits. The zero value names no
+// session.
 type SessionID [16]byte
 
 func (id SessionID) String() string { return hex.EncodeToString(id[:]) }
@@ -29,7 +30,7 @@ func ParseSessionID(s string) (SessionID, error) {
 	return id, nil
 }
 
-// A ClaimID names a claim for ever: the session that made it and its number there.
+// A ClaimID names a claim forever: the session that made it and its number there.
 type ClaimID struct {
 	Session SessionID
 	Seq     uint64
@@ -48,8 +49,8 @@ const (
 	Permits
 )
 
-// Millis is a span of time in milliseconds. The machine stores such values for the
-// leader and never measures one.
+// Millis is a span of time in milliseconds. The machine stores such values for the leader and never
+// measures any.
 type Millis uint64
 
 // WallMillis is a wall-clock time in milliseconds since 1970, for people.
@@ -58,7 +59,7 @@ type WallMillis uint64
 // A Label is one entry of metadata. Lists of labels are sorted by key.
 type Label struct{ Key, Value string }
 
-// A State is what has become of a claim, with the numbers of the wire protocol.
+// A State is the state of a claim, numbered as in the wire protocol.
 type State uint8
 
 // The states of a claim. Those from Released on are final.

@@ -15,35 +15,39 @@ import (
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
-// The door decides whom this node talks to. No refusal ends either side: who is refused waits, says what to do, and gives
-// up only when a majority of the members says that it was removed or replaced. So one node that is out of step never ends
-// those that are not.
+// The door decides whom this node talks to. A refusal ends neither side: a refused node waits, says
+// what to do, and gives up only when a majority of the members says that it was removed or
+// replaced. So a single node that is out of step never stops those that are not.
 
-// A door is what a node keeps about those that knock.
+// A door is what a node knows about the peers that connect.
 type door struct {
 	sync.Mutex // held for each handshake's decision, which may wait for the disk
 
 	seen struct {
 		sync.Mutex
-		objections map[uint64]objection      // those that were refused last, at most transport.MaxPeers
-		met        map[uint64]replica.Met    // those that were let in last, at most transport.MaxPeers
-		told       map[uint64][]machine.Mark // by peers that were met before this node had read its own state
+		// objections has the peers whose last handshake was refused, at most transport.MaxPeers.
+		objections map[uint64]objection
+		// met has the peers whose last handshake was admitted, at most transport.MaxPeers.
+		met map[uint64]replica.Met
+		// told has the marks of peers that were met before this node had read its own state.
+		told map[uint64][]machine.Mark
 	}
 }
 
-// An objection is why this node does not let a peer in.
+// An objection is why this node does not admit a peer.
 type objection struct {
 	name, birth string // the peer's
 	verdict     transport.Verdict
 	text        string
 }
 
-// Admit refuses a node that was removed; one of another cluster; and one that comes with another data directory, with an older
-// copy of it, or with another state. One that is not known yet is let in: this node may lag behind its adding, and may
-// need it as its leader.
+// Admit refuses a node that was removed, one of another cluster, and one that comes with another
+// data directory, with an older copy of it, or with another state. A node that is not known yet is
+// admitted: this node may not have applied its addition yet, and may need it as its leader.
 //
-// A later start than the last one is believed of a process that answers at its node's address alone: it may be one that runs on
-// a copy of the directory. One that knocks is let in when it has been met there.
+// A start later than the last known one is believed only of a process that answers at its node's
+// address: any other may run on a copy of the directory. One that connects to us is admitted once
+// it has been met at that address.
 func (h peerHandler) Admit(id transport.Identity, dialled bool) error {
 	n := h.n
 	n.door.Lock()
@@ -71,7 +75,7 @@ func (h peerHandler) Admit(id transport.Identity, dialled bool) error {
 	return nil
 }
 
-// welcome takes note of a peer that is let in.
+// welcome records a peer that is admitted.
 func (n *Node) welcome(m replica.Met) {
 	seen := &n.door.seen
 	seen.Lock()
@@ -84,17 +88,19 @@ func (n *Node) welcome(m replica.Met) {
 	n.inbox.push(m)
 }
 
-// recallMet tells the replica whom this node has met before there was one. The loop calls it.
+// recallMet reports to the replica the peers that this node met before the replica existed. The
+// loop calls it.
 func (n *Node) recallMet() {
 	n.door.seen.Lock()
 	defer n.door.seen.Unlock()
-	// Whom it meets first makes no difference.
+	// The order does not matter.
 	for _, m := range n.door.seen.met {
 		n.replica.Step(m)
 	}
 }
 
-// judge finds what there is against a peer, and whether it comes with a later start than the last one.
+// judge returns what speaks against a peer, if anything, and whether it comes with a later start
+// than the last one.
 func (n *Node) judge(id *transport.Identity) (v transport.Verdict, text string, later bool, err error) {
 	logged, known := n.logged(id.Node)
 	if logged.Removed {
@@ -136,7 +142,8 @@ func (n *Node) judge(id *transport.Identity) (v transport.Verdict, text string, 
 	return 0, "", later, nil
 }
 
-// level is the feature level of the cluster, as far as this node knows it; zero before it knows anything.
+// level returns the feature level of the cluster as far as this node knows it; zero before it knows
+// any.
 func (n *Node) level() uint32 {
 	if r := n.status.Load(); r != nil {
 		return r.Level
@@ -147,7 +154,8 @@ func (n *Node) level() uint32 {
 	return 0
 }
 
-// tooOld says why a peer cannot apply what the log may hold, if it cannot. It must not count for a majority.
+// tooOld returns why a peer cannot apply what the log may hold, or "". Such a peer must not count
+// for a majority.
 func (n *Node) tooOld(id *transport.Identity) string {
 	level, can := n.level(), max(id.Level, 1)
 	if can >= level {
@@ -156,8 +164,9 @@ func (n *Node) tooOld(id *transport.Identity) string {
 	return fmt.Sprintf("node %s is older than its cluster: upgrade it: the cluster has reached feature level %d, and this build can %d", id.Name, level, can)
 }
 
-// judgeBirth compares the clusters that both belong to, if both know. One that began without a birth gets one when its feature
-// level rises, and not all nodes come to that entry at once.
+// judgeBirth compares the clusters that both nodes belong to, if both know. A cluster that began
+// without a birth gets one when its feature level rises, and not all nodes reach that entry at
+// once.
 func (n *Node) judgeBirth(id *transport.Identity) (transport.Verdict, string) {
 	ours, theirs := n.life.Load(), answer{id: *id}.birth()
 	if ours == nil || ours.rootless && n.grewFromUs(theirs) || id.Rootless && ours.birth.GrewFrom(n.configured()) {
@@ -191,7 +200,8 @@ func notThatDirectory(id *transport.Identity, known storage.InstanceID) string {
 		"directory and --join", id.Name, known, storage.InstanceID(id.Instance), id.Name)
 }
 
-// olderCopy compares the starts of a peer's directory with the last one that was met here. Builds that do not count them tell none.
+// olderCopy compares the starts of a peer's directory with the last one met here. Builds that do
+// not count starts report none.
 func olderCopy(id *transport.Identity, last storage.Start) string {
 	if id.Start == 0 || last.Number == 0 {
 		return ""
@@ -207,9 +217,10 @@ func olderCopy(id *transport.Identity, last storage.Start) string {
 	return ""
 }
 
-// forgot finds out on the leader that a new process of a peer lacks what one before it has acknowledged, and what is committed: it
-// runs on a copy of the directory that was taken before. None of its own acknowledgements can be among them, for no stream of a
-// later start is let in before this.
+// forgot determines, on the leader, whether a new process of a peer lacks entries that are
+// committed and that an earlier process acknowledged: it then runs on an earlier copy of the
+// directory. None of the new process's own acknowledgements can be among them, because no stream of
+// a later start is admitted before this check.
 func (n *Node) forgot(id *transport.Identity) (text string, err error) {
 	if n.status.Load() == nil || id.LastEntry == 0 {
 		return "", nil
@@ -229,7 +240,7 @@ func (n *Node) forgot(id *transport.Identity) (text string, err error) {
 // freshWait bounds the wait for the loop, which answers within a turn.
 const freshWait = time.Second
 
-// freshStatus is the replica's status after all that had arrived when it was asked for.
+// freshStatus returns the replica's status after everything that had arrived when it was requested.
 func (n *Node) freshStatus() (*replica.Status, error) {
 	asked := n.asked.Add(1)
 	n.inbox.ring()
@@ -244,11 +255,11 @@ func (n *Node) freshStatus() (*replica.Status, error) {
 	return n.status.Load(), nil
 }
 
-// remember notes durably the directory of a peer that is let in, and the start of it if that answers at its address. A stream of
-// ours that leads to an earlier one is dialled again.
+// remember durably records the directory of an admitted peer, and its start if the peer answers at
+// its address. If our stream leads to an earlier start, it is dialled again.
 //
-// Only members are remembered. One that is not known as one yet, whom this node may need as its leader, is met again when it is; see
-// refreshPeers.
+// Only members are remembered. A peer that is not known as a member yet, but that this node may
+// need as its leader, is met again once it is; see refreshPeers.
 func (n *Node) remember(id *transport.Identity, dialled bool) error {
 	if _, member := n.known(id.Node); !member {
 		return nil
@@ -274,8 +285,8 @@ func (n *Node) remember(id *transport.Identity, dialled bool) error {
 	return nil
 }
 
-// differs compares the states at the newest entry that both know the hash of. What a peer tells before this node has read its own
-// state is compared later.
+// differs compares the states at the newest entry for which both know the hash. What a peer reports
+// before this node has read its own state is compared later.
 func (n *Node) differs(id *transport.Identity) string {
 	theirs, own := marksOf(id), n.marks.Load()
 	if own == nil {
@@ -297,7 +308,7 @@ func (n *Node) differs(id *transport.Identity) string {
 		id.Name, n.cfg.Name, index)
 }
 
-// object takes note of a refusal, and logs it now and then.
+// object records a refusal, and logs it at intervals.
 func (n *Node) object(id *transport.Identity, v transport.Verdict, text string) {
 	seen := &n.door.seen
 	seen.Lock()
@@ -317,21 +328,22 @@ func (n *Node) object(id *transport.Identity, v transport.Verdict, text string) 
 	n.noteWaiting()
 }
 
-// noteWaiting logs now and then that this node takes no part.
+// noteWaiting logs at intervals that this node takes no part.
 func (n *Node) noteWaiting() {
 	if waits := n.waiting(); waits != "" && n.notes.due("waiting") {
 		n.log.Warn("this node takes no part and waits", "reason", waits)
 	}
 }
 
-// reachable reports whether our own stream to a node is up, which then may lead to another process than the one at the door.
+// reachable reports whether our own stream to a node is up. It may lead to another process than the
+// one at the door.
 func (n *Node) reachable(node uint64) bool {
 	p, ok := n.peerStatus()[node]
 	return ok && p.Reachable
 }
 
-// Rejected ends the node when a majority of the members says that it was removed or replaced: it must not vote or acknowledge under
-// an id whose past it has lost. Else it waits.
+// Rejected ends the node when a majority of the members says that it was removed or replaced: it
+// must not vote or acknowledge under an id whose past it has lost. Otherwise it waits.
 func (h peerHandler) Rejected(node uint64, err error) {
 	n := h.n
 	if n.notes.due(fmt.Sprintf("rejected %x %d", node, transport.VerdictOf(err))) {
@@ -356,8 +368,9 @@ func (h peerHandler) Rejected(node uint64, err error) {
 	}
 }
 
-// stayOut takes note, durably, that a member at its own address has found this directory to be an older copy. The node takes no
-// part from then on, also when that member is down later: what this copy lacks may have counted for a majority.
+// stayOut records durably that a member at its own address has found this directory to be an older
+// copy. The node takes no part from then on, even if that member is down later: what this copy
+// lacks may have counted for a majority.
 func (n *Node) stayOut(why string) {
 	if n.out.Load() != nil {
 		return
@@ -368,7 +381,7 @@ func (n *Node) stayOut(why string) {
 	}
 }
 
-// voters lists the ids of the voters as far as this node knows.
+// voters lists the ids of the voters as far as this node knows them.
 func (n *Node) voters() (ids []uint64) {
 	if r := n.status.Load(); r != nil {
 		return r.Voters
@@ -379,7 +392,7 @@ func (n *Node) voters() (ids []uint64) {
 	return ids
 }
 
-// enoughOf is enough for the voters that a node knows, of which it need not be one.
+// enoughOf applies enough to the voters that a node knows, of which it need not be one.
 func enoughOf(voters []uint64, self uint64) int {
 	others := len(voters)
 	if slices.Contains(voters, self) {
@@ -388,8 +401,8 @@ func enoughOf(voters []uint64, self uint64) int {
 	return enough(len(voters), others)
 }
 
-// waiting says why this node does not take part, if it does not: its directory is an older copy, or it waits for others, or it and so many members that the rest is no
-// majority do not let each other in.
+// waiting returns why this node does not take part, or "": its directory is an older copy, or it
+// waits for others, or it and so many members refuse each other that the rest is not a majority.
 func (n *Node) waiting() string {
 	if out := n.out.Load(); out != nil {
 		return *out
@@ -429,14 +442,15 @@ func (n *Node) waiting() string {
 	return fmt.Sprintf("out of step with %s: %s", all, text)
 }
 
-// compareTold compares with what peers told before this node had read its own state. The loop calls it.
+// compareTold compares with what peers reported before this node had read its own state. The loop
+// calls it.
 func (n *Node) compareTold() {
 	own, seen := *n.marks.Load(), &n.door.seen
 	seen.Lock()
 	defer seen.Unlock()
 	for node, theirs := range seen.told {
 		if _, differ := machine.Differ(own, theirs); differ {
-			n.transport.Reset(node) // the next handshake tells both
+			n.transport.Reset(node) // the next handshake reports it to both sides
 		}
 	}
 	seen.told = nil

@@ -11,8 +11,9 @@ import (
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
-// AuditPeers gives the ids of the other nodes, in the order in which they are best asked for their audit logs: the leader, who
-// has the most to do, is the last. It may be called after Loaded or Events was called first.
+// AuditPeers returns the ids of the other nodes in the order in which they are best asked for their
+// audit logs: the leader, which has the most to do, comes last. It may be called after the first
+// call of Loaded or Events.
 func (n *Node) AuditPeers() []uint64 {
 	var ids []uint64
 	for _, p := range n.transport.Peers() {
@@ -25,8 +26,8 @@ func (n *Node) AuditPeers() []uint64 {
 	return ids
 }
 
-// AskAudit asks a peer for lines of its audit log, as [transport.Transport.AskAudit] does, under the rule of AuditPeers. Its error
-// matches [audit.ErrNoLog] when the peer keeps none.
+// AskAudit asks a peer for lines of its audit log, like [transport.Transport.AskAudit], under the
+// rule of AuditPeers. Its error matches [audit.ErrNoLog] if the peer keeps no audit log.
 func (n *Node) AskAudit(ctx context.Context, peer, from, to uint64) (io.ReadCloser, error) {
 	answer, err := n.transport.AskAudit(ctx, peer, from, to)
 	if errors.Is(err, transport.ErrNoAudit) {

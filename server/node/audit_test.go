@@ -25,10 +25,10 @@ type trail struct {
 	stop  func()
 }
 
-// trails are the audit logs of a cluster, by the node's name.
+// trails has the audit logs of a cluster, by node name.
 type trails map[string]*trail
 
-// add gives a node that is about to start its log.
+// add gives its log to a node that is about to start.
 func (ts trails) add(t testing.TB, cfg *Config) {
 	tr := &trail{ready: make(chan struct{}), path: filepath.Join(filepath.Dir(cfg.DataDir), cfg.Name+".audit")}
 	var err error
@@ -57,13 +57,14 @@ func (ts trails) add(t testing.TB, cfg *Config) {
 	})
 }
 
-// started tells a log its node.
+// started gives a log its node.
 func (ts trails) started(c *cluster, name string) {
 	ts[name].node = c.nodes[name].Node
 	close(ts[name].ready)
 }
 
-// lines are those of all files of a log but the headers, oldest first. It stops the log, which may be about to rename its files.
+// lines returns the lines of all files of a log without the headers, oldest first. It stops the
+// log, which may be about to rename its files.
 func (tr *trail) lines(t testing.TB) []byte {
 	tr.stop()
 	var all []byte
@@ -82,8 +83,9 @@ func (tr *trail) lines(t testing.TB) []byte {
 	return all
 }
 
-// end is nil when all logs end with the event of the number last and want no earlier one. That they end with the same event
-// would not do: a later one may still be on its way to all of them.
+// end returns nil when all logs end with the event of the number last and want no earlier one.
+// Ending with the same event would not be enough: a later one may still be on its way to all of
+// them.
 func (ts trails) end(last uint64) error {
 	for name, tr := range ts {
 		if st := tr.Status(); st.Last != last || st.Wanted != 0 {
@@ -136,7 +138,8 @@ func TestTheAuditLogIsCompleteAfterASnapshotWhoseHistoryIsTooShort(t *testing.T)
 	c.start(away)
 	ts.started(c, away)
 	work(200)
-	c.eventually("the logs have the last event", func() error { return ts.end(seq) }) // each acquire was one event
+	// Each acquire was one event.
+	c.eventually("the logs have the last event", func() error { return ts.end(seq) })
 	if st := ts[away].Status(); st.Fetched < 300 || st.Lost != 0 {
 		t.Errorf("%s: %+v", away, st)
 	}

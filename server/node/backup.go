@@ -18,19 +18,20 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// ErrNoState means that the node has nothing that could be saved yet.
+// ErrNoState means that the node has no state to save yet.
 var ErrNoState = errors.New("node: this node has no state to save yet: wait until it follows a leader")
 
 const (
-	// backupPoll is how often Backup looks whether its snapshot is there.
+	// backupPoll is how often Backup checks for its snapshot.
 	backupPoll = 20 * time.Millisecond
-	// backupAsk is when a snapshot that has not come is asked for again: its writing may have failed.
+	// backupAsk is when a snapshot that has not appeared is requested again: writing it may have
+	// failed.
 	backupAsk = 15 * time.Second
 )
 
-// Backup writes a backup of all that this node has applied, while it goes on serving. It takes a snapshot of the node's
-// own kind, at the same gentle pace, and copies that. It needs no leader. It returns ErrNoState, ErrStopped, or
-// the error of ctx or w.
+// Backup writes a backup of everything that this node has applied, while it goes on serving. It
+// takes a regular snapshot of the node, at the same gentle pace, and copies that. It needs no
+// leader. It returns ErrNoState, ErrStopped, or the error of ctx or w.
 func (n *Node) Backup(ctx context.Context, w io.Writer, version string) error {
 	index, err := n.settled(ctx)
 	if err != nil {
@@ -55,7 +56,7 @@ func header(cluster, name, version string, meta *raftpb.SnapshotMetadata) backup
 	}
 }
 
-// settled is the applied index once the published status is newer than this call.
+// settled returns the applied index once the published status is newer than this call.
 func (n *Node) settled(ctx context.Context) (index uint64, err error) {
 	began := int64(n.Now())
 	err = n.poll(ctx, func() bool {
@@ -69,7 +70,7 @@ func (n *Node) settled(ctx context.Context) (index uint64, err error) {
 	return index, err
 }
 
-// untilSnapshot waits for a durable snapshot with the entry at index.
+// untilSnapshot waits for a durable snapshot that includes the entry at index.
 func (n *Node) untilSnapshot(ctx context.Context, index uint64) error {
 	var asked time.Time
 	return n.poll(ctx, func() bool {
@@ -104,14 +105,15 @@ func (n *Node) poll(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// OriginOf is what a directory that is made from a backup notes: the same for each node of one restore, and
-// another for another file, other members or another wait, so that nodes with different states never meet.
+// OriginOf returns what a directory that is made from a backup records: the same for each node of
+// one restore, and different for another file, other members or another wait, so that nodes with
+// different states never meet.
 func OriginOf(b *backup.File, wait machine.Millis) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "lockstep origin\x00%s\x00%d", b.Sum, wait))
 	return hex.EncodeToString(sum[:16])
 }
 
-// RestoredClusterID is the id of a cluster that starts from a backup with members.
+// RestoredClusterID returns the id of a cluster that starts from a backup with members.
 func RestoredClusterID(origin string, members map[string]string) string {
 	if origin == "" {
 		return ClusterID(members)
@@ -120,17 +122,18 @@ func RestoredClusterID(origin string, members map[string]string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// A Restore is a node of a new cluster that begins with the state of a backup.
+// A Restore makes a node of a new cluster that begins with the state of a backup.
 type Restore struct {
 	Name    string            // of the node, one of Members
 	DataDir string            // missing or empty
 	Members map[string]string // of the new cluster: name -> peer address
-	// Wait is how long nothing is granted, at least; zero skips the wait. Each node of the cluster has to be given the same.
+	// Wait is the minimum time during which nothing is granted; zero skips the wait. It must be the
+	// same on each node of the cluster.
 	Wait machine.Millis
 }
 
-// Run makes the directory. Everything is checked before it is touched. The machine of the backup is used up. It
-// returns the id of the new cluster.
+// Run makes the directory. Everything is checked before the directory is touched. The machine of
+// the backup must not be used afterwards. Run returns the id of the new cluster.
 func (r Restore) Run(b *backup.File) (cluster string, err error) {
 	if r.Members[r.Name] == "" {
 		return "", fmt.Errorf("node: %q is not in the initial cluster", r.Name)
@@ -156,7 +159,8 @@ func (r Restore) make(b *backup.File, replacing bool) (cluster string, err error
 	return cluster, errors.Join(store.Seed(group, meta, newStateReader(b.Machine)), store.Close())
 }
 
-// restoredMeta is the position at which every node of the new cluster starts: behind all of the backup.
+// restoredMeta returns the position at which every node of the new cluster starts: after everything
+// in the backup.
 func restoredMeta(b *backup.File, cluster string, members map[string]string) *raftpb.SnapshotMetadata {
 	index, term := b.Index+1, b.Term+1
 	return &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: voters(cluster, members)}

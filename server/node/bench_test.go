@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// BenchmarkGrant takes and frees a lock of its own in each of some workers, over five nodes in this process. It is the
-// path of a grant without clients and gRPC.
+// BenchmarkGrant takes and releases locks in several workers, each with its own lock, over five
+// nodes in this process. It is the path of a grant without clients and gRPC.
 func BenchmarkGrant(b *testing.B) {
 	for _, workers := range []int{1, 64, 1024} {
 		b.Run(fmt.Sprint(workers), func(b *testing.B) { benchmarkGrant(b, workers) })

@@ -11,12 +11,14 @@ import (
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
-// configured is the id that the configuration gives: of the initial members, or of the backup that they were restored from.
-// It says that two nodes were configured alike, and is the source of the founders' ids.
+// configured returns the id that results from the configuration: from the initial members, or from
+// the backup that they were restored from. It shows that two nodes were configured alike, and
+// founders' ids are derived from it.
 func (n *Node) configured() string { return *n.config.Load() }
 
-// clusterID tells this cluster from every other: its birth, or for one that began without, the configured id, also when it
-// has got a birth since. It is empty until the node knows which.
+// clusterID returns the id that distinguishes this cluster from every other: its birth or, if it
+// began without one, the configured id, even if it has got a birth since. It is empty until the
+// node knows which.
 func (n *Node) clusterID() string {
 	switch life := n.life.Load(); {
 	case life == nil:
@@ -28,7 +30,7 @@ func (n *Node) clusterID() string {
 	}
 }
 
-// A life is which cluster a node belongs to, once it knows.
+// A life identifies the cluster that a node belongs to, once it knows.
 type life struct {
 	birth    machine.BirthID
 	rootless bool // it began at a feature level without births; birth is zero
@@ -43,8 +45,8 @@ func parseBirth(text string) (b machine.BirthID, err error) {
 	return b, nil
 }
 
-// settle takes note of which cluster the node belongs to, durably and before anything else is done with it. Once known it stays,
-// but a cluster without a birth may get one.
+// settle records which cluster the node belongs to, durably and before anything else is done with
+// it. Once known, it does not change, except that a cluster without a birth may get one.
 func (n *Node) settle(now life) error {
 	if now == (life{}) {
 		return nil
@@ -67,19 +69,19 @@ func (n *Node) settle(now life) error {
 	}
 	n.life.Store(&now)
 	if n.transport != nil {
-		n.transport.Renew() // who was let in before is judged again, here and there
+		n.transport.Renew() // peers admitted before are judged again, here and there
 	}
 	if known != nil || n.cfg.Opened == nil {
 		return nil
 	}
 	err := n.cfg.Opened(n.store.InstanceID().String())
 	if err != nil && n.fatal != nil {
-		n.fatal(err) // it is not tried again, and the caller may be one that only tells a peer
+		n.fatal(err) // there is no retry, and the caller may only report it to a peer
 	}
 	return err
 }
 
-// settleAs is settle for a birth that a member told.
+// settleAs is settle for a birth that a member reported.
 func (n *Node) settleAs(text string) error {
 	birth, err := parseBirth(text)
 	if err != nil {
@@ -88,7 +90,7 @@ func (n *Node) settleAs(text string) error {
 	return n.settle(life{birth: birth})
 }
 
-// settleReplica takes note of what the log has shown. The loop calls it.
+// settleReplica records what the log has shown. The loop calls it.
 func (n *Node) settleReplica() error {
 	birth, rootless := n.replica.Life()
 	if known := n.life.Load(); known != nil && (birth == known.birth || birth == (machine.BirthID{})) {
@@ -128,7 +130,8 @@ func (n *Node) openStore() (*storage.Store, error) {
 	return store, nil
 }
 
-// beginStart notes durably that one more process runs on the directory, before any message says so.
+// beginStart durably records that one more process runs on the directory, before any message says
+// so.
 func (n *Node) beginStart() error {
 	noted, err := n.store.Birth()
 	if err != nil {
@@ -157,7 +160,7 @@ func (n *Node) beginStart() error {
 	return n.settle(life{birth: birth})
 }
 
-// founderName names the node with this id if the cluster started with it.
+// founderName returns the name of the node with this id if the cluster started with it.
 func (n *Node) founderName(id uint64) string {
 	for _, m := range n.members {
 		if m.ID == id {
@@ -167,7 +170,7 @@ func (n *Node) founderName(id uint64) string {
 	return ""
 }
 
-// introduction is what this node tells of itself in a handshake now.
+// introduction returns what this node currently says about itself in a handshake.
 func (n *Node) introduction() transport.Identity {
 	id := n.identity(n.store.InstanceID())
 	id.Start, id.LastEntry = n.starts.Count, n.lastEntry

@@ -23,7 +23,8 @@ import (
 // calm is how long a test watches that something does not happen. An election takes some 700 ms.
 const calm = 3 * time.Second
 
-// founders is a cluster none of whose nodes has started yet. missing may name, for all that start from then on, those that do not exist.
+// founders makes a cluster in which no node has started yet. missing may name, for all nodes
+// started from then on, those that do not exist.
 func founders(t *testing.T, size int) (c *cluster, missing *[]string) {
 	missing = new([]string)
 	c = newCluster(t, 0, func(cfg *Config) {
@@ -67,7 +68,7 @@ func (c *cluster) wipe(names ...string) {
 	}
 }
 
-// hold takes a lock at the leader and gives its token.
+// hold takes a lock at the leader and returns its token.
 func (c *cluster) hold(name string) machine.Token {
 	c.t.Helper()
 	cl := c.connect(c.leader())
@@ -75,7 +76,8 @@ func (c *cluster) hold(name string) machine.Token {
 	return cl.acquire(1, name)
 }
 
-// nobodyServes watches that nobody leads a group that gives tokens, and that no node ends.
+// nobodyServes checks for a while that nobody leads a group that issues tokens, and that no node
+// ends.
 func (c *cluster) nobodyServes() {
 	c.t.Helper()
 	for began := time.Now(); time.Since(began) < calm; time.Sleep(20 * time.Millisecond) {
@@ -99,7 +101,7 @@ func (c *cluster) allLive() {
 	}
 }
 
-// waitsSaying waits until a node says that it takes no part, in these words among others.
+// waitsSaying waits until a node says that it takes no part, with these words among others.
 func (c *cluster) waitsSaying(name string, words ...string) {
 	c.t.Helper()
 	c.eventually(name+" says what it waits for", func() error {
@@ -113,7 +115,7 @@ func (c *cluster) waitsSaying(name string, words ...string) {
 	})
 }
 
-// oneBirth waits until all nodes that run know of the same birth.
+// oneBirth waits until all running nodes know the same birth.
 func (c *cluster) oneBirth() (id string) {
 	c.t.Helper()
 	c.eventually("all are of one birth", func() error {
@@ -130,8 +132,8 @@ func (c *cluster) oneBirth() (id string) {
 	return id
 }
 
-// One emptied disk, one node that is down and one that was never up: the two that know nothing are a majority, and must not
-// begin a history beside that of the third.
+// One wiped disk, one node that is down and one that was never up: the two that know nothing are a
+// majority, and must not begin a second history next to that of the third.
 func TestEmptiedDisksAndNodesThatWereNeverUpBeginNoSecondHistory(t *testing.T) {
 	for _, s := range []struct {
 		size               int
@@ -140,7 +142,7 @@ func TestEmptiedDisksAndNodesThatWereNeverUpBeginNoSecondHistory(t *testing.T) {
 		{3, []string{"n2"}, []string{"n3"}, []string{"n1"}},
 		{5, []string{"n5"}, []string{"n3", "n4"}, []string{"n1", "n2"}},
 	} {
-		for _, named := range []bool{false, true} { // the flag may stay in the units' files
+		for _, named := range []bool{false, true} { // the flag may remain in the unit files
 			t.Run(fmt.Sprintf("%d nodes, the late one named missing %v", s.size, named), func(t *testing.T) {
 				c, missing := founders(t, s.size)
 				*missing = s.late
@@ -170,12 +172,13 @@ func TestEmptiedDisksAndNodesThatWereNeverUpBeginNoSecondHistory(t *testing.T) {
 	}
 }
 
-// A cluster that was begun anew after all was lost goes on when a node of the one before comes back with its directory.
+// A cluster that was recreated after everything was lost continues when a node of the previous one
+// comes back with its directory.
 func TestAReturningNodeOfAnEarlierLifeEndsNobody(t *testing.T) {
 	for _, s := range []struct {
 		size       int
 		anew, past []string
-		firstUp    bool // the past is up while the others begin
+		firstUp    bool // the old node is up while the others begin
 	}{
 		{3, []string{"n1", "n2"}, []string{"n3"}, false},
 		{3, []string{"n1", "n2"}, []string{"n3"}, true},
@@ -302,7 +305,8 @@ func TestADirectoryThatRunsTwiceIsAdmittedOnce(t *testing.T) {
 	})
 }
 
-// clone runs a copy of a node's directory at another address, with the node's name and the cluster's secret.
+// clone runs a copy of a node's directory at another address, with the node's name and the
+// cluster's secret.
 func (c *cluster) clone(name, dir string) *running {
 	c.t.Helper()
 	cfg := c.config(name, listen(c.t))
@@ -312,8 +316,9 @@ func (c *cluster) clone(name, dir string) *running {
 	return r
 }
 
-// A copy that was taken while the node ran comes with a later start than the node has. It is not believed: the node goes on, also
-// after a restart, and so does the cluster when all are cloned.
+// A copy that was taken while the node ran comes with a later start than the node has. It is not
+// believed: the node continues, also after a restart, and so does the cluster when all nodes are
+// cloned.
 func TestAClonedDirectoryLocksOutNobody(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.hold("jobs/a")
@@ -352,7 +357,7 @@ func TestAClonedDirectoryLocksOutNobody(t *testing.T) {
 	}
 }
 
-// originalHolds is hold where clones run too.
+// originalHolds is hold while clones run too.
 func (c *cluster) originalHolds(name string) {
 	c.t.Helper()
 	clones := map[string]*running{}
@@ -366,7 +371,7 @@ func (c *cluster) originalHolds(name string) {
 	maps.Copy(c.nodes, clones)
 }
 
-// A member that is restarted is let in without the pauses of those that are refused.
+// A restarted member is let in without the pauses of refused nodes.
 func TestARestartIsLetInAtOnce(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.hold("jobs/a")
@@ -397,7 +402,7 @@ func TestARestartIsLetInAtOnce(t *testing.T) {
 
 // A member that the others cannot dial for a while after its restart is let in as soon as they can.
 func TestARestartIsLetInWhenTheOthersCanDialIt(t *testing.T) {
-	var cut atomic.Pointer[string] // an address that nobody reaches
+	var cut atomic.Pointer[string] // an address that nobody can reach
 	none := ""
 	cut.Store(&none)
 	c := newCluster(t, 3, func(cfg *Config) {
@@ -430,8 +435,9 @@ func TestARestartIsLetInWhenTheOthersCanDialIt(t *testing.T) {
 	}
 }
 
-// The copy was taken while n3 ran: its starts do not tell it from n3 itself, but it lacks what n3 has acknowledged to the leader. It
-// notes that it is refused, and stays out when that leader is gone.
+// The copy was taken while n3 ran: its starts do not distinguish it from n3 itself, but it lacks
+// what n3 has acknowledged to the leader. It records that it was refused, and stays out when that
+// leader is gone.
 func TestACopyOfTheLastRunIsRefusedByTheLeader(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.hold("jobs/a")
@@ -472,7 +478,7 @@ func TestACopyOfTheLastRunIsRefusedByTheLeader(t *testing.T) {
 	}
 }
 
-// A process that is refused under the name of a member that is connected is none of this node's troubles.
+// A process that is refused under the name of a connected member is not this node's problem.
 func TestARefusedKnockMakesNobodyWait(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.hold("jobs/a")
@@ -492,7 +498,8 @@ func TestARefusedKnockMakesNobodyWait(t *testing.T) {
 	}
 }
 
-// What peers tell while a node starts is compared with the state after the log was read, not with that of the snapshot.
+// What peers report while a node starts is compared with the state after the log was read, not with
+// that of the snapshot.
 func TestMarksAreComparedAfterTheLogWasApplied(t *testing.T) {
 	var early atomic.Bool
 	var first sync.Once
@@ -518,7 +525,7 @@ func TestMarksAreComparedAfterTheLogWasApplied(t *testing.T) {
 	}
 }
 
-// The caller of settle may be a handler that only tells the peer: the node ends all the same.
+// The caller of settle may be a handler that only reports to the peer: the node ends all the same.
 func TestALifeThatCannotBeOpenedEndsTheNode(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	c.leader()
@@ -552,7 +559,8 @@ func TestAPeerWithAnotherStateIsRefused(t *testing.T) {
 	}
 }
 
-// A cluster of feature level 1, such as one that an older version began, has no birth and goes on as it was.
+// A cluster of feature level 1, such as one begun by an older version, has no birth and continues
+// as before.
 func TestAClusterWithoutABirthWorks(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.Limits = machine.DefaultLimits()
@@ -618,7 +626,7 @@ func TestAnUnknownMissingMemberIsRefused(t *testing.T) {
 	}
 }
 
-// TestAFreshNodeBeginsOnlyWhenItMay has the answers of the others and what comes of them.
+// TestAFreshNodeBeginsOnlyWhenItMay has the answers of the others and what results from them.
 func TestAFreshNodeBeginsOnlyWhenItMay(t *testing.T) {
 	known := transport.Identity{Name: "x"}
 	fresh := answer{id: known}

@@ -19,13 +19,13 @@ import (
 // patience is how long tests wait for what takes milliseconds on an idle machine.
 const patience = 30 * time.Second
 
-// A cluster is a few real nodes in this process, over loopback TCP and real files.
+// A cluster is a set of real nodes in this process, over loopback TCP and real files.
 type cluster struct {
 	t       testing.TB
 	dir     string
 	members map[string]string
 	nodes   map[string]*running
-	change  func(*Config)     // of every node that is started
+	change  func(*Config)     // applied to every node that is started
 	joined  map[string]string // nodes that were added: name -> peer address
 }
 
@@ -133,7 +133,7 @@ func (c *cluster) address(name string) string {
 	return c.members[name]
 }
 
-// stop ends a node without a hand-over.
+// stop stops a node without a handover.
 func (c *cluster) stop(name string) {
 	c.t.Helper()
 	r := c.nodes[name]
@@ -147,7 +147,7 @@ func (c *cluster) stop(name string) {
 	}
 }
 
-// wait gives the error that Run ended with.
+// wait returns the error that Run ended with.
 func (r *running) wait(t testing.TB) error {
 	t.Helper()
 	select {
@@ -174,7 +174,7 @@ func (c *cluster) eventually(what string, try func() error) {
 	}
 }
 
-// leader waits for one that serves.
+// leader waits for a node that serves.
 func (c *cluster) leader() *running {
 	c.t.Helper()
 	var leader *running
@@ -225,7 +225,7 @@ func (c *cluster) connect(n *running) *client {
 	return cl
 }
 
-// call sends a request and waits for its answer. Other replies are passed over.
+// call sends a request and waits for its answer. Other replies are skipped.
 func (cl *client) call(body replica.Body) replica.Answer {
 	cl.t.Helper()
 	cl.tag++
@@ -257,7 +257,7 @@ func (cl *client) open() {
 	cl.session = opened.Session
 }
 
-// acquire takes a free lock and gives its token.
+// acquire takes a free lock and returns its token.
 func (cl *client) acquire(seq uint64, name string) machine.Token {
 	cl.t.Helper()
 	a := cl.call(replica.Acquire{Claim: machine.Acquire{

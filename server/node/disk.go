@@ -14,16 +14,16 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// A disk makes the log durable, on a goroutine of its own. What is handed over during one sync is
-// the next one's batch. The replica bounds what is under way.
+// A disk makes the log durable on a goroutine of its own. Whatever is queued during one sync is
+// written as the next batch. The replica bounds how much is in flight.
 type disk struct {
 	store *storage.Store
 	inbox *inbox
 	busy  *diskClock
 	wake  chan struct{} // holds one
-	// synced is told how long each write took; nil: nobody.
+	// synced is called with the duration of each write, unless nil.
 	synced func(time.Duration)
-	forget chan struct{} // holds one: a purge is due, and all was compacted that it is for
+	forget chan struct{} // holds one: a purge is due, and everything that it covers was compacted
 
 	mu struct {
 		sync.Mutex
@@ -37,7 +37,8 @@ func newDisk(s *storage.Store, b *inbox, busy *diskClock, synced func(time.Durat
 	return &disk{store: s, inbox: b, busy: busy, synced: synced, wake: make(chan struct{}, 1), forget: make(chan struct{}, 1)}
 }
 
-// queue hands over messages of the type MsgStorageAppend, how much of the log may be forgotten, and whether its files are then to be purged.
+// queue hands over MsgStorageAppend messages, how much of the log may be forgotten, and whether the
+// log's files are to be purged after that.
 func (d *disk) queue(appends []*raftpb.Message, compactTo uint64, forget bool) {
 	if len(appends) == 0 && compactTo == 0 && !forget {
 		return
@@ -94,10 +95,10 @@ func (d *disk) run(ctx context.Context) error {
 	}
 }
 
-// A diskClock tells how long the write under way takes already.
+// A diskClock measures how long the write in progress has taken so far.
 type diskClock struct {
 	began time.Time    // of the node
-	since atomic.Int64 // nanoseconds after began; 0: no write is under way
+	since atomic.Int64 // nanoseconds after began; 0: no write is in progress
 }
 
 func (c *diskClock) start() { c.since.Store(max(1, int64(time.Since(c.began)))) }
@@ -111,7 +112,8 @@ func (c *diskClock) busy() time.Duration {
 	return time.Since(c.began) - time.Duration(since)
 }
 
-// runPurges purges the files when that is due, beside the writes. One that fails is tried again after the next start.
+// runPurges purges the files when that is due, concurrently with the writes. If a purge fails, it
+// is tried again after the next start.
 func (d *disk) runPurges(ctx context.Context, log *slog.Logger) error {
 	for {
 		select {

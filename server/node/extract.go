@@ -13,10 +13,11 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// Extract writes a backup of the data directory of a node that does not run, for a cluster that has lost its quorum. It has
-// the whole log of the node, entries that were never known to be committed too: whatever was acknowledged anywhere with
-// this node's help is among them. The directory stays as it is, but for unfinished files that any
-// start removes too. It is refused while a process uses it.
+// Extract writes a backup of the data directory of a node that is not running, for a cluster that
+// has lost its quorum. The backup has the node's whole log, including entries not known to be
+// committed: whatever was acknowledged anywhere with this node's help is among them. The directory
+// is not changed, except for unfinished files that any start would remove too. Extract fails while
+// a process uses the directory.
 func Extract(dir string, w io.Writer, name, version string, logger *slog.Logger) (err error) {
 	owner, found, err := storage.ReadOwner(vfs.Default, dir)
 	if err != nil {
@@ -48,7 +49,7 @@ func Extract(dir string, w io.Writer, name, version string, logger *slog.Logger)
 	return backup.Write(w, header(cluster, name, version, meta), newStateReader(m))
 }
 
-// replay gives the state behind the last entry of the log.
+// replay returns the state after the last entry of the log.
 func replay(store *storage.Store, rec *storage.Recovered) (*machine.Machine, *raftpb.SnapshotMetadata, error) {
 	m := machine.New()
 	if !rec.Empty {

@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// smallSnapshots makes a snapshot every 20 entries, and keeps little log behind it.
+// smallSnapshots makes a snapshot every 20 entries, and keeps little log before it.
 func smallSnapshots(cfg *Config) {
 	cfg.tune = func(r *replica.Config) { r.SnapshotEntries, r.SnapshotTail, r.SnapshotLag = 20, 1, 1 }
 }
@@ -174,7 +174,8 @@ func TestAFailedSyncEndsTheNodeAndTheOthersGoOn(t *testing.T) {
 	cl.acquire(1, "jobs/a")
 	bad := c.nodes["n1"]
 	armed.Store(true)
-	// It may be the leader, whose answer then never comes: nobody is told of what isn't durable.
+	// It may be the leader, whose answer then never comes: what isn't durable is reported to
+	// nobody.
 	req := replica.Request{Stream: cl.id, Tag: 99, Session: cl.session, Received: cl.n.Now(),
 		Body: replica.Acquire{Claim: machine.Acquire{Session: cl.session, Seq: 2, Floor: 2, Spec: machine.Spec{Names: []string{"jobs/b"}}}}}
 	if err := cl.n.Submit([]replica.Request{req}); err != nil {
@@ -253,7 +254,8 @@ func TestANodeThatWaitsForADescriptorDoesNotEndAsIfItsDiskHung(t *testing.T) {
 	dry.Store(true)
 	var waited time.Time
 	for seq := uint64(1); time.Since(waited) < 3*stall || waited.IsZero(); seq++ {
-		// Claims with long names, until the log needs a new file, and then no more: the log would not take them.
+		// Claims with long names, until the log needs a new file, and then no more: the log would
+		// not accept them.
 		if waited.IsZero() {
 			names := make([]string, 16)
 			for i := range names {
@@ -261,7 +263,7 @@ func TestANodeThatWaitsForADescriptorDoesNotEndAsIfItsDiskHung(t *testing.T) {
 			}
 			_ = n.Submit([]replica.Request{{Stream: cl.id, Received: n.Now(), Session: cl.session, Body: replica.Acquire{
 				Claim: machine.Acquire{Session: cl.session, Seq: seq, Floor: seq, Spec: machine.Spec{Names: names}},
-			}}}) // refused when too much is under way
+			}}}) // refused when too much is in flight
 		}
 		if waited.IsZero() && n.Status().DescriptorWaits > 0 {
 			waited = time.Now()
@@ -288,7 +290,8 @@ func TestANodeThatWaitsForADescriptorDoesNotEndAsIfItsDiskHung(t *testing.T) {
 }
 
 func TestABrokenInvariantIsTheErrorOfRun(t *testing.T) {
-	n := &Node{log: slog.New(slog.DiscardHandler), inbox: newInbox(), began: time.Now()} // without a replica
+	// A node without a replica.
+	n := &Node{log: slog.New(slog.DiscardHandler), inbox: newInbox(), began: time.Now()}
 	if _, _, err := n.turn(new(load)); err == nil || !strings.Contains(err.Error(), "broken invariant") {
 		t.Errorf("err = %v", err)
 	}
@@ -374,7 +377,7 @@ func TestANodeThatWaitsForTheOthersRefusesRequests(t *testing.T) {
 func TestADirectoryInUseIsRefused(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	c.leader()
-	c.members["n2"] = "127.0.0.1:1" // another cluster in name, the same directory
+	c.members["n2"] = "127.0.0.1:1" // another cluster nominally, but the same directory
 	_, err := storage.Open(storage.Config{Dir: filepath.Join(c.dir, "n1"), ClusterID: "x", NodeID: 1})
 	if !errors.Is(err, storage.ErrLocked) {
 		t.Errorf("err = %v", err)

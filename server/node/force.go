@@ -16,8 +16,9 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// A Force makes a new cluster of one node out of the data directory of a survivor, in place: what a backup of the directory
-// and a restore would do. Grants that were acknowledged by others alone are lost.
+// A Force turns the data directory of a survivor, in place, into a new cluster of one node: the
+// same as backing up the directory and restoring it. Grants that were acknowledged only by other
+// nodes are lost.
 type Force struct {
 	Name, DataDir string
 	Address       string         // of the node, for peers
@@ -26,9 +27,9 @@ type Force struct {
 	Logger        *slog.Logger // not nil
 }
 
-// Run replaces the content of the directory. The old content stays in a folder in it. A crash on the way leaves a directory
-// that does not start until Run has been called again. It does nothing for a directory
-// that Run has finished for the same name and address already.
+// Run replaces the content of the directory. The old content is kept in a folder inside it. A crash
+// in between leaves a directory that does not start until Run is called again. Run does nothing for
+// a directory that it has already finished for the same name and address.
 func (f Force) Run() error {
 	members := map[string]string{f.Name: f.Address}
 	file := filepath.Join(f.DataDir, storage.AsideBackup)
@@ -68,10 +69,11 @@ func (f Force) Run() error {
 	return storage.EndReplace(vfs.Default, f.DataDir)
 }
 
-// extract makes the file of the directory's backup, whole or not at all.
+// extract writes the backup file of the directory, whole or not at all.
 func (f Force) extract(file string) error {
 	tmp := file + ".tmp"
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was killed
+	// Left by a run that was killed.
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	w, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -85,5 +87,5 @@ func (f Force) extract(file string) error {
 	if err := errors.Join(err, w.Close()); err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
-	return os.Rename(tmp, file) // made durable with the directory by BeginReplace
+	return os.Rename(tmp, file) // BeginReplace makes it durable, with the directory
 }

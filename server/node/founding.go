@@ -15,7 +15,8 @@ import (
 const (
 	// askEvery is the pause between two rounds of asking the other initial members.
 	askEvery = 200 * time.Millisecond
-	// noteAfter is when a wait is logged first, and noteEvery how often it, or another standing trouble, is logged after that.
+	// noteAfter is when a wait is first logged, and noteEvery the interval after that, also for
+	// other persistent problems.
 	noteAfter = time.Second
 	noteEvery = 30 * time.Second
 )
@@ -25,11 +26,11 @@ const rootless = "without a birth"
 
 // An answer is what an initial member says to a node with a fresh directory.
 type answer struct {
-	id  transport.Identity // zero: it has not proved that it is one
+	id  transport.Identity // zero: it has not proved its identity
 	err error              // nil: it knows nothing against us
 }
 
-// birth is that of the member's cluster, rootless, or "".
+// birth returns the birth of the member's cluster, rootless, or "".
 func (a answer) birth() string {
 	if a.id.Rootless {
 		return rootless
@@ -37,32 +38,34 @@ func (a answer) birth() string {
 	return a.id.Birth
 }
 
-// A founding decides when a node with a fresh directory may take part. It has no past to speak of, but a directory that
-// was lost looks the same, so it asks every initial member.
+// A founding decides when a node with a fresh directory may take part. The node has no past that it
+// knows of, but a lost directory looks the same, so it asks every initial member.
 //
-//   - As long as none of them has a past, all of them must have said so, but for those that the operator has named missing.
-//     A majority is not enough: it may be made of nodes whose disks were emptied, or that never met the others.
-//   - If the cluster has begun, a majority of all members, this one not counted, must be of one birth and not know this node.
-//   - Who knows this node, under another directory, keeps it from beginning.
+//   - As long as none of them has a past, all of them must have said so, except those that the
+//     operator has declared missing. A majority is not enough: it may consist of nodes whose disks
+//     were wiped, or that never met the others.
+//   - If the cluster has begun, a majority of all members, not counting this one, must be of one
+//     birth and not know this node.
+//   - A member that knows this node under another directory keeps it from beginning.
 type founding struct {
 	others  []MemberStatus
 	missing []string        // names
 	agreed  map[uint64]bool // has said once that it has no past and knows nothing against us
 }
 
-// A decision is what comes of a round of answers.
+// A decision is the result of a round of answers.
 type decision struct {
 	begin   bool
 	birth   string // with begin: of the cluster that has begun; empty, or rootless, for none
 	end     error  // a majority says that this node must not take part
-	waiting string // who keeps it waiting, and why
+	waiting string // which members keep it waiting, and why
 }
 
-// enough is how many others must say the same to decide about a node of a cluster with so many voters: a majority of all of them,
-// or all of the others.
+// enough returns how many others must agree to decide about a node of a cluster with this many
+// voters: a majority of all of them, or all of the others.
 func enough(voters, others int) int { return max(1, min(voters/2+1, others)) }
 
-// decide takes one answer of each of the others, in their order.
+// decide takes one answer from each of the others, in their order.
 func (f *founding) decide(answers []answer) decision {
 	vouch, against := map[string]int{}, map[transport.Verdict]int{}
 	var waiting []string
@@ -97,14 +100,14 @@ func (f *founding) decide(answers []answer) decision {
 	return decision{waiting: strings.Join(waiting, "; ")}
 }
 
-// opposed reports whether a member that is not of another birth refuses this node.
+// opposed reports whether a member refuses this node, not counting members of another birth.
 func (f *founding) opposed(answers []answer, birth string) bool {
 	return slices.ContainsFunc(answers, func(a answer) bool {
 		return transport.VerdictOf(a.err) != 0 && (a.birth() == "" || a.birth() == birth)
 	})
 }
 
-// lacks says why a member's answer does not let a new cluster begin, or is empty.
+// lacks returns why a member's answer does not let a new cluster begin, or "".
 func (f *founding) lacks(m MemberStatus, a answer) string {
 	switch {
 	case a.err == nil && a.birth() != "":
@@ -117,7 +120,8 @@ func (f *founding) lacks(m MemberStatus, a answer) string {
 	return fmt.Sprintf("has not answered: %v", a.err)
 }
 
-// found asks the others, until this node may take part, whether it may. It returns the birth of the cluster if that has begun.
+// found asks the others whether this node may take part, until it may. It returns the birth of the
+// cluster if that has begun.
 func (n *Node) found(ctx context.Context) (birth machine.BirthID, err error) {
 	f := founding{missing: n.cfg.Missing, agreed: map[uint64]bool{}}
 	for _, m := range n.members {
@@ -152,7 +156,7 @@ func (n *Node) found(ctx context.Context) (birth machine.BirthID, err error) {
 	}
 }
 
-// askAll asks all at once.
+// askAll asks all of them at once.
 func (n *Node) askAll(ctx context.Context, others []MemberStatus) []answer {
 	answers := make([]answer, len(others))
 	var wg sync.WaitGroup
@@ -163,16 +167,16 @@ func (n *Node) askAll(ctx context.Context, others []MemberStatus) []answer {
 	return answers
 }
 
-// notes bounds how often a standing trouble is logged.
+// notes limits how often a persistent problem is logged.
 type notes struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
-// maxNotes bounds the troubles that are remembered.
+// maxNotes bounds the number of problems remembered.
 const maxNotes = 256
 
-// due reports whether what key stands for is to be logged now.
+// due reports whether the problem named by key is to be logged now.
 func (n *notes) due(key string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

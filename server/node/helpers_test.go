@@ -9,7 +9,7 @@ func want[T comparable](got, want T) error {
 	return nil
 }
 
-// sameApplied is nil when all nodes have applied all entries.
+// sameApplied returns nil when all nodes have applied all entries.
 func sameApplied(c *cluster) error {
 	var last uint64
 	for _, n := range c.nodes {

@@ -8,21 +8,22 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// Bounds of the inbox. The loop empties it every turn, so they are reached when the node
-// can't keep up.
+// Bounds of the inbox. The loop empties it every turn, so they are reached only when the node can't
+// keep up.
 const (
-	// maxNew is how many requests may wait for new work (Open, Acquire, Revoke, reads) to be taken in.
+	// maxNew is how many requests for new work (Open, Acquire, Revoke, reads) may wait.
 	maxNew = 16_384
-	// maxRequests is how many may wait for what must go on under load: keepalives, releases, cancels,
-	// closes. 50,000 sessions can renew at once.
+	// maxRequests is how many requests may wait that must go on under load: keepalives, releases,
+	// cancels, closes. 50,000 sessions can renew at once.
 	maxRequests = 131_072
-	// maxMessages is how many messages of peers may wait. More are dropped: Raft repeats them.
+	// maxMessages is how many messages from peers may wait. Further ones are dropped: Raft repeats
+	// them.
 	maxMessages = 8_192
-	// maxTurn is how many requests one turn takes, so that messages of peers get their turn.
+	// maxTurn is how many requests one turn takes, so that messages from peers get their turn.
 	maxTurn = 4_096
 )
 
-// An inbox is where everything that the loop has to see arrives.
+// An inbox is where everything arrives that the loop has to process.
 type inbox struct {
 	wake chan struct{} // holds one; something has arrived
 
@@ -37,7 +38,7 @@ type inbox struct {
 
 func newInbox() inbox { return inbox{wake: make(chan struct{}, 1)} }
 
-// ring wakes the loop. One ring is enough for all that arrives until it comes.
+// ring wakes the loop. One ring covers everything that arrives before the loop looks.
 func (b *inbox) ring() {
 	select {
 	case b.wake <- struct{}{}:
@@ -45,8 +46,8 @@ func (b *inbox) ring() {
 	}
 }
 
-// refusable reports whether a request asks for new work. The others end or keep what is there, and have to
-// pass when new work is refused.
+// refusable reports whether a request asks for new work. The others end or keep what exists, and
+// have to pass even when new work is refused.
 func refusable(body replica.Body) bool {
 	switch body.(type) {
 	case replica.Open, replica.Acquire, replica.Revoke, replica.ReadLock, replica.ReadLocks, replica.ReadSessions, replica.ReadHistory:
@@ -78,8 +79,8 @@ func (b *inbox) submit(reqs []replica.Request) error {
 	return nil
 }
 
-// force adds a request that must not be lost: the end of a stream. There are no more of those than
-// streams.
+// force adds a request that must not be lost: the end of a stream. There are never more of those
+// than streams.
 func (b *inbox) force(r replica.Request) {
 	b.mu.Lock()
 	if !b.mu.stopped {
@@ -89,7 +90,7 @@ func (b *inbox) force(r replica.Request) {
 	b.ring()
 }
 
-// push adds what the node's own parts report. Each of them has at most a few reports open.
+// push adds a report from one of the node's own parts. Each of them has at most a few reports open.
 func (b *inbox) push(in replica.Input) {
 	b.mu.Lock()
 	if !b.mu.stopped {
@@ -99,7 +100,7 @@ func (b *inbox) push(in replica.Input) {
 	b.ring()
 }
 
-// receive adds messages of a peer as far as there is room.
+// receive adds messages from a peer as far as there is room.
 func (b *inbox) receive(msgs []*raftpb.Message) {
 	b.mu.Lock()
 	if b.mu.stopped {
@@ -114,14 +115,14 @@ func (b *inbox) receive(msgs []*raftpb.Message) {
 	b.ring()
 }
 
-// A load is what one turn takes from the inbox. Its slices are used again by the next one.
+// A load is what one turn takes from the inbox. The next turn reuses its slices.
 type load struct {
 	inputs   []replica.Input
 	requests []replica.Request
 	rest     []replica.Request // of requests, not given to the replica yet
 }
 
-// drain takes everything, in exchange for the slices of the turn before, whose content is done with.
+// drain takes everything, and leaves the slices of the previous turn, which are no longer in use.
 func (b *inbox) drain(l *load) {
 	clear(l.inputs)
 	inputs := l.inputs[:0]
@@ -136,7 +137,7 @@ func (b *inbox) drain(l *load) {
 	b.mu.Unlock()
 }
 
-// take gives the requests of one turn.
+// take returns the requests of one turn.
 func (l *load) take() []replica.Request {
 	k := min(len(l.rest), maxTurn)
 	now := l.rest[:k]

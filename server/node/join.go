@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// joinPause lies between two rounds of asking the members.
+	// joinPause is the pause between two rounds of asking the members.
 	joinPause = 300 * time.Millisecond
-	// joinRefusals is how many rounds in which most members refuse, and none agrees, end a node that wants to join:
-	// a member may lag behind for a moment.
+	// joinRefusals is the number of rounds, in which most members refuse and none agrees, after
+	// which a joining node gives up: a member may lag behind for a moment.
 	joinRefusals = 20
 )
 
@@ -38,7 +38,7 @@ func (n *Node) learnID(ctx context.Context) error {
 	}
 	if found {
 		n.id.Store(owner.NodeID)
-		n.config.Store(&owner.ClusterID) // openStore compares
+		n.config.Store(&owner.ClusterID) // openStore compares it
 		return nil
 	}
 	answer, err := n.askToJoin(ctx, storage.InstanceID{})
@@ -53,7 +53,7 @@ func (n *Node) learnID(ctx context.Context) error {
 	return nil
 }
 
-// joinVoters asks with which voters the cluster began.
+// joinVoters asks which voters the cluster began with.
 func (n *Node) joinVoters(ctx context.Context) ([]uint64, error) {
 	answer, err := n.askToJoin(ctx, n.store.InstanceID())
 	if err == nil && ctx.Err() == nil && answer.Node != n.id.Load() {
@@ -65,7 +65,8 @@ func (n *Node) joinVoters(ctx context.Context) ([]uint64, error) {
 	return answer.Founders, err
 }
 
-// askToJoin asks the members until one answers, and notes whom it names. Meanwhile requests are refused.
+// askToJoin asks the members until one answers, and records the peers that it names. Meanwhile
+// requests are refused.
 func (n *Node) askToJoin(ctx context.Context, instance storage.InstanceID) (transport.JoinAnswer, error) {
 	cfg := transport.Config{Self: n.identity(instance), Dial: n.cfg.Dial, Secrets: n.cfg.Secrets}
 	for refusals, round := 0, 0; ; round++ {
@@ -99,7 +100,8 @@ func (n *Node) askToJoin(ctx context.Context, instance storage.InstanceID) (tran
 	}
 }
 
-// mostRefuse gives the last refusal if most of those that were asked have refused, and proved that they are of the cluster.
+// mostRefuse returns the last refusal if most of the members that were asked have refused and
+// proved that they belong to the cluster.
 func mostRefuse(answers []error) (last error) {
 	refused := 0
 	for _, err := range answers {
@@ -155,7 +157,8 @@ func (h peerHandler) Join(id transport.Identity) (transport.JoinAnswer, error) {
 	return answer, nil
 }
 
-// checkMembership refuses to start what was removed or replaced, and lets a node that has no table yet ask whom to talk to.
+// checkMembership refuses to start a node that was removed or replaced, and lets a node that has no
+// table yet ask which peers to talk to.
 func (n *Node) checkMembership(ctx context.Context, m *machine.Machine) error {
 	self, known := m.Member(n.id.Load())
 	switch {

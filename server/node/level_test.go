@@ -13,10 +13,10 @@ import (
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
-// old makes a cluster that begins without a birth, as one of builds of feature level 1.
+// old configures a cluster that begins without a birth, like one of builds of feature level 1.
 func old(cfg *Config) { cfg.Limits = machine.DefaultLimits().At(1, machine.Limits{}) }
 
-// raised waits until all nodes have come to a level, and checks that the cluster is the one that it was.
+// raised waits until all nodes have reached a level, and checks that it is still the same cluster.
 func (c *cluster) raised(level uint32) {
 	c.t.Helper()
 	c.eventually("the level, the birth and the id of before on all nodes", func() error {
@@ -56,7 +56,7 @@ func TestTheLevelOfARunningClusterRises(t *testing.T) {
 			t.Errorf("%s has refused peers: %+v", name, n.door.seen.objections)
 		}
 	}
-	// One that has not come to the entry yet, as the others see it.
+	// One that has not reached the entry yet, as the others see it.
 	if err := (peerHandler{c.nodes["n2"].Node}).Admit(lagging, true); err != nil {
 		t.Errorf("a peer that lags: %v", err)
 	}
@@ -69,7 +69,7 @@ func TestTheLevelOfARunningClusterRises(t *testing.T) {
 	c.hold("jobs/c")
 }
 
-// answered is the answer, or the refusal as an error.
+// answered returns the answer, or the refusal as an error.
 func answered[A replica.Answer](a replica.Answer) (A, error) {
 	if got, ok := a.(A); ok {
 		return got, nil
@@ -113,7 +113,7 @@ func TestABirthTellsALaggingPeerFromAnotherCluster(t *testing.T) {
 	}
 }
 
-// holding lists the files of all nodes that have the text.
+// holding lists the files of all nodes that contain the text.
 func (c *cluster) holding(text []byte) (names []string) {
 	c.t.Helper()
 	err := filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
@@ -140,7 +140,8 @@ func (cl *client) openWith(secret machine.Secret) {
 	cl.session = a.Session
 }
 
-// From the rise on nothing new has a secret; what the log and the snapshots of before had goes, also when a node ended on the way.
+// After the rise, nothing new contains a secret; what the earlier log and snapshots contain is
+// removed, even if a node ended in between.
 func TestNoFileHasASecretAfterTheRise(t *testing.T) {
 	c := newCluster(t, 3, old)
 	before, after := machine.Secret([]byte("marked secret 1.")), machine.Secret([]byte("marked secret 2."))

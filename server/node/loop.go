@@ -11,11 +11,11 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// publishEvery is how old the published status may get while the loop is busy. Who leads is
-// published at once.
+// publishEvery is how old the published status may get while the loop is busy. A change of leader
+// is published at once.
 const publishEvery = 50 * time.Millisecond
 
-// loop owns the replica: it takes what has arrived, runs a turn, and carries out what comes of it.
+// loop owns the replica: it takes what has arrived, runs a turn, and carries out the result.
 func (n *Node) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -24,7 +24,7 @@ func (n *Node) loop(ctx context.Context) error {
 	var l load
 	var published replica.Time
 	var view replica.View
-	var leader uint64 // the last one known
+	var leader uint64 // the last known one
 	for {
 		if len(l.rest) == 0 {
 			select {
@@ -62,8 +62,8 @@ func (n *Node) loop(ctx context.Context) error {
 	}
 }
 
-// turn gives the replica what has arrived and runs a turn. A broken invariant, such as a state that differs from the
-// leader's, ends the node: what the replica holds can't be trusted any more.
+// turn gives the replica what has arrived and runs a turn. A broken invariant, such as a state that
+// differs from the leader's, ends the node: what the replica holds can no longer be trusted.
 func (n *Node) turn(l *load) (now replica.Time, out replica.Output, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -79,7 +79,8 @@ func (n *Node) turn(l *load) (now replica.Time, out replica.Output, err error) {
 	return now, out, err
 }
 
-// broke is the error of a turn that panicked. That the log is newer than this build is no fault of either.
+// broke returns the error for a turn that panicked. A log that is newer than this build is not a
+// fault of either.
 func (n *Node) broke(what any) error {
 	if newer, ok := what.(error); ok && errors.Is(newer, machine.ErrNewer) {
 		n.log.Error("the log has what this build does not know: upgrade this node", "err", newer)
@@ -89,7 +90,7 @@ func (n *Node) broke(what any) error {
 	return fmt.Errorf("node: broken invariant: %v: if it comes again at the next start, the log or the state in %s is damaged: %s", what, n.cfg.DataDir, wayOut)
 }
 
-// wayOut is what is left of a node whose directory cannot be used any more.
+// wayOut is the remedy for a node whose directory cannot be used any longer.
 const wayOut = "keep the directory for analysis; while a majority of the others serves, make this node a new member (lockstep member replace); " +
 	"else restore a backup on all nodes (lockstep snapshot restore), or see --force-new-cluster"
 
@@ -107,7 +108,7 @@ func (n *Node) step(l *load) {
 	}
 }
 
-// carryOut does what a turn asks for: first what others wait for longest.
+// carryOut does what a turn asks for, starting with what others wait for longest.
 func (n *Node) carryOut(ctx context.Context, out *replica.Output) {
 	if out.Forget != 0 { // also with ForgetNow: the purge may not end before a crash
 		if err := n.store.RememberPurge(true); err != nil {

@@ -11,17 +11,18 @@ import (
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
-// maxStrangers bounds the peers that are let in although the log does not know them here yet.
+// maxStrangers bounds the peers that are admitted although the log here does not know them yet.
 const maxStrangers = transport.MaxPeers - replica.MaxMembers
 
-// fellows are the other nodes as the transport is to know them.
+// fellows are the other nodes as the transport should know them.
 type fellows struct {
 	mu        sync.Mutex
-	strangers map[uint64]transport.Peer // met, or heard of when joining; not in the table here yet
-	status    *replica.Status           // that the peers were made of; nil before there is a replica
+	strangers map[uint64]transport.Peer // met, or learned of when joining; not in the table yet
+	// status is what the peers were derived from; nil before there is a replica.
+	status *replica.Status
 }
 
-// founders are the members that the cluster starts with; none on a node that joined it.
+// founders returns the members that the cluster starts with; none on a node that joined it.
 func (n *Node) founders() (all []machine.Member) {
 	if n.cfg.Join != "" {
 		return nil
@@ -53,7 +54,7 @@ func (n *Node) logged(id uint64) (machine.Member, bool) {
 	return r.Members[i], true
 }
 
-// known finds a member in the table or else among the founders.
+// known finds a member in the table or, failing that, among the founders.
 func (n *Node) known(id uint64) (machine.Member, bool) {
 	if m, ok := n.logged(id); ok {
 		return m, true
@@ -65,7 +66,7 @@ func (n *Node) known(id uint64) (machine.Member, bool) {
 	return machine.Member{ID: id, Name: n.members[i].Name, Address: n.members[i].PeerAddress, Founder: true}, true
 }
 
-// nameOf gives a member's name for the log.
+// nameOf returns a member's name for logging.
 func (n *Node) nameOf(id uint64) string {
 	if m, ok := n.known(id); ok {
 		return m.Name
@@ -73,7 +74,7 @@ func (n *Node) nameOf(id uint64) string {
 	return fmt.Sprintf("%016x", id)
 }
 
-// present lists the members in force by name.
+// present lists the current members by name.
 func (n *Node) present(r *replica.Status) (all []MemberStatus) {
 	for _, id := range memberIDs(r) {
 		m, _ := n.known(id)
@@ -94,7 +95,7 @@ func memberIDs(r *replica.Status) []uint64 {
 	return append(slices.Clone(r.Voters), r.Learners...)
 }
 
-// befriend lets the transport reach a node that the table does not have here yet.
+// befriend lets the transport reach a node that is not in the table here yet.
 func (n *Node) befriend(p transport.Peer) {
 	f := &n.fellows
 	f.mu.Lock()
@@ -114,7 +115,7 @@ func (n *Node) befriend(p transport.Peer) {
 	}
 }
 
-// refreshPeers tells the transport of changes of the membership. The loop calls it.
+// refreshPeers passes membership changes on to the transport. The loop calls it.
 func (n *Node) refreshPeers(s *replica.Status) {
 	f := &n.fellows
 	f.mu.Lock()
@@ -132,7 +133,7 @@ func (n *Node) refreshPeers(s *replica.Status) {
 	}
 	n.transport.SetPeers(n.peersLocked())
 	for _, id := range met {
-		n.transport.Verify(id) // now that it is a member, its directory is remembered
+		n.transport.Verify(id) // it is a member now, so its directory is remembered
 	}
 }
 
@@ -146,7 +147,8 @@ func (n *Node) peers() []transport.Peer {
 	return n.peersLocked()
 }
 
-// peersLocked are the members in force, or the founders before there is a replica, and strangers. fellows.mu must be held.
+// peersLocked returns the current members, or the founders before there is a replica, plus the
+// strangers. fellows.mu must be held.
 func (n *Node) peersLocked() (all []transport.Peer) {
 	var ids []uint64
 	if s := n.fellows.status; s != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// change makes a change of the membership, on whatever node leads, as often as it takes.
+// changeMember makes a membership change, on whichever node leads, with as many attempts as it
+// takes.
 func (c *cluster) changeMember(change replica.MemberChange, m machine.Member) machine.Member {
 	c.t.Helper()
 	var done replica.MembersChanged
@@ -32,7 +33,7 @@ func (c *cluster) changeMember(change replica.MemberChange, m machine.Member) ma
 	return done.Member
 }
 
-// add makes a new member of a free port and starts it; it is promoted when it has caught up.
+// add makes a new member on a free port and starts it; it is promoted when it has caught up.
 func (c *cluster) add(name string) machine.Member {
 	c.t.Helper()
 	l := listen(c.t)
@@ -46,7 +47,7 @@ func (c *cluster) add(name string) machine.Member {
 	return m
 }
 
-// gone waits for a removed node to end by itself, saying so.
+// gone waits for a removed node to end by itself, with an error that says so.
 func (c *cluster) gone(name string) {
 	c.t.Helper()
 	r := c.nodes[name]
@@ -94,7 +95,7 @@ func TestMembersComeAndGo(t *testing.T) {
 		delete(c.nodes, leader)
 	}
 
-	// The disk of the new member is lost: it must not come back as what it was.
+	// The new member's disk is lost: it must not come back as what it was.
 	c.stop("n4")
 	if err := os.RemoveAll(filepath.Join(c.dir, "n4")); err != nil {
 		t.Fatal(err)
@@ -182,7 +183,7 @@ func TestALaggardIsLedByAMemberThatItDoesNotKnow(t *testing.T) {
 	})
 	c.stop(laggard)
 	m := c.add("n4")
-	c.eventually("n4 leads", func() error { // another may win the election that a hand-over begins
+	c.eventually("n4 leads", func() error { // another may win the election that a handover begins
 		l := c.leader()
 		if l.cfg.Name == "n4" {
 			return nil

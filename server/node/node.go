@@ -25,16 +25,17 @@ import (
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
-// Errors of Submit.
+// Errors returned by Submit.
 var (
-	// ErrOverloaded means that the inbox is full: nothing was taken, try later.
+	// ErrOverloaded means that the inbox is full: nothing was accepted, try later.
 	ErrOverloaded = errors.New("node: overloaded")
-	// ErrStopped means that the node runs no longer: nothing was taken.
+	// ErrStopped means that the node is no longer running: nothing was accepted.
 	ErrStopped = errors.New("node: stopped")
 )
 
-// ClusterID is the id of the configuration of a cluster that starts from members (name -> peer address): 32 hexadecimal
-// digits. Two clusters that began from the same members share it; their births differ.
+// ClusterID returns the id of the configuration of a cluster that starts from members (name -> peer
+// address): 32 hexadecimal digits. Two clusters that began from the same members share it; their
+// births differ.
 func ClusterID(members map[string]string) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -43,76 +44,85 @@ func ClusterID(members map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// ID is the id of the node called name in a cluster. It is never zero.
+// ID returns the id of the node called name in a cluster. It is never zero.
 func ID(clusterID, name string) uint64 {
 	sum := sha256.Sum256([]byte("lockstep node\x00" + clusterID + "\x00" + name))
 	return max(1, binary.BigEndian.Uint64(sum[:8]))
 }
 
-// A Config is what New needs.
+// A Config configures New.
 type Config struct {
 	Name    string            // own name, one of InitialCluster
-	DataDir string            // made with mode 0700 if missing
+	DataDir string            // created with mode 0700 if missing
 	FS      vfs.FS            // default: the machine's
-	Members map[string]string // the initial cluster, own node included: name -> peer address
+	Members map[string]string // the initial cluster, including this node: name -> peer address
 
-	// Origin is what the data directory notes of the backup that it was made from, with Members; see [OriginOf]. Default: none.
+	// Origin is what the data directory records, together with Members, about the backup that it
+	// was made from; see [OriginOf]. Default: none.
 	Origin string
-	// Missing are those of Members, by name, that are known not to exist: a new cluster begins without waiting for
-	// them. Default: none.
+	// Missing are those of Members, by name, that are known not to exist: a new cluster begins
+	// without waiting for them. Default: none.
 	Missing []string
-	// Join is the id of a cluster that runs already and to which this node was added. Members are then those whom to
-	// ask, own node included. Empty: the node is one of those that a cluster starts with.
+	// Join is the id of a running cluster that this node was added to. Members are then the nodes
+	// to ask, including this one. Empty: the node is one of those that a cluster starts with.
 	Join string
 
-	// Zone is where this node is; peers are told. LeaderZone is where the leader should be. Default: none, and anywhere.
+	// Zone is where this node is; it is reported to peers. LeaderZone is where the leader should
+	// be. Default: none, and anywhere.
 	Zone, LeaderZone string
 
-	// ClientAddress is where clients reach this node; peers are told.
+	// ClientAddress is where clients reach this node; it is reported to peers.
 	ClientAddress string
 
 	// Listener is where peers dial us. Run closes it.
 	Listener net.Listener
-	// Dial reaches a peer. Default: plain TCP.
+	// Dial connects to a peer. Default: plain TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Secrets gives the secrets that the nodes of the cluster share; it is asked for each handshake. The first one is what this node
-	// proves itself with, and each is accepted. Default, and without any: this node shakes hands with nobody.
+	// Secrets returns the secrets that the nodes of the cluster share; it is called for each
+	// handshake. This node proves its identity with the first one, and accepts each of them.
+	// Default: none. Without any secret, this node shakes hands with nobody.
 	Secrets func() [][]byte
 
-	// SnapshotBytesPerSecond bounds a snapshot that is sent. Default: 64 MiB/s.
+	// SnapshotBytesPerSecond limits the rate at which a snapshot is sent. Default: 64 MiB/s.
 	SnapshotBytesPerSecond int
 
-	// TokenFloor, if not zero, is the first token floor of a new or restored cluster instead of one from the wall clock.
+	// TokenFloor, if not zero, is the first token floor of a new or restored cluster, instead of
+	// one from the wall clock.
 	TokenFloor machine.Token
 
-	// Limits are those that the first leader of a new cluster logs. Default: machine.DefaultLimits.
+	// Limits are what the first leader of a new cluster logs. Default: machine.DefaultLimits.
 	Limits machine.Limits
-	// SessionsPerAddress bounds the sessions of one address of clients while this node leads. Default: that of package replica.
+	// SessionsPerAddress bounds the sessions of one client address while this node leads. Default:
+	// that of package replica.
 	SessionsPerAddress int
-	// Random is where the ids of starts and births are drawn from. Default: crypto/rand.
+	// Random is the source of the ids of starts and births. Default: crypto/rand.
 	Random io.Reader
-	// Built is when the binary was built. A token floor is refused while the wall clock is before it.
+	// Built is when the binary was built. A token floor is refused while the wall clock is earlier.
 	Built machine.WallMillis
 
 	// tune changes the replica's configuration, for tests.
 	tune func(*replica.Config)
 
-	// Events receives the history as it is applied, on the node's loop: it must not block. Default: none.
+	// Events receives the history as it is applied, on the node's loop: it must not block. Default:
+	// none.
 	Events func([]machine.Event)
-	// Applied receives the entries as they are applied, under the same rule. Default: none.
+	// Applied receives the entries as they are applied, on the node's loop: it must not block.
+	// Default: none.
 	Applied func([]replica.Applied)
-	// Replied receives the answers of each turn before they go out, and the time, under the same rule.
+	// Replied receives the answers of each turn before they go out, and the time, on the node's
+	// loop: it must not block.
 	Replied func([]replica.Reply, replica.Time)
-	// Synced receives how long each synced write of the log took, on the disk's goroutine.
+	// Synced receives the duration of each synced write of the log, on the disk's goroutine.
 	Synced func(time.Duration)
-	// Opened is told the id of the data directory's present life once the cluster that it belongs to is known, before any event
-	// and before Loaded. Its error ends Run.
+	// Opened receives the id of the data directory's present life once the node knows its cluster,
+	// before any event and before Loaded. An error from it ends Run.
 	Opened func(instance string) error
-	// Loaded receives each state that was read from a snapshot: at the start before any event, and when a
-	// leader has sent one, from another goroutine than the loop's. It may read the state until it returns.
+	// Loaded receives each state that was read from a snapshot: on start, before any event, and
+	// when a leader has sent one, on another goroutine than the loop's. It may read the state until
+	// it returns.
 	Loaded func(*machine.Machine)
-	// Audit answers peers that ask for lines of this node's audit log, from one event up to, and not with, another. It may
-	// block. Default: there is none.
+	// Audit gives peers that ask for them the lines of this node's audit log for the events in
+	// [from, to). It may block. Default: there is no audit log.
 	Audit func(from, to uint64) (io.ReadCloser, error)
 
 	// Logger receives the log. Default: discard.
@@ -149,46 +159,50 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// group is the one Raft group there is; keys and frames carry it for the day when there are more.
+// group is the only Raft group; keys and frames carry it in case there are more some day.
 const group uint32 = 1
 
-// A Node runs one replica. Make it with New, run it once with Run. All other methods may be
+// A Node runs one replica. Create it with New, and run it once with Run. All other methods may be
 // called from any goroutine, before, during and after Run.
 type Node struct {
-	cfg     Config
-	log     *slog.Logger
-	config  atomic.Pointer[string] // see configured; a node that joins may learn it
-	life    atomic.Pointer[life]   // nil until it is known which cluster this is
-	id      atomic.Uint64          // 0 while a node that joins does not know it
-	members []MemberStatus         // that the cluster starts with, or whom to ask; what never changes of them, by name
+	cfg    Config
+	log    *slog.Logger
+	config atomic.Pointer[string] // see configured; a joining node may learn it
+	life   atomic.Pointer[life]   // nil until the node knows which cluster this is
+	id     atomic.Uint64          // 0 while a joining node does not know it
+	// members are what the cluster starts with, or whom to ask; their constant fields, by name.
+	members []MemberStatus
 	fellows fellows
 	door    door
 	notes   notes
-	waits   atomic.Pointer[string] // for whom a node with a fresh directory waits; nil: it does not
+	waits   atomic.Pointer[string] // whom a node with a fresh directory waits for; nil: nobody
 	marks   atomic.Pointer[[]machine.Mark]
-	out     atomic.Pointer[string] // why the directory is an older copy, so that the node stays out; nil: it is none
-	began   time.Time
+	// out is why the directory is an older copy, so that the node stays out; nil: it is not.
+	out   atomic.Pointer[string]
+	began time.Time
 
 	settling sync.Mutex // held while life changes
 
 	inbox   inbox
 	streams streams
-	status  atomic.Pointer[replica.Status] // nil until the replica is made
+	status  atomic.Pointer[replica.Status] // nil until the replica exists
 	busy    diskClock
 	counts  counts
 
-	asked, answered atomic.Uint64 // statuses that were asked for, and are published
+	asked, answered atomic.Uint64 // numbers of the statuses requested and published
 	looped          atomic.Bool   // the loop has ended
 	published       atomic.Int64  // when status was stored, by Now
-	marked          replica.Time  // when marks were stored; used by the loop
-	barred          bool          // builds that know no feature levels are kept out of the directory; used by the loop
+	marked          replica.Time  // when marks were stored; used only by the loop
+	// barred: builds that know no feature levels are kept out of the directory; used only by the
+	// loop.
+	barred bool
 
-	// Made by Run before the goroutines that use them.
+	// Set by Run before the goroutines that use them start.
 	store     *storage.Store
 	transport *transport.Transport
 	replica   *replica.Replica
 	starts    storage.Starts
-	lastEntry uint64                // the last one that was durable at the start of this process
+	lastEntry uint64                // the last one that was durable when this process started
 	joins     *transport.JoinAnswer // of a node that joins with a fresh directory
 	disk      *disk
 	snapshots *snapshotWriter
@@ -216,7 +230,7 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// members lists the initial cluster by name. Those whom a joining node asks have no id yet.
+// members lists the initial cluster by name. The nodes that a joining node asks have no id yet.
 func members(cluster string, cfg *Config) []MemberStatus {
 	var all []MemberStatus
 	for _, name := range slices.Sorted(maps.Keys(cfg.Members)) {
@@ -232,33 +246,34 @@ func members(cluster string, cfg *Config) []MemberStatus {
 	return all
 }
 
-// Connect makes a stream. deliver gets its replies in order, on the node's loop: it must
-// not block. The slice is its own.
+// Connect makes a stream. deliver gets its replies in order, on the node's loop: it must not block.
+// It owns the slice.
 func (n *Node) Connect(deliver func([]replica.Reply)) replica.StreamID { return n.streams.add(deliver) }
 
-// Disconnect ends a stream; the replica is told (replica.Gone). deliver isn't called any more once Disconnect has
-// returned, but for a call that is under way on the loop.
+// Disconnect ends a stream and reports that to the replica (replica.Gone). deliver isn't called
+// once Disconnect has returned, except for a call already in progress on the loop.
 func (n *Node) Disconnect(id replica.StreamID) {
 	if n.streams.remove(id) {
 		n.inbox.force(replica.Request{Stream: id, Received: n.Now(), Body: replica.Gone{}})
 	}
 }
 
-// Submit hands requests over, all or none. The slice is the node's from then on. It returns ErrOverloaded or
-// ErrStopped, never blocks, and answers come through Connect's deliver.
+// Submit hands requests over, all or none. The node owns the slice from then on. Submit returns
+// ErrOverloaded or ErrStopped and never blocks; answers come through Connect's deliver.
 func (n *Node) Submit(reqs []replica.Request) error { return n.inbox.submit(reqs) }
 
-// Now reads the clock that Request.Received is measured on.
+// Now reads the clock that Request.Received refers to.
 func (n *Node) Now() replica.Time { return replica.Time(time.Since(n.began)) }
 
-// handOverRetry is when a hand-over that has not worked is tried again: Raft gives one up after an election timeout.
+// handOverRetry is when a transfer that has not succeeded is tried again: Raft abandons one after
+// an election timeout.
 const handOverRetry = 700 * time.Millisecond
 
-// HandOver gives leadership to another member and returns when this node leads no longer, at once if it
-// does not lead, or with ctx's error.
+// HandOver transfers leadership to another member. It returns when this node no longer leads, at
+// once if it does not lead, or with ctx's error.
 func (n *Node) HandOver(ctx context.Context) error { return n.HandOverTo(ctx, 0) }
 
-// HandOverTo is like HandOver to the member with this id; 0 is the one with the longest log.
+// HandOverTo is like HandOver, to the member with this id; 0 is the one with the longest log.
 func (n *Node) HandOverTo(ctx context.Context, to uint64) error {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()

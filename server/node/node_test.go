@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// leaks is set in the process of a test whose node leaves goroutines to the end of its process.
+// leaks is set in the process of a test whose node leaves goroutines until its process exits.
 const leaks = "LOCKSTEP_TEST_LEAKS"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// inOwnProcess runs the calling test alone in another process. It reports whether this is that one.
+// inOwnProcess runs only the calling test in another process. It reports whether this is that
+// process.
 func inOwnProcess(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(leaks) != "" {
@@ -148,7 +149,8 @@ func TestANodeDoesNotWaitForEverForWhatHangs(t *testing.T) {
 	n.busy.began = time.Now()
 	cancel()
 	got := make(chan error, 1)
-	go func() { got <- n.await(ctx, make(chan error), 10*time.Millisecond) }() // no write of the log is under way
+	// No write of the log is in progress.
+	go func() { got <- n.await(ctx, make(chan error), 10*time.Millisecond) }()
 	select {
 	case err := <-got:
 		if err == nil {

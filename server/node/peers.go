@@ -12,16 +12,17 @@ import (
 )
 
 var (
-	// ErrReplaced means that other nodes know this one with another data directory. That one's votes and
-	// acknowledgements are missing here, so taking part could break promises.
+	// ErrReplaced means that other nodes know this one with another data directory. This directory
+	// lacks the votes and acknowledgements given with the other, so taking part could break
+	// guarantees.
 	ErrReplaced = errors.New("this node's data directory was replaced")
-	// ErrRemoved means that this node is a member of the cluster no more.
+	// ErrRemoved means that this node is no longer a member of the cluster.
 	ErrRemoved = errors.New("this node was removed")
-	// ErrNotAdded means that the cluster does not expect a new node of this name.
+	// ErrNotAdded means that the cluster does not expect a new node with this name.
 	ErrNotAdded = errors.New("the cluster does not let this node join")
 )
 
-// send hands messages to the transport, and snapshots to their own connections.
+// send hands messages to the transport, and snapshots to connections of their own.
 func (n *Node) send(ctx context.Context, out *replica.Output) {
 	if n.out.Load() != nil {
 		return
@@ -39,17 +40,17 @@ func (n *Node) send(ctx context.Context, out *replica.Output) {
 	}
 }
 
-// A peerHandler takes what the transport brings.
+// A peerHandler handles what the transport receives.
 type peerHandler struct{ n *Node }
 
-// Receive passes messages to the loop.
+// Receive passes messages on to the loop.
 func (h peerHandler) Receive(g uint32, msgs []*raftpb.Message) {
 	if g == group && h.n.out.Load() == nil {
 		h.n.inbox.receive(msgs)
 	}
 }
 
-// Unreachable passes on that messages were dropped.
+// Unreachable reports to the loop that messages were dropped.
 func (h peerHandler) Unreachable(node uint64) { h.n.inbox.push(replica.Unreachable{ID: node}) }
 
 // ReceiveSnapshot stores and loads a snapshot.

@@ -16,12 +16,13 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// TestAPowerCutOfAllNodesLosesNothingAcknowledged cuts the power of all nodes under load, again and again. Each time a random
-// part of what was not synced is lost.
+// TestAPowerCutOfAllNodesLosesNothingAcknowledged repeatedly cuts the power of all nodes under
+// load. Each time, a random part of what was not synced is lost.
 func TestAPowerCutOfAllNodesLosesNothingAcknowledged(t *testing.T) {
-	// The directories of all nodes are on one disk: it copies itself in one step, as the power goes at one moment. With a disk
-	// each, a node that was copied last could have learnt of a commit that rests on what a node copied first wrote only
-	// later: it would come back with a committed entry that no quorum has.
+	// The directories of all nodes are on one disk: it copies itself in one step, since the power
+	// fails at one moment. With a disk each, a node that was copied last could have learned of a
+	// commit that depends on what a node copied first wrote only later: it would come back with a
+	// committed entry that no quorum has.
 	disk := vfs.NewCrashableMem()
 	c := newCluster(t, 3, func(cfg *Config) {
 		smallSnapshots(cfg)
@@ -80,7 +81,7 @@ func TestAPowerCutOfAllNodesLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// tryAcquire gives up when stop is closed before the answer is there.
+// tryAcquire gives up when stop is closed before the answer arrives.
 func tryAcquire(cl *client, seq uint64, name string, stop <-chan struct{}) (machine.Token, bool) {
 	cl.tag++
 	req := replica.Request{Stream: cl.id, Tag: cl.tag, Received: cl.n.Now(), Session: cl.session, Body: replica.Acquire{
@@ -103,7 +104,7 @@ func tryAcquire(cl *client, seq uint64, name string, stop <-chan struct{}) (mach
 	}
 }
 
-// makeNoise keeps writes under way until cut is closed. Nobody looks at the answers.
+// makeNoise keeps writes in flight until cut is closed. Nobody looks at the answers.
 func makeNoise(cl *client, cut <-chan struct{}) {
 	for {
 		select {

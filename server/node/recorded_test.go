@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// The last token that the recorded cluster gave, and what its nodes were started with.
+// The last token that the recorded cluster issued, and the configuration of its nodes.
 const (
 	recordedToken = machine.Token(253393940344197)
 	recordedID    = "e0d129988caf0e1d8d8d6186be38b71a"
@@ -27,8 +27,9 @@ const (
 
 var recordedMembers = map[string]string{"n1": "127.0.0.1:29101", "n2": "127.0.0.1:29111", "n3": "127.0.0.1:29121"}
 
-// recorded unpacks testdata/level1.tar.gz, which the build ed23b6c wrote: the directories of three nodes that have granted jobs/done1 to
-// done3, hold jobs/kept and jobs/second, and have ended in order; the handles of the two; and a backup from in between.
+// recorded unpacks testdata/level1.tar.gz, which the build ed23b6c wrote: the directories of three
+// nodes that have granted jobs/done1 to done3, hold jobs/kept and jobs/second, and have shut down
+// gracefully; the handles of the two; and a backup from in between.
 func recorded(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -84,7 +85,7 @@ func resume(t *testing.T, dir string) *cluster {
 	return c
 }
 
-// A kept session is what a handle of the recorded cluster holds.
+// A keptSession is what a handle of the recorded cluster holds.
 type keptSession struct {
 	Session string
 	Secret  []byte

@@ -17,9 +17,9 @@ import (
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
-// Run opens the data directory and serves until ctx is done or the node has to end. It returns nil
-// after ctx, else the reason. It does not hand over leadership: call HandOver before. When the
-// disk hangs it returns without waiting for it.
+// Run opens the data directory and serves until ctx is done or the node must end. It returns nil
+// after ctx is done, else the reason. It does not hand over leadership: call HandOver first. When
+// the disk hangs, Run returns without waiting for it.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.inbox.stop()
 	defer n.cfg.Listener.Close()
@@ -43,19 +43,19 @@ func (n *Node) Run(ctx context.Context) error {
 }
 
 const (
-	// stopGrace is how long a node that has to end waits for a write of the log that hangs.
+	// stopGrace is how long a node that must end waits for a hanging write of the log.
 	stopGrace = 2 * time.Second
-	// stopGraces is how many times it waits as long in all. The file of a snapshot, or the closing of the
-	// directory, may hang too, and nothing that was acknowledged depends on them.
+	// stopGraces is how many times in total it waits that long. Writing a snapshot file, or closing
+	// the directory, may hang too, and nothing that was acknowledged depends on them.
 	stopGraces = 10
 )
 
-// await waits for the goroutines, but not for ever for a dead disk.
+// await waits for the goroutines, but not forever for a dead disk.
 func (n *Node) await(ctx context.Context, ended <-chan error, grace time.Duration) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-n.store.Failed(): // may come from a goroutine of Pebble that is stopped now
+	case <-n.store.Failed(): // may come from a goroutine of Pebble that is now stopped
 		n.fatal(n.store.Err())
 	case <-ctx.Done():
 	}
@@ -78,7 +78,7 @@ func (n *Node) await(ctx context.Context, ended <-chan error, grace time.Duratio
 	}
 }
 
-// cause is why ctx has ended, or nil for an orderly stop.
+// cause returns why ctx has ended, or nil for an orderly stop.
 func cause(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -86,7 +86,7 @@ func cause(ctx context.Context) error {
 	return nil
 }
 
-// run serves with an open directory. The first error is the fatal one, for await too.
+// run serves with an open directory. The first error is the fatal one, also for await.
 func (n *Node) run(ctx context.Context) error {
 	var g sync.WaitGroup
 	serve := func(part func(context.Context) error) {
@@ -119,7 +119,7 @@ func (n *Node) newTransport() (*transport.Transport, error) {
 	})
 }
 
-// refusing does something while requests are answered NotLeader.
+// refusing calls do while requests are answered NotLeader.
 func (n *Node) refusing(do func() error) error {
 	stop := make(chan struct{})
 	refusing := make(chan struct{})
@@ -128,7 +128,7 @@ func (n *Node) refusing(do func() error) error {
 	return do()
 }
 
-// start makes the replica from what is on the disk. Meanwhile requests are answered NotLeader.
+// start makes the replica from what is on disk. Meanwhile requests are answered NotLeader.
 func (n *Node) start(ctx context.Context) error {
 	return n.refusing(func() error { return n.recover(ctx) })
 }
@@ -152,7 +152,7 @@ func (n *Node) recover(ctx context.Context) error {
 	return n.makeReplica(ctx, &rec)
 }
 
-// bootstrap begins a log where all others began theirs.
+// bootstrap starts a log at the point where all others started theirs.
 func (n *Node) bootstrap(ctx context.Context) error {
 	if n.cfg.Join != "" {
 		voters, err := n.joinVoters(ctx)
@@ -171,7 +171,7 @@ func (n *Node) bootstrap(ctx context.Context) error {
 	return n.store.Bootstrap(group, voters(n.configured(), n.cfg.Members))
 }
 
-// refuse answers all requests until stop is closed.
+// refuse answers all requests with a refusal until stop is closed.
 func (n *Node) refuse(stop <-chan struct{}) {
 	var l load
 	for {
@@ -194,7 +194,7 @@ func (n *Node) refuse(stop <-chan struct{}) {
 	}
 }
 
-// voters are the members that a new cluster starts with.
+// voters returns the members that a new cluster starts with.
 func voters(cluster string, members map[string]string) *raftpb.ConfState {
 	c := &raftpb.ConfState{AutoLeave: new(false)}
 	for _, name := range slices.Sorted(maps.Keys(members)) {

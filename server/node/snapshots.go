@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// maxParts bounds the parts of a snapshot that wait to be written. A disk that falls
-// behind that far costs the snapshot, not the memory.
+// maxParts bounds the parts of a snapshot waiting to be written. If the disk falls that far behind,
+// the snapshot is sacrificed, not the memory.
 const maxParts = 256
 
 // A snapshotWriter writes the replica's own snapshots.
@@ -27,7 +27,7 @@ type snapshotWriter struct {
 	parts chan *replica.SnapshotPart
 	count *counts
 
-	skip uint64 // used by the loop: index of a snapshot that was given up
+	skip uint64 // used by the loop: index of an abandoned snapshot
 }
 
 func newSnapshotWriter(s *storage.Store, b *inbox, c *counts, log *slog.Logger) *snapshotWriter {
@@ -52,10 +52,10 @@ func (w *snapshotWriter) add(p *replica.SnapshotPart) {
 	}
 }
 
-// run writes until ctx is done. A snapshot that fails is made again later; the log is kept until then.
+// run writes until ctx is done. A failed snapshot is made again later; the log is kept until then.
 func (w *snapshotWriter) run(ctx context.Context) error {
 	var file *storage.SnapshotWriter
-	var index uint64 // of file
+	var index uint64 // of the snapshot in file
 	defer func() {
 		if file != nil {
 			file.Abort()
@@ -73,7 +73,7 @@ func (w *snapshotWriter) run(ctx context.Context) error {
 			file = nil
 		}
 		if file == nil && !p.First {
-			continue // the rest of one that has failed
+			continue // the rest of a failed one
 		}
 		var err error
 		if file, err = w.write(file, p); err != nil {
@@ -85,7 +85,7 @@ func (w *snapshotWriter) run(ctx context.Context) error {
 	}
 }
 
-// write writes one part, and gives the file for the next one.
+// write writes one part, and returns the file for the next one.
 func (w *snapshotWriter) write(file *storage.SnapshotWriter, p *replica.SnapshotPart) (*storage.SnapshotWriter, error) {
 	var err error
 	if p.First {
@@ -109,7 +109,7 @@ func (w *snapshotWriter) write(file *storage.SnapshotWriter, p *replica.Snapshot
 	return nil, nil
 }
 
-// senders are the snapshots on their way to peers, at most one to each.
+// senders are the snapshots being sent to peers, at most one to each.
 type senders struct {
 	wg sync.WaitGroup
 	mu struct {
@@ -118,7 +118,7 @@ type senders struct {
 	}
 }
 
-// claim reports whether no other one is on its way to the peer.
+// claim reports whether no other snapshot is being sent to the peer.
 func (s *senders) claim(to uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,8 @@ func (s *senders) release(to uint64) {
 	delete(s.mu.to, to)
 }
 
-// sendSnapshot sends the file that a MsgSnap speaks of, and reports once how it went. The loop calls it.
+// sendSnapshot sends the file that a MsgSnap refers to, and reports once how that went. The loop
+// calls it.
 func (n *Node) sendSnapshot(ctx context.Context, msg *raftpb.Message) {
 	to := msg.GetTo()
 	if !n.sending.claim(to) {
@@ -164,7 +165,7 @@ func (n *Node) sendSnapshot(ctx context.Context, msg *raftpb.Message) {
 	})
 }
 
-// streamSnapshot sends the file, and reports whether it was the file that could not be read.
+// streamSnapshot sends the file, and reports whether it failed because the file could not be read.
 func (n *Node) streamSnapshot(ctx context.Context, msg *raftpb.Message) (unreadable bool, err error) {
 	file, err := n.store.OpenSnapshot(group, msg.GetSnapshot().GetMetadata())
 	if err != nil {
@@ -175,7 +176,7 @@ func (n *Node) streamSnapshot(ctx context.Context, msg *raftpb.Message) (unreada
 	return content.failed, err
 }
 
-// A watchedReader remembers that reading failed.
+// A watchedReader remembers whether reading failed.
 type watchedReader struct {
 	r      io.Reader
 	failed bool
@@ -203,7 +204,7 @@ func (n *Node) receiveSnapshot(msg *raftpb.Message, content io.Reader) error {
 	}
 	m, err := n.loadMachine(meta)
 	if errors.Is(err, machine.ErrNewer) {
-		n.fatal(err) // it comes again and again, and is no more readable then
+		n.fatal(err) // it would be sent again and again, and be no more readable
 	}
 	if err != nil {
 		return err

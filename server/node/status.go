@@ -10,54 +10,60 @@ import (
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
-// A Status is how a node sees itself and its cluster.
+// A Status describes a node and its cluster as the node sees them.
 type Status struct {
-	// ClusterID tells this cluster from every other: its birth in hexadecimal digits, or for one that began at a feature level
-	// without births the id of its configuration. Empty until the node knows.
+	// ClusterID distinguishes this cluster from every other: its birth in hexadecimal digits or, if
+	// it began at a feature level without births, the id of its configuration. Empty until the node
+	// knows.
 	ClusterID string
 	ID        uint64
 	Name      string
 	Role      Role
 	Term      uint64
-	Leader    uint64 // 0: none known
+	Leader    uint64 // 0: not known
 
 	LeaderName          string
 	LeaderClientAddress string // "": not known
 
 	Serving bool   // leads and has applied an entry of its own term
-	Commit  uint64 // index of the log
+	Commit  uint64 // log index
 	Applied uint64
 	Counts  machine.Counts
-	// Level is the cluster's feature level as far as this node has applied the log; 0 while Starting.
+	// Level is the cluster's feature level as far as this node has applied the log; 0 while
+	// Starting.
 	Level   uint32
 	Members []MemberStatus // by name
 	// Replica is the replica's own view; zero while Starting.
 	Replica replica.Status
-	// Waiting says why this node takes no part, if it does not: it has a fresh directory and waits for the other initial
-	// members, or so many members and it refuse each other that the rest is no majority.
+	// Waiting says why this node takes no part, if so: it has a fresh directory and waits for the
+	// other initial members, or it and so many members refuse each other that the rest is not a
+	// majority.
 	Waiting string
-	// DiskBusy is how long the write under way takes already; 0 when none is.
+	// DiskBusy is how long the write in progress has taken so far; 0 if there is none.
 	DiskBusy time.Duration
-	// LeaderChanges counts how often this node has learned of another leader since it started.
+	// LeaderChanges counts how often this node has learned of a new leader since it started.
 	LeaderChanges uint64
-	// Snapshots counts them since the node started.
+	// Snapshots are counted since the node started.
 	Snapshots SnapshotCounts
-	// Disproportionate counts the messages of peers that were dropped since the node started; see [replica.OutOfProportion].
+	// Disproportionate counts the peers' messages dropped since the node started; see
+	// [replica.OutOfProportion].
 	Disproportionate uint64
 	// Refusals counts the handshakes with peers that have failed since the node started.
 	Refusals transport.Refusals
-	// DescriptorWaits counts how often a file could not be opened at once for want of a file descriptor, since the node started.
+	// DescriptorWaits counts how often opening a file had to wait for a free file descriptor since
+	// the node started.
 	DescriptorWaits uint64
-	// Streams are the clients' streams and calls under way.
+	// Streams is the number of open client streams and calls.
 	Streams int
-	// Age is how old the replica's view is. Far above 50 ms, the loop hangs. Zero while Starting.
+	// Age is how old the replica's view is. If it is far above 50 ms, the loop hangs. Zero while
+	// Starting.
 	Age time.Duration
 }
 
-// SnapshotCounts are the snapshots of a node since it started.
+// SnapshotCounts counts the snapshots of a node since it started.
 type SnapshotCounts struct{ Written, Sent, Received, Failed uint64 }
 
-// counts are what a Status counts.
+// counts has the counters behind a Status.
 type counts struct {
 	leaders, written, sent, received, failed, disproportionate, waited atomic.Uint64
 
@@ -68,10 +74,10 @@ func (c *counts) snapshots() SnapshotCounts {
 	return SnapshotCounts{c.written.Load(), c.sent.Load(), c.received.Load(), c.failed.Load()}
 }
 
-// A Role is what a node is in its group.
+// A Role is a node's role in its group.
 type Role uint8
 
-// The roles. Starting means that the directory is read or peers are asked.
+// The roles. Starting means that the directory is being read or peers are being asked.
 const (
 	Starting Role = iota
 	Follower
@@ -93,13 +99,16 @@ type MemberStatus struct {
 	Learner       bool // has no vote yet
 	Self          bool
 	Reachable     bool   // always true for the node itself
-	Problem       string // why not
-	// Level is the newest feature level that the member's build can apply; 0: it has not been met since this node started.
-	Level   uint32
-	Zone    string // where it says that it is; "": it does not, or has not been met
-	Applied uint64 // own applied index, or on the leader the index known to be durable there; else 0
-	// Stuck, on the leader, is how long the member has got nothing of the committed entries that it lacks; see
-	// [replica.Peer]. Else 0.
+	Problem       string // why it is not reachable
+	// Level is the newest feature level that the member's build can apply; 0: it has not been met
+	// since this node started.
+	Level uint32
+	Zone  string // where it says that it is; "": not reported, or not met yet
+	// Applied is this node's applied index or, on the leader, the index known to be durable there;
+	// else 0.
+	Applied uint64
+	// Stuck, on the leader, is how long the member has made no progress although it lacks committed
+	// entries; see [replica.Peer]. Else 0.
 	Stuck time.Duration
 }
 
@@ -111,8 +120,9 @@ func (n *Node) publish() {
 	n.refreshPeers(&s)
 }
 
-// publishMarks shows by what the replica's present state can be compared. The loop calls it after a turn: what peers told before
-// is not compared with the state of a snapshot alone.
+// publishMarks publishes the marks by which the replica's present state can be compared. The loop
+// calls it after a turn, so that what peers reported earlier is not compared with the state of a
+// snapshot alone.
 func (n *Node) publishMarks() {
 	if now := n.Now(); n.marks.Load() == nil || now-n.marked > replica.Time(markEvery) {
 		n.marked = now
@@ -122,10 +132,10 @@ func (n *Node) publishMarks() {
 	}
 }
 
-// markEvery is how old the marks may get that handshakes tell. They never become wrong.
+// markEvery is how old the marks reported in handshakes may get. They never become wrong.
 const markEvery = time.Second
 
-// Status tells how the node is. It is at most some 50 ms old.
+// Status returns the state of the node. It is at most some 50 ms old.
 func (n *Node) Status() Status {
 	s := Status{ClusterID: n.clusterID(), Waiting: n.waiting(), ID: n.id.Load(), Name: n.cfg.Name, Members: slices.Clone(n.members), DiskBusy: n.busy.busy()}
 	s.LeaderChanges, s.Snapshots, s.Streams = n.counts.leaders.Load(), n.counts.snapshots(), n.streams.len()
@@ -163,13 +173,14 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// met is what this node and those that it has met tell of themselves. Their levels are those that their builds can apply.
+// met returns what this node and the peers that it has met say about themselves. Their levels are
+// those that their builds can apply.
 func (n *Node) met() map[uint64]replica.Met {
 	all := map[uint64]replica.Met{n.id.Load(): {Level: machine.FeatureLevel, Zone: n.cfg.Zone}}
 	n.door.seen.Lock()
 	defer n.door.seen.Unlock()
 	for id, m := range n.door.seen.met {
-		m.Level = max(m.Level, 1) // the builds that do not tell
+		m.Level = max(m.Level, 1) // builds that do not report a level
 		all[id] = m
 	}
 	return all

@@ -37,8 +37,8 @@ func TestANodeThatJoinsEndsByTheProvedWordOfMostAlone(t *testing.T) {
 	}
 }
 
-// One that has the secret and is no member is let in, for it may be one that the log here does not have yet; but nothing of it
-// is kept.
+// One that has the secret and is not a member is let in, because it may be one that the log here
+// does not have yet; but nothing about it is kept.
 func TestOnlyMembersAreRemembered(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	leader := c.leader()
@@ -78,7 +78,7 @@ func TestOnlyMembersAreRemembered(t *testing.T) {
 	})
 }
 
-// A member that is broken, or not honest, sends what would end all others for ever, if it were believed.
+// A broken or dishonest member sends what would stop all others forever, if it were believed.
 func TestABrokenMemberEndsNobody(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	leader := c.leader()
@@ -125,7 +125,8 @@ func TestABrokenMemberEndsNobody(t *testing.T) {
 	}
 }
 
-// A directory whose term a forged message has set cannot be used. The error says which one, and the way out.
+// A directory whose term was set by a forged message cannot be used. The error says which one, and
+// what to do.
 func TestALogBeyondTheLastTermSaysWhatToDo(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	n := c.leader()

@@ -6,20 +6,21 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// streams finds the receiver of a reply. The loop looks up, connections add and remove.
+// streams finds the receiver of a reply. The loop looks receivers up; connections add and remove
+// them.
 type streams struct {
 	mu struct {
 		sync.RWMutex
 		last replica.StreamID
 		byID map[replica.StreamID]*stream
 	}
-	touched []*stream // used by the loop alone
+	touched []*stream // used only by the loop
 }
 
 // A stream is one receiver.
 type stream struct {
 	deliver func([]replica.Reply)
-	pending []replica.Reply // of the turn under way; used by the loop alone
+	pending []replica.Reply // of the current turn; used only by the loop
 }
 
 func (s *streams) init() { s.mu.byID = make(map[replica.StreamID]*stream) }
@@ -32,7 +33,7 @@ func (s *streams) add(deliver func([]replica.Reply)) replica.StreamID {
 	return s.mu.last
 }
 
-// remove reports whether the stream was there.
+// remove reports whether the stream existed.
 func (s *streams) remove(id replica.StreamID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,8 +48,8 @@ func (s *streams) len() int {
 	return len(s.mu.byID)
 }
 
-// deliver hands out the replies of a turn: one call for each stream, in the order of each. Replies to a stream that
-// has gone are dropped.
+// deliver hands out the replies of a turn: one call for each stream, in order within each. Replies
+// to a stream that is gone are dropped.
 func (s *streams) deliver(replies []replica.Reply) {
 	if len(replies) == 0 {
 		return

@@ -13,10 +13,12 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// TestAGrantIsAnsweredOnlyAfterTheSync gives all nodes a disk whose sync takes long. The crash tests cannot see an answer
-// that comes before the sync, because the sync of a disk in memory is faster than the network.
+// TestAGrantIsAnsweredOnlyAfterTheSync gives all nodes a disk with slow syncs. The crash tests
+// cannot see an answer that comes before the sync, because syncing a disk in memory is faster than
+// the network.
 func TestAGrantIsAnsweredOnlyAfterTheSync(t *testing.T) {
-	const slow = 300 * time.Millisecond // below the 400 ms after which a leader gives the leadership away
+	// Below the 400 ms after which a leader transfers leadership.
+	const slow = 300 * time.Millisecond
 	var armed atomic.Bool
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.FS, cfg.DataDir = slowSync(vfs.NewMem(), slow, &armed), cfg.Name
@@ -45,7 +47,7 @@ func TestAGrantIsAnsweredOnlyAfterTheSync(t *testing.T) {
 	}
 }
 
-// slowSync makes each sync of a write-ahead log take at least so long while armed.
+// slowSync makes each sync of a write-ahead log take at least this long while armed.
 func slowSync(fs vfs.FS, d time.Duration, armed *atomic.Bool) vfs.FS {
 	return errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		switch op.Kind {

@@ -23,9 +23,9 @@ func ToKeepAlive(a replica.Kept) *pb.KeepAliveResponse {
 	return &pb.KeepAliveResponse{Number: a.Number, Change: a.Change, Changes: claims(a.Changes), TtlMs: uint64(a.TTL)}
 }
 
-// ToAcquire answers Acquire, whose call succeeds only with a grant: a caller that looks at
-// nothing but the success of the call must not take another state for one. Of a claim that is over it
-// gives the error. A queued claim has neither answer nor error: the call goes on.
+// ToAcquire answers Acquire, which succeeds only with a grant: a caller that checks only whether
+// the call succeeded must not take another state for a grant. For a claim that is over, ToAcquire
+// returns the error. A queued claim has neither answer nor error: the call goes on.
 func ToAcquire(c machine.ClaimStatus) (*pb.AcquireResponse, *pb.Error) {
 	switch c.State {
 	case machine.Queued:
@@ -36,7 +36,7 @@ func ToAcquire(c machine.ClaimStatus) (*pb.AcquireResponse, *pb.Error) {
 	return nil, overError(c)
 }
 
-// overError says why an Acquire ends without a grant.
+// overError returns why an Acquire ends without a grant.
 func overError(c machine.ClaimStatus) *pb.Error {
 	e := &pb.Error{Field: "claim", Holders: holders(c.Blockers), Position: c.Position}
 	switch c.State {
@@ -56,13 +56,13 @@ func overError(c machine.ClaimStatus) *pb.Error {
 		if c.Reason != "" {
 			e.Message += ": " + c.Reason
 		}
-	default: // Expired, the one that is left
+	default: // Expired, the only other state
 		e.Reason, e.Message = pb.Reason_REASON_SESSION_EXPIRED, "the claim ended with its session"
 	}
 	return e
 }
 
-// FromEnded is the error of a call whose session ended while it waited.
+// FromEnded returns the error of a call whose session ended while it waited.
 func FromEnded(a replica.Ended) *pb.Error {
 	row := refusedByMachine[a.Code]
 	e := &pb.Error{Reason: row.reason, Field: row.field, Message: row.message}
@@ -75,11 +75,12 @@ func FromEnded(a replica.Ended) *pb.Error {
 	return e
 }
 
-// maxListBytes bounds what one reading call returns: a client that reads slowly has few of them in the node's memory.
+// maxListBytes bounds what one read call returns, so that a client that reads slowly occupies
+// little of the node's memory.
 const maxListBytes = 256 << 10
 
-// ToGetLock answers GetLock. Holders are cut where the answer would outgrow 256 KiB, and waiters where both
-// together would; holder_count and waiter_count say how many there are.
+// ToGetLock answers GetLock. Holders are cut where the answer would exceed 256 KiB, and waiters
+// where both together would; holder_count and waiter_count have the full numbers.
 func ToGetLock(a replica.LockRead) *pb.GetLockResponse {
 	l := toLock(a.Lock)
 	cutHolders(l)
@@ -87,10 +88,11 @@ func ToGetLock(a replica.LockRead) *pb.GetLockResponse {
 	return &pb.GetLockResponse{Lock: l, NewestEvent: proto.Uint64(a.Newest)}
 }
 
-// cutHolders keeps one lock, which thousands may share, from outgrowing what clients accept.
+// cutHolders keeps one lock, which thousands may share, from exceeding what clients accept.
 func cutHolders(l *pb.Lock) { l.Holders = l.Holders[:fitting(l.Holders, maxListBytes)] }
 
-// fitting counts the first messages that have at most budget bytes together, and the first in any case.
+// fitting returns how many of the first messages have at most budget bytes in total; the first one
+// is always counted.
 func fitting[M proto.Message](ms []M, budget int) int {
 	for i, m := range ms {
 		if budget -= proto.Size(m); budget < 0 {
@@ -100,7 +102,8 @@ func fitting[M proto.Message](ms []M, budget int) int {
 	return len(ms)
 }
 
-// ToListLocks answers ListLocks. A page ends early where it would outgrow 256 KiB; a single lock that would is cut.
+// ToListLocks answers ListLocks. A page ends early where it would exceed 256 KiB; a single lock
+// that would is cut.
 func ToListLocks(a replica.LocksRead) *pb.ListLocksResponse {
 	out := &pb.ListLocksResponse{}
 	n, budget := 0, maxListBytes
@@ -119,7 +122,7 @@ func ToListLocks(a replica.LocksRead) *pb.ListLocksResponse {
 	return out
 }
 
-// A page token is the last name of the page before, made opaque so that nobody builds one.
+// A page token is the last name of the previous page, made opaque so that nobody constructs one.
 func toPageToken(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
 
 func fromPageToken(token string) (string, *pb.Error) {
@@ -133,7 +136,7 @@ func fromPageToken(token string) (string, *pb.Error) {
 	return string(name), nil
 }
 
-// ToListSessions answers ListSessions. A page ends early where it would outgrow 256 KiB.
+// ToListSessions answers ListSessions. A page ends early where it would exceed 256 KiB.
 func ToListSessions(a replica.SessionsRead) *pb.ListSessionsResponse {
 	sessions := make([]*pb.Session, len(a.Sessions))
 	for i, s := range a.Sessions {
@@ -160,8 +163,8 @@ func toSession(s replica.SessionState) *pb.Session {
 	}
 }
 
-// ToHistory answers History. Where it would outgrow 256 KiB the oldest events are left out, and it
-// is not complete.
+// ToHistory answers History. If it would exceed 256 KiB, the oldest events are left out and it is
+// not complete.
 func ToHistory(a replica.HistoryRead) *pb.HistoryResponse {
 	events := make([]*pb.Event, len(a.Events))
 	budget, first := maxListBytes, 0

@@ -199,7 +199,8 @@ func TestALockWithManyHoldersIsCutToo(t *testing.T) {
 	if n := proto.Size(got); n > 600<<10 || len(got.GetLock().GetHolders()) < 100 || len(got.GetLock().GetWaiters()) < 1 {
 		t.Errorf("the answer has %d bytes", n)
 	}
-	page := protocol.ToListLocks(replica.LocksRead{Locks: []machine.Lock{l}, More: true}) // must be passable
+	// Paging must get past it.
+	page := protocol.ToListLocks(replica.LocksRead{Locks: []machine.Lock{l}, More: true})
 	if n := proto.Size(page); n > 600<<10 || len(page.GetLocks()) != 1 || page.GetNextPageToken() == "" {
 		t.Errorf("a page has %d bytes, %d locks, next page %q", n, len(page.GetLocks()), page.GetNextPageToken())
 	}

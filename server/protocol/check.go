@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// broken is the error of a field that breaks a rule.
+// broken returns the error for a field that breaks a rule.
 func broken(reason pb.Reason, field, format string, args ...any) *pb.Error {
 	return &pb.Error{Reason: reason, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
 }
@@ -31,8 +31,8 @@ func outOfRange(field string, got, lowest, highest uint64, unit string) *pb.Erro
 	return broken(pb.Reason_REASON_OUT_OF_RANGE, field, "is %d%s, must be %d%s to %d%s", got, unit, lowest, unit, highest, unit)
 }
 
-// unknownSession is what every session that the service does not know is answered, and
-// whatever is not even the id of one.
+// unknownSession is the answer for every session that the service does not know, and for anything
+// that is not even a session id.
 func unknownSession() *pb.Error {
 	row := refusedByMachine[machine.SessionUnknown]
 	return &pb.Error{Reason: row.reason, Field: row.field, Message: row.message}
@@ -53,13 +53,13 @@ func checkName(field, name string) *pb.Error {
 	return explain(reason, field, err)
 }
 
-// isReserved tells a name that is refused for its namespace from one that no namespace
-// would save.
+// isReserved distinguishes a name that is refused because of its namespace from one that would be
+// refused in any namespace.
 func isReserved(name string) bool {
 	return strings.HasPrefix(name, "_") && lockstep.CheckName("x"+name[1:]) == nil
 }
 
-// explain turns the error of a check of package lockstep into ours.
+// explain converts the error of a check of package lockstep.
 func explain(reason pb.Reason, field string, err error) *pb.Error {
 	e, ok := errors.AsType[*lockstep.InvalidError](err)
 	if !ok {
@@ -100,7 +100,7 @@ func namespace(name string) string {
 	return first
 }
 
-// checkPrefix accepts what may begin a name, and the empty prefix.
+// checkPrefix accepts anything that a name may begin with, and the empty prefix.
 func checkPrefix(prefix string) *pb.Error {
 	if len(prefix) > lockstep.MaxNameBytes {
 		return invalid("prefix", "is %d bytes long, the limit is %d", len(prefix), lockstep.MaxNameBytes)
@@ -129,7 +129,7 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// metadata checks labels and sorts them by key, as the machine wants them.
+// metadata checks labels and sorts them by key, as the machine requires.
 func metadata(field string, m map[string]string) ([]machine.Label, *pb.Error) {
 	if len(m) == 0 {
 		return nil, nil
@@ -145,7 +145,7 @@ func metadata(field string, m map[string]string) ([]machine.Label, *pb.Error) {
 	return ls, nil
 }
 
-// checkTTL compares in milliseconds, before any conversion could wrap around.
+// checkTTL compares in milliseconds, before any conversion could overflow.
 func checkTTL(ms uint64) (machine.Millis, *pb.Error) {
 	const field = "ttl_ms"
 	if ms == 0 {
@@ -159,7 +159,7 @@ func checkTTL(ms uint64) (machine.Millis, *pb.Error) {
 
 func millis(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 
-// limit reads the size of an answer: zero is the default.
+// limit reads the size of an answer: zero means the default.
 func limit(field string, asked uint32, highest int) (int, *pb.Error) {
 	switch {
 	case asked == 0:
@@ -188,7 +188,7 @@ func secret(b []byte) (machine.Secret, *pb.Error) {
 	return s, nil
 }
 
-// fill draws random bytes. The sources in use never fail; one that does must not yield a guessable
+// fill draws random bytes. The sources in use never fail; one that fails must not yield a guessable
 // secret.
 func fill(rnd io.Reader, b []byte) {
 	if _, err := io.ReadFull(rnd, b); err != nil {
@@ -221,7 +221,7 @@ func spec(s *pb.ClaimSpec) (machine.Spec, *pb.Error) {
 	return out, err
 }
 
-// mode checks the mode and that permits are asked for in that mode and in no other.
+// mode checks the mode, and that permits are requested only in the mode that has them.
 func mode(s *pb.ClaimSpec) (machine.Mode, *pb.Error) {
 	weight, capacity := s.GetWeight(), s.GetCapacity()
 	switch m := s.GetMode(); m {

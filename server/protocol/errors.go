@@ -21,10 +21,10 @@ import (
 // Domain is the domain of every google.rpc.ErrorInfo of the service.
 const Domain = "lockstep.dev"
 
-// RetryDelay is what an OVERLOADED error asks a client to wait before it tries again.
+// RetryDelay is how long an OVERLOADED error asks a client to wait before it tries again.
 const RetryDelay = time.Second
 
-// codeOf is the one table from the reason of an error to its gRPC code.
+// codeOf is the only table from the reason of an error to its gRPC code.
 var codeOf = [...]codes.Code{
 	pb.Reason_REASON_UNSPECIFIED:      codes.Unknown,
 	pb.Reason_REASON_BUSY:             codes.Aborted, // 409 over HTTP
@@ -58,7 +58,7 @@ type refusal struct {
 	message string
 }
 
-// refusedByMachine has a row for each code of the machine but OK.
+// refusedByMachine has a row for each code of the machine except OK.
 var refusedByMachine = [...]refusal{
 	machine.SessionUnknown: {pb.Reason_REASON_SESSION_UNKNOWN, "session", "no such session, or a wrong secret"},
 	machine.SessionExpired: {pb.Reason_REASON_SESSION_EXPIRED, "session", "the lease of the session ran out: open a new one"},
@@ -73,11 +73,11 @@ var refusedByMachine = [...]refusal{
 	machine.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant yet"},
 	machine.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor, or a value beyond its bounds"},
 	machine.Malformed:      {pb.Reason_REASON_INVALID_ARGUMENT, "seq", "a client-numbered session needs seq and has no nonce; for others it is the other way round"},
-	machine.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that asked for this leads no longer"}, // only leaders ask for what can be void
+	machine.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that asked for this leads no longer"}, // only leaders propose what can be void
 	machine.Exhausted:      {pb.Reason_REASON_QUOTA_EXCEEDED, "", "all fencing tokens of this cluster were given, 2^53 of them: it can grant no lock again, build a new one"},
 }
 
-// refusedByReplica has a row for each refusal of the replica but RefusedByMachine.
+// refusedByReplica has a row for each refusal of the replica except RefusedByMachine.
 var refusedByReplica = [...]refusal{
 	replica.NotLeader:      {pb.Reason_REASON_NOT_LEADER, "", "this node does not lead"},
 	replica.Overloaded:     {pb.Reason_REASON_OVERLOADED, "", "too many requests wait already: back off first"},
@@ -98,7 +98,7 @@ func FromRefused(r replica.Refused) *pb.Error {
 	e := &pb.Error{Reason: row.reason, Field: row.field, Message: row.message, Attached: r.Attached}
 	switch {
 	case r.Limit != "" && e.Reason == pb.Reason_REASON_QUOTA_EXCEEDED:
-		e.Message = r.Limit // it says that it is a limit, and which
+		e.Message = r.Limit // says which limit it is
 	case r.Limit != "":
 		e.Message += ": " + r.Limit
 	}
@@ -111,12 +111,12 @@ func FromRefused(r replica.Refused) *pb.Error {
 	return e
 }
 
-// QuotaExceeded says which limit of a node is reached.
+// QuotaExceeded returns the error for a node's limit that is reached.
 func QuotaExceeded(what string, limit int) *pb.Error {
 	return &pb.Error{Reason: pb.Reason_REASON_QUOTA_EXCEEDED, Message: fmt.Sprintf("%s: at most %d", what, limit)}
 }
 
-// CodeOf is the gRPC code of errors with this reason.
+// CodeOf returns the gRPC code of errors with this reason.
 func CodeOf(r pb.Reason) codes.Code {
 	if r < 0 || int(r) >= len(codeOf) {
 		return codes.Unknown
@@ -124,12 +124,12 @@ func CodeOf(r pb.Reason) codes.Code {
 	return codeOf[r]
 }
 
-// ReasonText is the reason as it stands in google.rpc.ErrorInfo.
+// ReasonText returns the reason as it appears in google.rpc.ErrorInfo.
 func ReasonText(r pb.Reason) string { return strings.TrimPrefix(r.String(), "REASON_") }
 
 // Err makes the gRPC error of a unary call or of the end of a stream: the code, a
-// google.rpc.ErrorInfo with the reason, and the [pb.Error] itself for those who want all of
-// it. One that says when to try again, and each OVERLOADED one, also has a google.rpc.RetryInfo.
+// google.rpc.ErrorInfo with the reason, and the complete [pb.Error]. An error that says when to try
+// again, and each OVERLOADED error, also has a google.rpc.RetryInfo.
 func Err(e *pb.Error) error {
 	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(errorInfo(e)), protoadapt.MessageV1Of(e)}
 	if delay := retryDelay(e); delay > 0 {
@@ -137,12 +137,13 @@ func Err(e *pb.Error) error {
 	}
 	s, err := status.New(CodeOf(e.GetReason()), e.GetMessage()).WithDetails(details...)
 	if err != nil {
-		panic("protocol: details of " + e.String() + ": " + err.Error()) // our own messages always encode
+		// Our own messages always encode.
+		panic("protocol: details of " + e.String() + ": " + err.Error())
 	}
 	return s.Err()
 }
 
-// retryDelay is what an error asks a client to wait before it tries again; 0: it does not say.
+// retryDelay returns how long an error asks a client to wait; 0: it does not say.
 func retryDelay(e *pb.Error) time.Duration {
 	if ms := e.GetRetryAfterMs(); ms > 0 {
 		return time.Duration(min(ms, maxRetryMs)) * time.Millisecond
@@ -153,7 +154,7 @@ func retryDelay(e *pb.Error) time.Duration {
 	return 0
 }
 
-// maxRetryMs keeps a delay a duration: a day.
+// maxRetryMs keeps the delay within a time.Duration: one day.
 const maxRetryMs = 24 * 60 * 60 * 1000
 
 func errorInfo(e *pb.Error) *errdetails.ErrorInfo {
@@ -181,7 +182,7 @@ func errorInfo(e *pb.Error) *errdetails.ErrorInfo {
 	return info
 }
 
-// FromErr finds the [pb.Error] in an error that [Err] made and gRPC carried; nil if there is
+// FromErr returns the [pb.Error] in an error that [Err] made and gRPC carried; nil if there is
 // none.
 func FromErr(err error) *pb.Error {
 	var s interface{ GRPCStatus() *status.Status }

@@ -10,10 +10,10 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// FromClient checks one request of a stream and translates it. received is when its bytes
-// were read. rnd yields the secrets of new sessions.
+// FromClient checks one request of a stream and translates it. received is when its bytes were
+// read. rnd is the source of the secrets of new sessions.
 //
-// The names of a claim and the values of its metadata are those of r, which must not be changed
+// The names and metadata values of a claim share memory with r, which must not be modified
 // afterwards.
 func FromClient(stream replica.StreamID, received replica.Time, r *pb.ClientRequest, rnd io.Reader) (replica.Request, *pb.Error) {
 	out := replica.Request{Stream: stream, Tag: r.GetTag(), Received: received}
@@ -44,7 +44,7 @@ func CheckSize(m proto.Message) *pb.Error {
 	return nil
 }
 
-// TooManyRequests is the error of a frame of n requests, above MaxFrameRequests.
+// TooManyRequests returns the error for a frame of n requests, more than MaxFrameRequests.
 func TooManyRequests(n int) *pb.Error {
 	return broken(pb.Reason_REASON_QUOTA_EXCEEDED, "requests", "a frame has %d, the limit is %d", n, MaxFrameRequests)
 }
@@ -64,7 +64,7 @@ func streamOpen(o *pb.StreamOpen, rnd io.Reader) (replica.Body, *pb.Error) {
 	return open, nil
 }
 
-// streamBody translates everything but an Open.
+// streamBody translates everything except an Open.
 func streamBody(id machine.SessionID, r *pb.ClientRequest) (replica.Body, *pb.Error) {
 	switch b := r.GetBody().(type) {
 	case *pb.ClientRequest_Attach:
@@ -96,8 +96,7 @@ func streamAttach(a *pb.StreamAttach) (replica.Body, *pb.Error) {
 	return replica.Attach{Secret: s, Number: a.GetNumber(), Seen: a.GetSeen()}, nil
 }
 
-// streamAcquire has the number of the claim from the client: sessions of streams are
-// client-numbered.
+// streamAcquire takes the claim's number from the client: sessions on streams are client-numbered.
 func streamAcquire(id machine.SessionID, a *pb.StreamAcquire) (replica.Body, *pb.Error) {
 	if a.GetSeq() == 0 {
 		return nil, noSeq()

@@ -132,7 +132,7 @@ func TestABadRequestIsRefusedWithItsFieldRuleAndLimit(t *testing.T) {
 
 // checkEcho checks that an error can be shown on a terminal and does not grow with its cause.
 func checkEcho(t interface{ Errorf(string, ...any) }, e *pb.Error) {
-	if len(e.GetMessage()) > 512 { // 64 bytes escaped are 256 at most
+	if len(e.GetMessage()) > 512 { // 64 bytes escaped are at most 256
 		t.Errorf("the message has %d bytes: %s", len(e.GetMessage()), e.GetMessage())
 	}
 	for _, r := range e.GetMessage() {
@@ -145,7 +145,7 @@ func checkEcho(t interface{ Errorf(string, ...any) }, e *pb.Error) {
 func TestGoodNamesAreAccepted(t *testing.T) {
 	for _, name := range []string{
 		"a", strings.Repeat("x", 512), "billing/nightly", "caf\u00e9", "--help", "-", "*", "%s", "$(x)", "A", "a b/c",
-		"\u0430", // Cyrillic a: another name than "a"
+		"\u0430", // Cyrillic a: a different name than "a"
 		"..a", "a.b", "x/_y",
 	} {
 		if _, e := streamed(named(name)); e != nil {

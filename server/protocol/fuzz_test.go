@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// FuzzFromClient feeds bytes of the wire: whatever decodes is refused with an error that can be shown, or
+// FuzzFromClient feeds wire bytes: whatever decodes is refused with an error that can be shown, or
 // is within all bounds.
 func FuzzFromClient(f *testing.F) {
 	for _, c := range badRequests {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// ToClient is the event that carries a reply on a stream. It panics for an answer that only
-// unary calls get: the requests that have those never come from a stream.
+// ToClient returns the event that carries a reply on a stream. It panics on an answer that only
+// unary calls get: requests with such answers never come from a stream.
 func ToClient(r replica.Reply) *pb.ServerEvent {
 	e := &pb.ServerEvent{Tag: r.Tag}
 	if r.Session != (machine.SessionID{}) {
@@ -47,7 +47,7 @@ func ended(a replica.Ended) *pb.SessionEnded {
 	return &pb.SessionEnded{Reason: refusedByMachine[a.Code].reason, By: a.By, Detail: a.Reason}
 }
 
-// ToClaim is the state of a claim for its owner.
+// ToClaim returns the state of a claim for its owner.
 func ToClaim(c machine.ClaimStatus) *pb.ClaimStatus {
 	return &pb.ClaimStatus{
 		Seq:      c.Seq,
@@ -119,7 +119,7 @@ func toLock(l machine.Lock) *pb.Lock {
 	}
 }
 
-// ToEvent is an event of the history.
+// ToEvent converts an event of the history.
 func ToEvent(e machine.Event) *pb.Event {
 	return &pb.Event{
 		Number:   e.Number,

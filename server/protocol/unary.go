@@ -10,10 +10,10 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// The requests of unary calls. Each function checks the form of one and translates it;
-// the caller sets Stream and Received.
+// The requests of unary calls. Each function checks the form of one and translates it; the caller
+// sets Stream and Received.
 
-// FromOpenSession makes a session that no stream is bound to. A ttl_ms of zero is the default.
+// FromOpenSession opens a session that no stream is bound to. A ttl_ms of zero means the default.
 func FromOpenSession(r *pb.OpenSessionRequest, rnd io.Reader) (replica.Request, *pb.Error) {
 	ms := r.GetTtlMs()
 	if ms == 0 {
@@ -43,7 +43,7 @@ func FromCloseSession(r *pb.CloseSessionRequest) (replica.Request, *pb.Error) {
 	return ofSession(r, replica.Close{})
 }
 
-// An owner is a request that proves its session by a secret.
+// An owner is a request that proves its session with a secret.
 type owner interface {
 	GetSession() string
 	GetSecret() []byte
@@ -62,7 +62,7 @@ func ofSession(r owner, body replica.Body) (replica.Request, *pb.Error) {
 }
 
 // FromAcquire asks for a claim and follows it. A request without seq leaves the numbering to the
-// service; only then it may have a nonce.
+// service; only such a request may have a nonce.
 func FromAcquire(r *pb.AcquireRequest) (replica.Request, *pb.Error) {
 	req, err := ofSession(r, nil)
 	if err != nil {
@@ -104,8 +104,8 @@ func FromCancel(r *pb.CancelRequest) (replica.Request, *pb.Error) {
 	return req, err
 }
 
-// FromRevoke ends one grant, a session, or the grants of all holders of a name. by is who
-// revokes: r.By, or what the caller knows of him if that is empty.
+// FromRevoke ends one grant, a session, or the grants of all holders of a name. by says who
+// revokes: r.By or, if that is empty, what the caller knows about the client.
 func FromRevoke(r *pb.RevokeRequest, by string) (replica.Request, *pb.Error) {
 	if err := checkText("by", by, MaxByBytes); err != nil {
 		return replica.Request{}, err
@@ -176,7 +176,7 @@ func FromListLocks(r *pb.ListLocksRequest) (replica.Request, *pb.Error) {
 	return replica.Request{Body: replica.ReadLocks{Prefix: r.GetPrefix(), After: after, Limit: size}}, err
 }
 
-// FromListSessions reads one page of sessions. Its page token is the last id of the page before.
+// FromListSessions reads one page of sessions. Its page token is the last id of the previous page.
 func FromListSessions(r *pb.ListSessionsRequest) (replica.Request, *pb.Error) {
 	size, err := limit("page_size", r.GetPageSize(), MaxPage)
 	if err != nil {
@@ -202,7 +202,7 @@ func FromHistory(r *pb.HistoryRequest) (replica.Request, *pb.Error) {
 	return replica.Request{Body: replica.ReadHistory{Name: r.GetName(), Limit: events}}, err
 }
 
-// CheckWatch checks the form of a request of Watch.
+// CheckWatch checks the form of a Watch request.
 func CheckWatch(r *pb.WatchRequest) *pb.Error {
 	switch {
 	case r.GetFromOldest() && r.GetAfter() != 0:
@@ -213,8 +213,8 @@ func CheckWatch(r *pb.WatchRequest) *pb.Error {
 	return checkPrefix(r.GetPrefix())
 }
 
-// EventsGone is the error of a watch that wants the events after a number when those up to oldest are not there
-// any more.
+// EventsGone returns the error for a watch that wants the events after a number when those up to
+// oldest are no longer available.
 func EventsGone(after, oldest uint64) *pb.Error {
 	e := broken(pb.Reason_REASON_OUT_OF_RANGE, "after",
 		"the events after %d are not all there any more: the lowest number to resume after is %d", after, oldest)
@@ -222,8 +222,9 @@ func EventsGone(after, oldest uint64) *pb.Error {
 	return e
 }
 
-// AnotherHistory is the error of a watch whose number is of another history than this cluster's: of cluster, or of an earlier
-// life of this one when cluster is empty. Here events begin after oldest and end with newest.
+// AnotherHistory returns the error for a watch whose number belongs to another history than this
+// cluster's: to that of cluster or, when cluster is empty, to an earlier life of this one. Here
+// events begin after oldest and end with newest.
 func AnotherHistory(cluster string, after, oldest, newest uint64) *pb.Error {
 	field, of := "after", "an earlier history"
 	if cluster != "" {

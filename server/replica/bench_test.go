@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// BenchmarkGrants takes and frees 512 names a turn on three replicas with disks and a network that take
-// no time, so it shows the CPU of all three.
+// BenchmarkGrants takes and releases 512 names a turn on three replicas with disks and a network
+// that take no time, so it shows the CPU of all three.
 func BenchmarkGrants(b *testing.B) {
 	c := newCluster(b, 3, nil)
 	c.diskTime = 0

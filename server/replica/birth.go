@@ -12,43 +12,48 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A cluster that is new, or was restored, is young until it has a token floor: it grants nothing. Its first leader logs, in
-// this order and each once the one before is applied,
+// A cluster that is new or was restored is young until it has a token floor: it grants nothing. Its
+// first leader logs, in this order and each once the one before is applied,
 //
-//  1. the limits, at the newest feature level that every founder knows, and a birth drawn at random;
-//  2. the token floor, when every founder has the birth on its disk and the member table has its directory.
+//   1. the limits, at the newest feature level that every founder knows, and a birth drawn at
+//      random;
+//   2. the token floor, once every founder has the birth on its disk and the member table has its
+//      directory.
 //
-// So no two groups of founders can each begin a history: each would need all of them. At feature level 1 there is no birth,
-// and the limits and the floor are logged at once. When the level of such a cluster rises, its leader logs a birth that tells the
-// configuration it grew from; see [machine.LateBirth].
+// So two groups of founders cannot both begin a history: each would need all of them. At feature
+// level 1 there is no birth, and the limits and the floor are logged at once. When the level of
+// such a cluster rises, its leader logs a birth that identifies the configuration it grew from; see
+// [machine.LateBirth].
 
 const (
-	// waitNoted is when a wait for founders is logged first, and waitNotedAgain how often after that.
+	// waitNoted is how long a wait for founders lasts before it is first logged, and waitNotedAgain
+	// the interval of logging it after that.
 	waitNoted      = Time(time.Second)
 	waitNotedAgain = Time(30 * time.Second)
 )
 
-// A founding is what a leader has under way of the first entries of a young cluster.
+// A founding is the leader's progress with the first entries of a young cluster.
 type founding struct {
 	birthLogged, floorLogged bool
-	// birthAt is an index of the log behind the birth; zero: not known yet.
+	// birthAt is a log index after the birth; zero: not known yet.
 	birthAt    uint64
-	clockNoted bool // that the clock gives no floor was logged
-	// waits is since when founders are waited for, and noted when that was logged last; zero: not yet.
+	clockNoted bool // that the clock cannot provide a floor was logged
+	// waits is when the wait for founders began, and noted when it was last logged; zero: not yet.
 	waits, noted Time
 }
 
-// young reports whether the token floor of a new or restored cluster is still to be logged.
+// young reports whether the token floor of a new or restored cluster has not been logged yet.
 func (r *Replica) young() bool {
 	return r.machine.Counts().NextToken == 0 || r.machine.Recovery().FloorDue
 }
 
-// expected lists the voters but for those that are known not to exist.
+// expected lists the voters, except those known not to exist.
 func (r *Replica) expected() []uint64 {
 	return slices.DeleteFunc(slices.Clone(r.confState.GetVoters()), func(id uint64) bool { return slices.Contains(r.cfg.Missing, id) })
 }
 
-// beginLevel is the feature level that a young cluster begins with, or zero and who has not been met yet.
+// beginLevel returns the feature level that a young cluster begins with, or zero and the voters
+// that have not been met yet.
 func (r *Replica) beginLevel() (level uint32, unmet []uint64) {
 	level = r.cfg.Limits.FeatureLevel
 	if r.cfg.AnyLevel {
@@ -67,8 +72,8 @@ func (r *Replica) beginLevel() (level uint32, unmet []uint64) {
 	return level, unmet
 }
 
-// wantsBirth reports whether the birth is to be logged: by the first leader, or at the first chance after the feature level has
-// come to it.
+// wantsBirth reports whether the birth is to be logged: by the first leader, or as soon as the
+// feature level allows it.
 func (r *Replica) wantsBirth() bool {
 	if r.lead.founding.birthLogged || r.machine.Birth() != (machine.BirthID{}) {
 		return false
@@ -91,7 +96,8 @@ func (r *Replica) birthCommands() (commands []machine.Command) {
 			limits = r.cfg.Limits
 		}
 		level, _ := r.beginLevel()
-		limits = limits.At(max(level, r.machine.Limits().FeatureLevel), r.cfg.Limits) // a restored one keeps its own while members are waited for
+		// A restored cluster keeps its limits while members are waited for.
+		limits = limits.At(max(level, r.machine.Limits().FeatureLevel), r.cfg.Limits)
 	}
 	if limits != r.machine.Limits() {
 		commands = append(commands, machine.SetLimits{Limits: limits})
@@ -118,7 +124,7 @@ func (r *Replica) wantsFloor() bool {
 	return r.noFloor == ""
 }
 
-// awaitFounders says why the floor must wait for the founders, or for the birth, or is empty.
+// awaitFounders returns why the floor must wait for the founders or for the birth, or "".
 func (r *Replica) awaitFounders() string {
 	f := &r.lead.founding
 	lacking, what := []uint64(nil), "have not been met"
@@ -142,7 +148,8 @@ func (r *Replica) awaitFounders() string {
 	return fmt.Sprintf("initial members %s yet: %s; start them, or start the others with --initial-missing and the names of those that do not exist", what, names)
 }
 
-// withoutBirth lists the expected voters that have not acknowledged the birth, or whose directory the table lacks.
+// withoutBirth lists the expected voters that have not acknowledged the birth, or whose directory
+// is missing from the table.
 func (r *Replica) withoutBirth() (lacking []uint64) {
 	match := make(map[uint64]uint64)
 	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) { match[id] = pr.Match })
@@ -155,7 +162,7 @@ func (r *Replica) withoutBirth() (lacking []uint64) {
 	return lacking
 }
 
-// describe names members with their addresses.
+// describe formats members with their addresses.
 func (r *Replica) describe(ids []uint64) string {
 	var all []string
 	for _, id := range ids {
@@ -172,7 +179,7 @@ func (r *Replica) describe(ids []uint64) string {
 	return strings.Join(all, ", ")
 }
 
-// noteWait logs that founders are waited for, now and then.
+// noteWait logs, at intervals, that founders are being waited for.
 func (r *Replica) noteWait(names, what string) {
 	f := &r.lead.founding
 	if f.waits == 0 {
@@ -187,8 +194,8 @@ func (r *Replica) noteWait(names, what string) {
 		"what to do", "start them, or start the others with --initial-missing and the names of those that do not exist")
 }
 
-// floorCommands give a young cluster its first tokens, and at feature level 1 the limits too. One that was restored has those
-// of the backup.
+// floorCommands give a young cluster its first tokens and, at feature level 1, also its limits. A
+// restored cluster has the limits of the backup.
 func (r *Replica) floorCommands() (commands []machine.Command) {
 	floor := r.cfg.TokenFloor
 	if floor == 0 {
@@ -203,8 +210,9 @@ func (r *Replica) floorCommands() (commands []machine.Command) {
 	return append(commands, machine.SetTokenFloor{Floor: floor})
 }
 
-// clockObstacle says why the wall clock cannot give the first token floor, or is empty. A clock that cannot be right would
-// give tokens that an earlier life of the cluster may have issued, so nothing is granted until it is mended.
+// clockObstacle returns why the wall clock cannot provide the first token floor, or "". A clock
+// that cannot be right would produce tokens that an earlier life of the cluster may have issued, so
+// nothing is granted until it is fixed.
 func (r *Replica) clockObstacle() string {
 	what := r.clockFault()
 	if what == "" || r.cfg.TokenFloor != 0 {
@@ -219,13 +227,16 @@ func (r *Replica) clockObstacle() string {
 	return why
 }
 
-// Birth is the cluster's birth as far as this replica has applied the log, zero if it has none yet.
+// Birth returns the cluster's birth as far as this replica has applied the log, zero if it has none
+// yet.
 func (r *Replica) Birth() machine.BirthID { return r.machine.Birth() }
 
-// Life is like Birth, and reports whether the cluster began without one; see [machine.Machine.Rootless].
+// Life is like Birth, and also reports whether the cluster began without one; see
+// [machine.Machine.Rootless].
 func (r *Replica) Life() (birth machine.BirthID, rootless bool) {
 	return r.machine.Birth(), r.machine.Rootless()
 }
 
-// Marks are what the state of this replica can be compared by; see [machine.Machine.Marks].
+// Marks returns the marks by which this replica's state can be compared; see
+// [machine.Machine.Marks].
 func (r *Replica) Marks() []machine.Mark { return r.machine.Marks() }

@@ -18,7 +18,7 @@ func founders(cfg *Config) {
 	}
 }
 
-// introduce makes all replicas that run meet each other.
+// introduce makes all running replicas meet each other.
 func introduce(c *cluster, level uint32) {
 	for _, h := range c.hosts {
 		for _, other := range c.hosts {
@@ -53,7 +53,7 @@ func serves(c *cluster) (leader *host) {
 	return leader
 }
 
-// waits checks that nothing is granted for a while, and what the leader says of why.
+// waits checks that nothing is granted for a while, and what reason the leader gives.
 func waits(t *testing.T, c *cluster, want string) {
 	t.Helper()
 	c.run(5 * second)
@@ -73,7 +73,7 @@ func TestTheFirstTokenFloorWaitsForEveryFounder(t *testing.T) {
 	c.start(c.host(3))
 	c.host(3).disk.stuck = true
 	introduce(c, machine.FeatureLevel)
-	waits(t, c, "n3 (10.0.0.3)") // has not the birth on its disk
+	waits(t, c, "n3 (10.0.0.3)") // does not have the birth on its disk
 	if serves(c).r.Birth() == (machine.BirthID{}) {
 		t.Error("no birth is logged")
 	}
@@ -115,7 +115,8 @@ func TestALaterLeaderKeepsTheBirth(t *testing.T) {
 	}
 }
 
-// A founder of an older build cannot apply a birth: the cluster then begins at its level, as it always did.
+// A founder of an older build cannot apply a birth: the cluster then begins at that founder's
+// level, as always.
 func TestWithAFounderOfLevelOneTheClusterBeginsThere(t *testing.T) {
 	c := newCluster(t, 3, founders)
 	introduce(c, machine.FeatureLevel)
@@ -130,7 +131,7 @@ func TestWithAFounderOfLevelOneTheClusterBeginsThere(t *testing.T) {
 	}
 }
 
-// A leader that has joined knows no founders, and asks the voters' levels all the same.
+// A leader that has joined knows no founders, but asks for the voters' levels all the same.
 func TestALeaderThatHasJoinedAsksTheLevels(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.AnyLevel = false })
 	waits(t, c, "have not been met")
@@ -141,7 +142,8 @@ func TestALeaderThatHasJoinedAsksTheLevels(t *testing.T) {
 	c.until(10*second, "tokens", func() bool { return tokens(c) })
 }
 
-// As long as a restored cluster has not met its members, what it logs does not lower its feature level.
+// As long as a restored cluster has not met its members, what it logs does not lower its feature
+// level.
 func TestARestoredClusterKeepsItsLevelWhileMembersAreMissing(t *testing.T) {
 	limits := machine.DefaultLimits()
 	limits.FeatureLevel = machine.BirthLevel
@@ -164,7 +166,8 @@ func TestARestoredClusterKeepsItsLevelWhileMembersAreMissing(t *testing.T) {
 	}
 }
 
-// A restored cluster is a new one: it begins at the newest level that its founders know, with a birth of its own.
+// A restored cluster is a new one: it begins at the newest level that its founders know, with its
+// own birth.
 func TestARestoredClusterHasABirthOfItsOwn(t *testing.T) {
 	restored := renewed(500, wall0, 0)
 	born := func(seed uint64) machine.BirthID {

@@ -9,53 +9,61 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// Only the leader knows who renewed a lease. Its successor has to give every session a full TTL, and would do so for a dead
-// one at every change of leaders. So a leader writes down the ends of leases that were not renewed for a while
-// (machine.CheckpointLeases), on a clock that goes on from leader to leader.
+// Only the leader knows who renewed a lease. Its successor would have to give every session a full
+// TTL, and would do so for a dead one after every change of leaders. So a leader records the ends
+// of leases that have not been renewed for a while (machine.CheckpointLeases), on a clock that
+// continues from leader to leader.
 //
-// What makes that safe. Let a leader log at the time p that the lease of session S ends at E. E is no earlier than what any
-// client can believe from a keepalive that was answered before p, because the leader's own deadline is not. It must
-// stay so: no keepalive of S may be answered after p as long as a later leader can find that end in its state. So
+// Why that is safe. Suppose a leader logs at time p that the lease of session S ends at E. E is no
+// earlier than what any client can believe from a keepalive answered before p, because the leader's
+// own deadline is not. That must remain true: no keepalive of S may be answered after p as long as
+// a later leader can find that end in its state. So
 //
-//   - this leader answers none of S from p on until it has applied a RenewLeases of S, which takes the end out of
-//     the state (mustRenew);
-//   - a later leader has applied every entry of this term that any leader after it will have, before it serves; so it finds
-//     the end in its state and does the same;
-//   - an earlier leader answers no keepalive that came after this one was elected (see keepAlive), and what it answered
-//     before, this leader's deadline of a full TTL, or what is left of an earlier end, covers.
+//   - this leader answers no keepalive of S from p on until it has applied a RenewLeases for S,
+//     which removes the end from the state (mustRenew);
+//   - before it serves, a later leader has applied every entry of this term that any leader after
+//     it will have, so it finds the end in its state and does the same;
+//   - an earlier leader answers no keepalive that arrived after this one was elected (see
+//     keepAlive), and what it answered before is covered by this leader's deadline of a full TTL,
+//     or of what is left until an earlier end.
 //
-// The lease clock is the healthy clock of each leader after the one before, as far as it was logged. It is never faster than real
-// time, so a pause, a time without a leader and what a leader did not come to log only make leases longer.
+// The lease clock joins the healthy clocks of successive leaders, as far as they were logged. It is
+// never faster than real time, so a pause, a time without a leader, and anything that a leader did
+// not get to log only make leases longer.
 
 const (
-	// checkAfter is how long after its promotion a leader waits for sessions to come back before it writes their leases down.
-	// Clients renew as soon as they have found the new leader.
+	// checkAfter is how long after its promotion a leader waits for sessions to come back before it
+	// records the ends of their leases. Clients renew as soon as they have found the new leader.
 	checkAfter = time.Second
-	// checkpointEvery is how often the lease clock is logged while any end is written down: so much of a leader's time is lost
-	// to its successor at most, beside that of one entry.
+	// checkpointEvery is how often the lease clock is logged while any end is recorded. Apart from
+	// the time of one entry, at most this much of a leader's time is lost to its successor.
 	checkpointEvery = 250 * time.Millisecond
-	// maxCheckpoint bounds the sessions, and the delays, of one command. A session has 22 bytes or so.
+	// maxCheckpoint bounds the sessions, and the delays, of one command. A session takes about 22
+	// bytes.
 	maxCheckpoint = 4_096
 )
 
-// checkpoints are what a leader writes down, has written down, and takes back.
+// checkpoints is what a leader is to record, has recorded, and takes back.
 type checkpoints struct {
-	base   machine.Millis // lease clock of the machine at the promotion, when the healthy clock was zero
-	logged time.Duration  // healthy clock of the last checkpoint
+	// base is the lease clock of the machine at the promotion, when the healthy clock was zero.
+	base   machine.Millis
+	logged time.Duration // healthy clock of the last checkpoint
 
-	// returning, leases and delays have when the end of each is to be written down, unless that happened. A session is in returning
-	// until it has renewed at this leader, and then in leases, where a renewal does not move it: see collectSilent.
+	// returning, leases and delays hold when the end of each is to be recorded, unless it already
+	// is. A session is in returning until it has renewed at this leader, and then in leases, where
+	// a renewal does not move it: see collectSilent.
 	returning expiry.Deadlines[machine.SessionID]
 	leases    expiry.Deadlines[machine.SessionID]
 	delays    expiry.Deadlines[machine.ClaimID]
-	// dueLeases and dueDelays are those that are being written down.
+	// dueLeases and dueDelays are those being recorded now.
 	dueLeases ending[machine.SessionID]
 	dueDelays ending[machine.ClaimID]
 
-	// renewals are the sessions whose RenewLeases is under way, and keepAlives those that wait for it.
+	// renewals are the sessions whose RenewLeases is in flight, and keepAlives the requests waiting
+	// for it.
 	renewals   ending[machine.SessionID]
 	keepAlives map[machine.SessionID][]Request
-	held       int // how many keepalives wait
+	held       int // number of waiting keepalives
 }
 
 // checkpointing reports whether the log may hold checkpoints.
@@ -63,24 +71,27 @@ func (r *Replica) checkpointing() bool {
 	return r.machine.Limits().FeatureLevel >= machine.LeaseLevel && !mutantAnew
 }
 
-// silentAfter is how long a session may go without renewing before its lease is written down. Clients renew every TTL/3.
+// silentAfter is how long a session may go without renewing before the end of its lease is
+// recorded. Clients renew every TTL/3.
 func silentAfter(ttl time.Duration) time.Duration { return ttl / 2 }
 
-// awaitReturn has the end of a lease written down if the session does not renew it soon after the promotion.
+// awaitReturn schedules the end of a lease to be recorded if the session does not renew soon after
+// the promotion.
 func (r *Replica) awaitReturn(id machine.SessionID, ttl time.Duration) {
 	if r.checkpointing() {
 		r.lead.checkpoints.returning.Set(id, min(checkAfter, silentAfter(ttl)))
 	}
 }
 
-// watchLease has the end of a lease that has just begun written down after a while, if the session does not renew it.
+// watchLease schedules the end of a lease that has just begun to be recorded after a while, if the
+// session does not renew it.
 func (r *Replica) watchLease(id machine.SessionID, ttl time.Duration) {
 	if r.checkpointing() {
 		r.lead.checkpoints.leases.Set(id, r.lead.clock.Now()+silentAfter(ttl))
 	}
 }
 
-// leaseRenewed takes note of a renewal. Mostly there is nothing to do.
+// leaseRenewed handles a renewal. Usually there is nothing to do.
 func (r *Replica) leaseRenewed(id machine.SessionID, ttl time.Duration) {
 	c := &r.lead.checkpoints
 	if _, awaited := c.returning.At(id); awaited || c.dueLeases.has(id) {
@@ -90,7 +101,8 @@ func (r *Replica) leaseRenewed(id machine.SessionID, ttl time.Duration) {
 	}
 }
 
-// collectSilent finds the sessions that have been silent for too long, and the delays that are.
+// collectSilent finds the sessions that have been silent for too long, and the delays that are due
+// to be recorded.
 func (r *Replica) collectSilent(due time.Duration) {
 	c := &r.lead.checkpoints
 	moveDue(&c.returning, &c.dueLeases, due)
@@ -103,7 +115,7 @@ func (r *Replica) collectSilent(due time.Duration) {
 		s, live := r.machine.Session(id)
 		end, timed := r.lead.leases.At(id)
 		if !live || !timed {
-			continue // its end is under way
+			continue // its end is in flight
 		}
 		ttl := millis(s.TTL)
 		if silent := end - r.cfg.Grace - ttl + silentAfter(ttl); silent > due {
@@ -114,21 +126,21 @@ func (r *Replica) collectSilent(due time.Duration) {
 	}
 }
 
-// watchDelay has the end of a delay written down after a while, if the delay is long.
+// watchDelay schedules the end of a delay to be recorded after a while, if the delay is long.
 func (r *Replica) watchDelay(id machine.ClaimID, span time.Duration) {
 	if r.checkpointing() && span > checkAfter {
 		r.lead.checkpoints.delays.Set(id, r.lead.clock.Now()+checkAfter)
 	}
 }
 
-// mustRenew reports whether the end of the session's lease is written down, or may be. Then no keepalive of it is answered
-// before that is taken back in the log.
+// mustRenew reports whether the end of the session's lease is recorded, or may be. Then no
+// keepalive of the session is answered until the log takes that back.
 func (r *Replica) mustRenew(s *machine.Session) bool {
 	c := &r.lead.checkpoints
 	return !mutantUnlogged && (s.Checkpointed || c.dueLeases.proposed(s.ID) || c.renewals.has(s.ID))
 }
 
-// holdForRenewal has a keepalive wait for the RenewLeases of its session.
+// holdForRenewal makes a keepalive wait for the RenewLeases of its session.
 func (r *Replica) holdForRenewal(q *Request) {
 	c := &r.lead.checkpoints
 	if c.held >= maxHeldKeepAlives {
@@ -143,7 +155,7 @@ func (r *Replica) holdForRenewal(q *Request) {
 	c.renewals.add(q.Session)
 }
 
-// takeWaiting takes out the keepalives that wait for the renewal of a session.
+// takeWaiting removes and returns the keepalives that wait for the renewal of a session.
 func (c *checkpoints) takeWaiting(id machine.SessionID) []Request {
 	waiting := c.keepAlives[id]
 	delete(c.keepAlives, id)
@@ -151,7 +163,7 @@ func (c *checkpoints) takeWaiting(id machine.SessionID) []Request {
 	return waiting
 }
 
-// all are the keepalives that wait, in the order of their sessions.
+// all returns the waiting keepalives, in the order of their sessions.
 func (c *checkpoints) all() (waiting []Request) {
 	for _, id := range slices.SortedFunc(maps.Keys(c.keepAlives), compareIDs) {
 		waiting = append(waiting, c.keepAlives[id]...)
@@ -159,7 +171,8 @@ func (c *checkpoints) all() (waiting []Request) {
 	return waiting
 }
 
-// serveRenewed answers the keepalives of a session whose RenewLeases is applied, or which is over. They had their round.
+// serveRenewed answers the keepalives of a session whose RenewLeases is applied, or which is over.
+// Their round has been confirmed already.
 func (r *Replica) serveRenewed(id machine.SessionID) {
 	r.lead.checkpoints.renewals.drop(id)
 	for _, q := range r.lead.checkpoints.takeWaiting(id) {
@@ -182,7 +195,7 @@ func (c *checkpoints) delayOver(id machine.ClaimID) {
 	c.dueDelays.drop(id)
 }
 
-// wantsCheckpoint reports whether ends are to be written down, or the lease clock.
+// wantsCheckpoint reports whether ends, or the lease clock, are to be logged.
 func (r *Replica) wantsCheckpoint() bool {
 	c := &r.lead.checkpoints
 	if c.dueLeases.fresh() || c.dueDelays.fresh() {
@@ -192,7 +205,7 @@ func (r *Replica) wantsCheckpoint() bool {
 	return timed && r.checkpointing() && r.lead.clock.Now()-c.logged >= checkpointEvery
 }
 
-// checkpointCommands write down what is due, and take back what was renewed.
+// checkpointCommands record what is due, and take back what was renewed.
 func (r *Replica) checkpointCommands(b *batch) (commands []machine.Command) {
 	l := &r.lead
 	c := &l.checkpoints
@@ -233,7 +246,8 @@ func (r *Replica) delayEnds(b *batch) (ends []machine.DelayEnd) {
 	return ends
 }
 
-// onLeaseClock is a time of the healthy clock on the lease clock, rounded up: an end must not come early.
+// onLeaseClock converts a time of the healthy clock to the lease clock, rounded up: an end must not
+// come early.
 func (c *checkpoints) onLeaseClock(at time.Duration) machine.Millis {
 	return c.base + roundUp(at)
 }
@@ -242,7 +256,7 @@ func roundUp(d time.Duration) machine.Millis {
 	return machine.Millis(max(0, d+time.Millisecond-1).Milliseconds())
 }
 
-// finishCheckpoint goes on after an entry with checkpoints of this leader was applied.
+// finishCheckpoint continues after an entry with checkpoints of this leader has been applied.
 func (r *Replica) finishCheckpoint(b *batch) {
 	c := &r.lead.checkpoints
 	for _, id := range b.leases {
@@ -252,7 +266,8 @@ func (r *Replica) finishCheckpoint(b *batch) {
 		c.dueDelays.drop(id)
 	}
 	for _, id := range b.renewed {
-		if s, live := r.machine.Session(id); live { // its keepalive may have gone with its stream
+		// Its keepalive may be gone along with its stream.
+		if s, live := r.machine.Session(id); live {
 			r.watchLease(id, millis(s.TTL))
 		}
 		r.serveRenewed(id)

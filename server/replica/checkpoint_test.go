@@ -8,13 +8,14 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// firstLevel is the feature level of the builds before checkpoints.
+// firstLevel sets the feature level of the builds before checkpoints.
 func firstLevel(cfg *Config) {
 	cfg.Limits = machine.DefaultLimits()
 	cfg.Limits.FeatureLevel = 1
 }
 
-// change gives the leadership to the next host in turn: by a hand-over, or by the crash of the leader, which comes back.
+// change moves the leadership to the next host in turn: by a handover, or by a crash of the leader,
+// which comes back.
 func (c *cluster) change(crash bool) {
 	c.t.Helper()
 	h := c.leader()
@@ -27,7 +28,7 @@ func (c *cluster) change(crash bool) {
 	c.start(h)
 }
 
-// checkpointsIn collects the commands of the kind that any host applied, once each.
+// checkpointsIn collects the commands of this kind that any host applied, once each.
 func checkpointsIn[T machine.Command](c *cluster) (commands []T) {
 	seen := map[uint64]bool{}
 	for _, h := range c.hosts {
@@ -46,8 +47,8 @@ func checkpointsIn[T machine.Command](c *cluster) (commands []T) {
 	return commands
 }
 
-// lives is how long a session lives after its last renewal when the leadership changes every so often, the time without a leader
-// not counted, and how many changes there were.
+// lives returns how long a session lives after its last renewal if the leadership changes at this
+// interval, not counting the time without a leader, and how many changes there were.
 func (c *cluster) lives(k *client, live []*client, every Time, crash bool, limit Time) (served Time, changes int) {
 	c.t.Helper()
 	for served < limit {
@@ -72,7 +73,7 @@ func TestADeadHolderIsFreedHoweverOftenTheLeaderChanges(t *testing.T) {
 				live, dead := c.open(c.leader(), ttl), c.open(c.leader(), ttl)
 				dead.acquire("job")
 				live.acquire("job")
-				// Each change costs the successor what its predecessor did not come to log.
+				// Each change costs the successor what its predecessor did not get to log.
 				most := 2 * lease(ttl)
 				served, changes := c.lives(dead, []*client{live}, every, crash, 60*second)
 				if served > most+Time(changes)*500*ms {
@@ -150,7 +151,7 @@ func (k *client) writtenDown(h *host) bool {
 	return s.Checkpointed
 }
 
-// silent is a cluster with a session whose lease is written down.
+// silent returns a cluster with a session whose lease end is recorded.
 func silent(t *testing.T) (*cluster, *host, *client) {
 	t.Helper()
 	c := newCluster(t, 3, nil)
@@ -166,7 +167,7 @@ func TestALeaseThatIsWrittenDownIsRenewedInTheLogFirst(t *testing.T) {
 	c, h, k := silent(t)
 	c.run(50 * ms)
 	for _, o := range c.hosts {
-		o.disk.stuck = true // rounds go on, the log does not
+		o.disk.stuck = true // rounds continue, the log does not
 	}
 	tag := k.send(KeepAlive{Number: 1})
 	again := k.send(KeepAlive{Number: 2})
@@ -193,7 +194,8 @@ func TestALeaseThatIsWrittenDownIsRenewedInTheLogFirst(t *testing.T) {
 	}
 }
 
-// TestALeaseWhoseRenewalNobodyHearsIsWrittenDownAgain: its keepalive waited for the log, and its stream is gone.
+// TestALeaseWhoseRenewalNobodyHearsIsWrittenDownAgain: its keepalive waited for the log, and its
+// stream is gone.
 func TestALeaseWhoseRenewalNobodyHearsIsWrittenDownAgain(t *testing.T) {
 	c, h, k := silent(t)
 	for _, o := range c.hosts {

@@ -50,7 +50,7 @@ type parcel struct {
 	message  *raftpb.Message
 }
 
-// A disk is what a host keeps over a crash.
+// A disk is what a host keeps across a crash.
 type disk struct {
 	hard     *raftpb.HardState
 	meta     *raftpb.SnapshotMetadata
@@ -84,7 +84,7 @@ type host struct {
 	wrote   int // MsgStorageAppend
 }
 
-// A cluster is hosts with a network and one clock, on one goroutine.
+// A cluster is a set of hosts with a network and one clock, on one goroutine.
 type cluster struct {
 	t       testing.TB
 	now     Time
@@ -98,9 +98,9 @@ type cluster struct {
 	wall    machine.WallMillis
 	// diskTime is how long a write takes.
 	diskTime Time
-	// snapshotTime is how much longer it takes to make a snapshot durable.
+	// snapshotTime is the additional time that it takes to make a snapshot durable.
 	snapshotTime Time
-	// transfer is how long a snapshot is on its way to a peer.
+	// transfer is how long it takes to send a snapshot to a peer.
 	transfer Time
 }
 
@@ -145,13 +145,13 @@ func (c *cluster) start(h *host) {
 	h.r, h.wake, h.inputs, h.exit, h.paused = r, c.now, nil, "", false
 }
 
-// crash stops a host. What its disk had not synced is lost.
+// crash stops a host. Anything that its disk had not synced is lost.
 func (c *cluster) crash(h *host) {
 	h.r, h.disk.unsynced, h.disk.writing = nil, nil, nil
 	h.disk.stuck = false
 }
 
-// run lets time pass.
+// run advances the time by d.
 func (c *cluster) run(d Time) {
 	c.t.Helper()
 	for end := c.now + d; c.now < end; {
@@ -159,7 +159,7 @@ func (c *cluster) run(d Time) {
 	}
 }
 
-// until lets time pass until done, and fails the test after limit.
+// until advances the time until done, and fails the test after limit.
 func (c *cluster) until(limit Time, what string, done func() bool) {
 	c.t.Helper()
 	for end := c.now + limit; !done(); {
@@ -179,7 +179,7 @@ func (c *cluster) describe() (s string) {
 	return s
 }
 
-// tick is one millisecond.
+// tick advances the time by one millisecond.
 func (c *cluster) tick() {
 	c.now += ms
 	c.wall++
@@ -228,7 +228,7 @@ func (c *cluster) arrive(p parcel) {
 	to.inputs = append(to.inputs, SnapshotReceived{Message: p.message, Machine: m})
 }
 
-// sync makes durable what was long enough on its way.
+// sync makes durable what has been in flight long enough.
 func (c *cluster) sync(h *host) {
 	for len(h.disk.unsynced) > 0 && h.disk.unsynced[0].at <= c.now && !h.disk.stuck {
 		s := h.disk.unsynced[0]
@@ -307,7 +307,7 @@ func (c *cluster) isolate(ids ...uint64) {
 
 func (c *cluster) heal() { c.cut = func(uint64, uint64) bool { return false } }
 
-// leader waits for a host that serves, among those not excluded.
+// leader waits for a host that serves, not counting the excluded ones.
 func (c *cluster) leader(but ...uint64) *host {
 	c.t.Helper()
 	var found *host
@@ -337,7 +337,7 @@ func (c *cluster) lead(id uint64) *host {
 	return c.host(id)
 }
 
-// take removes and returns the replies that pick chooses.
+// take removes and returns the replies that pick selects.
 func (h *host) take(pick func(Reply) bool) (taken []Reply) {
 	h.replies = slices.DeleteFunc(h.replies, func(r Reply) bool {
 		if pick(r) {
@@ -387,11 +387,11 @@ type client struct {
 	number uint64 // of the attachment
 }
 
-// open opens a session with a stream of its own.
+// open opens a session with its own stream.
 func (c *cluster) open(h *host, ttl machine.Millis) *client {
 	c.t.Helper()
 	k := &client{c: c, host: h, stream: c.newStream(), number: 1}
-	_, _ = io.ReadFull(rand.Reader, k.secret[:]) // the fixed reader has no error to return
+	_, _ = io.ReadFull(rand.Reader, k.secret[:]) // the fixed reader never returns an error
 	var random [8]byte
 	_, _ = io.ReadFull(rand.Reader, random[:])
 	a := c.call(h, Request{Stream: k.stream, Body: Open{TTL: ttl, Secret: k.secret, Random: random, ClientNumbered: true, Attach: true}})
@@ -417,7 +417,7 @@ func (k *client) acquireBody(s machine.Spec) Acquire {
 	return Acquire{Claim: machine.Acquire{Seq: k.seq, Spec: s}}
 }
 
-// acquire asks for a name and returns the state that the answer tells.
+// acquire asks for a name and returns the state in the answer.
 func (k *client) acquire(name string) machine.ClaimStatus {
 	k.c.t.Helper()
 	a := k.call(k.acquireBody(spec(name)))
@@ -438,7 +438,7 @@ func (k *client) attach(h *host, seen uint64) (Answer, []machine.ClaimStatus) {
 	return a, k.changes()
 }
 
-// changes takes what the client was told on its stream.
+// changes returns the changes that were reported to the client on its stream.
 func (k *client) changes() (claims []machine.ClaimStatus) {
 	for _, r := range k.host.take(func(r Reply) bool {
 		_, ok := r.Answer.(Changed)
@@ -449,7 +449,7 @@ func (k *client) changes() (claims []machine.ClaimStatus) {
 	return claims
 }
 
-// over takes the news of the session's end.
+// over returns the report of the session's end.
 func (k *client) over() (e Ended, ok bool) {
 	for _, r := range k.host.take(func(r Reply) bool {
 		_, is := r.Answer.(Ended)
@@ -460,7 +460,7 @@ func (k *client) over() (e Ended, ok bool) {
 	return e, false
 }
 
-// addLearner makes a host a learner, without the table of members. The host does not run yet.
+// addLearner makes a host a learner, without the member table. The host is not running yet.
 func (c *cluster) addLearner(leader *host, id uint64) {
 	c.t.Helper()
 	change := &raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode.Enum(), NodeId: new(id)}

@@ -12,113 +12,125 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// Recovered is what the shell found on its disk. Every new node of a cluster starts
-// from the same one: a snapshot with index 1 and term 1 whose ConfState lists all
-// voters, no entries and an empty machine.
+// Recovered is what the shell found on its disk. Every new node of a cluster starts from the same
+// one: a snapshot with index 1 and term 1 whose ConfState lists all voters, no entries, and an
+// empty machine.
 type Recovered struct {
-	HardState *raftpb.HardState // nil: none was written yet
+	HardState *raftpb.HardState // nil: none has been written yet
 	Snapshot  *raftpb.SnapshotMetadata
 	Entries   []*raftpb.Entry // after the snapshot, without a gap; older ones are ignored
 	Machine   *machine.Machine
 }
 
-// A Config is what New needs. ID, Recovered and Rand have no default.
+// A Config configures New. ID, Recovered and Rand have no default.
 type Config struct {
 	ID    uint64 // of this node; not zero
-	Group uint32 // for the log only
+	Group uint32 // for logging only
 	Recovered
 
 	// TickEvery is the unit of Raft's timers. Default: 50 ms.
 	TickEvery time.Duration
-	// ElectionTicks without a word of the leader make a follower stand for election, after up to
-	// as many again by lot. Default: 12.
+	// ElectionTicks is how long a follower waits without hearing from the leader before it
+	// campaigns; up to as many ticks again are added at random. Default: 12.
 	ElectionTicks int
-	// HeartbeatTicks lie between two heartbeats of a leader. Default: 2.
+	// HeartbeatTicks is the interval of a leader's heartbeats. Default: 2.
 	HeartbeatTicks int
 
-	// Grace is added to every lease, because a client may notice its end that late. Default: 500 ms.
+	// Grace is added to every lease, because a client may notice the end of its lease that late.
+	// Default: 500 ms.
 	Grace time.Duration
-	// RoundEvery is how often at most a quorum round is started for held keepalives alone. Default: 30 ms.
+	// RoundEvery is the shortest interval between quorum rounds that serve only held keepalives.
+	// Default: 30 ms.
 	RoundEvery time.Duration
-	// RoundIdle is how often at least a round is started while there are sessions. Default: 250 ms.
+	// RoundIdle is the longest interval between rounds while there are sessions. Default: 250 ms.
 	RoundIdle time.Duration
 
-	// BatchCommands, BatchBytes and BatchAge close a batch although an entry is in flight,
-	// if InFlight allows another. Defaults: 512, 256 KiB, 1 ms.
+	// BatchCommands, BatchBytes and BatchAge close a batch even though an entry is in flight, if
+	// InFlight allows another. Defaults: 512, 256 KiB, 1 ms.
 	BatchCommands int
 	BatchBytes    int
 	BatchAge      time.Duration
-	// InFlight is how many own entries are proposed and not yet applied at a time. Default: 1.
+	// InFlight is the maximum number of this node's entries that are proposed and not yet applied.
+	// Default: 1.
 	InFlight int
-	// QueueCommands bounds the Acquire, Open and Revoke requests that wait for a batch; more are
-	// Overloaded. Other requests have a bound of their own, eight times as high. Default: 8,192.
+	// QueueCommands bounds the Acquire, Open and Revoke requests waiting for a batch; further ones
+	// are refused as Overloaded. Other requests have their own bound, eight times as high. Default:
+	// 8,192.
 	QueueCommands int
 
-	// StallTransfer and StallMute are the ages of the oldest write in flight at which a leader gives leadership away, and
-	// stops sending, if a majority of the others was clearly faster. StallExit is the age at which the node has to end.
-	// Defaults: 400 ms, 1 s, 10 s.
+	// StallTransfer and StallMute are the ages of the oldest write in flight at which a leader
+	// transfers leadership, and stops sending, if a majority of the others was clearly faster.
+	// StallExit is the age at which the node must exit. Defaults: 400 ms, 1 s, 10 s.
 	StallTransfer time.Duration
 	StallMute     time.Duration
 	StallExit     time.Duration
 
-	// SnapshotEntries and SnapshotBytes are how much log is applied between two snapshots, about: each voter has its own
-	// marks between those of the others, and takes fewer bytes than the one with the lowest id, down to half of them.
-	// SnapshotTail is how many bytes of older log stay in memory for followers that lag. Defaults: 100,000, 32 MiB, 16 MiB.
+	// SnapshotEntries and SnapshotBytes are about how much log is applied between two snapshots.
+	// Voters take their snapshots at different points of the log, and those with higher ids after
+	// fewer bytes, down to half of SnapshotBytes. SnapshotTail is how many bytes of older log stay
+	// in memory for followers that lag. Defaults: 100,000, 32 MiB, 16 MiB.
 	SnapshotEntries uint64
 	SnapshotBytes   uint64
 	SnapshotTail    uint64
-	// SnapshotLag bounds the older log that a leader keeps in memory for a follower that is catching up, data and
-	// overhead. One that falls behind by more gets the newest snapshot again. Default: 256 MiB.
+	// SnapshotLag bounds the older log, data and overhead, that a leader keeps in memory for a
+	// follower that is catching up. A follower that lags further behind gets the newest snapshot
+	// again. Default: 256 MiB.
 	SnapshotLag uint64
-	// SnapshotPace is the time between two parts of a snapshot, each of about 64 KiB. Default: 5 ms.
+	// SnapshotPace is the time between two parts of a snapshot, each of about 64 KiB. Default: 5
+	// ms.
 	SnapshotPace time.Duration
 
-	// Founders are the members of Recovered's first ConfState, as the first leader logs them. Default: none, which
-	// are never logged, and then the membership cannot change.
+	// Founders are the members of Recovered's first ConfState, as the first leader logs them.
+	// Default: none; then none are logged, and the membership cannot change.
 	Founders []machine.Member
 
-	// Configured is the id of the configuration that the cluster began with, the same on all nodes. A cluster that began at a feature
-	// level without births gets one made of it. Default: none.
+	// Configured is the id of the configuration that the cluster began with, the same on all nodes.
+	// A cluster that began at a feature level without births gets a birth derived from it. Default:
+	// none.
 	Configured string
 
 	// ForgetDue says that the note of [ForgetLater] or ForgetNow is there. Default: it is not.
 	ForgetDue bool
 
-	// AnyLevel says that every voter knows the feature level of Limits, so that a new cluster does not wait until all have been met:
-	// for tests. Default: it waits.
+	// AnyLevel says that every voter knows the feature level of Limits, so that a new cluster does
+	// not wait until all have been met. It is for tests. Default: it waits.
 	AnyLevel bool
 
-	// Missing are founders that are known not to exist: the first token floor does not wait for them. Default: none.
+	// Missing are founders that are known not to exist: the first token floor does not wait for
+	// them. Default: none.
 	Missing []uint64
 
-	// CheckEvery is how many entries lie between two checks of the state's hash. Default: 4,096.
+	// CheckEvery is the number of entries between two checks of the state's hash. Default: 4,096.
 	CheckEvery uint64
 
-	// Limits are those that the first leader of a new cluster logs. Default: machine.DefaultLimits.
+	// Limits are what the first leader of a new cluster logs. Default: machine.DefaultLimits.
 	Limits machine.Limits
-	// Built is when the binary was built. A token floor is refused while the wall clock is before it.
+	// Built is when the binary was built. A token floor is refused while the wall clock is earlier.
 	Built machine.WallMillis
 	// TokenFloor, if not zero, replaces the first token floor of a new or restored cluster.
 	TokenFloor machine.Token
 
-	// Zone is where this node is, and LeaderZone where the leader should be, if a member there is up and lacks nothing. Default:
-	// none, and anywhere.
+	// Zone is where this node is, and LeaderZone where the leader should be, if a member there is
+	// up and not behind. Default: none, and anywhere.
 	Zone, LeaderZone string
-	// SessionsPerAddress bounds the sessions that one address of clients has while this replica leads. Default: 60,000.
+	// SessionsPerAddress bounds the sessions of one client address while this replica leads.
+	// Default: 60,000.
 	SessionsPerAddress int
 
-	// Stopwatch reads a clock that measures what reads take; it decides how many of them a turn answers, and nothing else. Default:
-	// none, and estimates count instead, so that a run is a function of its inputs.
+	// Stopwatch reads a clock that measures how long reads take. It only decides how many of them a
+	// turn answers. Default: none; estimates are used instead, so that a run is a function of its
+	// inputs.
 	Stopwatch func() time.Duration
 
-	// Rand is read in New only: it seeds the jitter of leases, and gives the birth that this replica would log.
+	// Rand is read only in New: it seeds the jitter of leases, and provides the birth that this
+	// replica would log.
 	Rand io.Reader
 	// Logger receives the log, Raft's at level Debug. Default: discard.
 	Logger *slog.Logger
 }
 
-// DefaultSessionsPerAddress leaves room for 50,000 sessions behind one NAT, or of one test of load, and for others beside them: a
-// third of all that a cluster has by default.
+// DefaultSessionsPerAddress leaves room for 50,000 sessions behind one NAT, or of one load test,
+// and for others as well: it is a third of all sessions that a cluster has by default.
 const DefaultSessionsPerAddress = 60_000
 
 func orDefault[T comparable](v *T, value T) {

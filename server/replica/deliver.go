@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// deliver tells the clients and the timers what came of an entry that was applied while this replica serves.
+// deliver reports the results of an applied entry to clients and timers, while this replica serves.
 func (r *Replica) deliver(done *Applied) {
 	changes := &changeFeed{replica: r, rest: done.Output.Changes}
 	var b *batch
@@ -29,14 +29,15 @@ func (r *Replica) deliver(done *Applied) {
 	}
 }
 
-// A changeFeed tells changes in between the answers of one entry. A client must see an answer
-// and a change of the same claim in the order in which the machine made them.
+// A changeFeed reports changes interleaved with the answers of one entry. A client must see an
+// answer and a change of the same claim in the order in which the machine made them.
 type changeFeed struct {
 	replica *Replica
 	rest    []machine.Change
 }
 
-// upTo tells the changes that came before a result of the session: those up to the one that its claim shows.
+// upTo reports the changes that came before a result of the session: those up to the one that the
+// result's claim shows.
 func (f *changeFeed) upTo(session machine.SessionID, shown uint64) {
 	if shown == 0 || len(f.rest) == 0 {
 		return
@@ -58,7 +59,7 @@ func (f *changeFeed) tell(n int) {
 	f.rest = f.rest[n:]
 }
 
-// answer tells a client what came of its command.
+// answer sends a client the result of its command.
 func (r *Replica) answer(p *pending, result *machine.Result) {
 	if p.counted {
 		r.settle(p.session)
@@ -120,7 +121,7 @@ func (r *Replica) answerRevoke(p *pending, result *machine.Result) {
 		return
 	}
 	if p.group.left < 0 {
-		return // refused already
+		return // already refused
 	}
 	p.group.left--
 	p.group.count += result.Revoked
@@ -129,7 +130,7 @@ func (r *Replica) answerRevoke(p *pending, result *machine.Result) {
 	}
 }
 
-// afterClaim keeps the calls that follow a claim informed, and makes a call follow it.
+// afterClaim notifies the calls that follow a claim, and registers a call that is to follow it.
 func (r *Replica) afterClaim(p *pending, result *machine.Result) {
 	if result.Code != machine.OK {
 		return

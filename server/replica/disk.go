@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// diskBusy is the age of the oldest write in flight, without the time in which this process was paused: its
-// disk may have been done long since, and nobody was there to see it.
+// diskBusy returns the age of the oldest write in flight, not counting the time during which this
+// process was paused: its disk may have finished long ago with nobody there to notice.
 func (r *Replica) diskBusy() time.Duration {
 	if len(r.writes.flying) == 0 {
 		return 0
@@ -19,19 +19,22 @@ func (r *Replica) diskBusy() time.Duration {
 }
 
 const (
-	// outrunBy is how many times as long as a majority of its peers a leader's disk has to take before the leader is left
-	// for it. With disks that are slow alike, a write that has to wait for the one before it takes twice as long.
+	// outrunBy is how many times longer than a majority of its peers a leader's disk must take
+	// before leadership moves because of it. With equally slow disks, a write that has to wait for
+	// the one before it takes twice as long.
 	outrunBy = 4
-	// transferEvery lies between two transfers for a slow disk: a leader that has just come by one leaves no sooner either.
+	// transferEvery is the minimum time between two transfers for a slow disk. It also applies to a
+	// leader that has just been elected through one.
 	transferEvery = Time(10 * time.Second)
 )
 
-// forSlowDisk marks the MsgTimeoutNow of a leader that leaves for its disk.
+// forSlowDisk marks the MsgTimeoutNow of a leader that transfers leadership because of its disk.
 const forSlowDisk = "slow disk"
 
-// outrun reports whether a majority of the members, this one not counted, made the oldest write in flight durable long
-// before: then another leader would be faster, and does not need this disk. When all disks are slow nobody is left:
-// the next leader would be as slow, and each change costs an election.
+// outrun reports whether a majority of the members, not counting this one, made the oldest write in
+// flight durable much earlier: then another leader would be faster, and does not need this disk.
+// When all disks are slow, leadership stays: the next leader would be as slow, and each change
+// costs an election.
 func (r *Replica) outrun() bool {
 	if keepLeader || len(r.writes.flying) == 0 {
 		return false
@@ -40,7 +43,8 @@ func (r *Replica) outrun() bool {
 	return w.elsewhere != 0 && outrunBy*(w.elsewhere-w.since) < r.awake-w.since
 }
 
-// noteElsewhere notes when the writes in flight are committed. Raft commits what a majority has, with or without us.
+// noteElsewhere records when the writes in flight are committed. Raft commits what a majority has,
+// with or without this replica.
 func (r *Replica) noteElsewhere() {
 	for i := range r.writes.flying {
 		if w := &r.writes.flying[i]; w.elsewhere == 0 && w.last <= r.committed {
@@ -49,13 +53,14 @@ func (r *Replica) noteElsewhere() {
 	}
 }
 
-// muted reports whether this replica leads with a disk that does not answer while those of the others do.
+// muted reports whether this replica leads with a disk that does not respond while those of the
+// others do.
 func (r *Replica) muted() bool {
 	return r.role == Leader && r.diskBusy() > r.cfg.StallMute && r.outrun()
 }
 
-// watchDisk acts on a write that takes too long. With asynchronous writes
-// Raft itself would lead for ever with a dead disk: its heartbeats do not need one.
+// watchDisk acts on a write that takes too long. With asynchronous writes, Raft itself would lead
+// forever with a dead disk: its heartbeats do not need one.
 func (r *Replica) watchDisk() {
 	r.noteElsewhere()
 	busy := r.diskBusy()
@@ -70,7 +75,8 @@ func (r *Replica) watchDisk() {
 	}
 }
 
-// timeoutNow marks the word to the successor when this leader leaves for its disk.
+// timeoutNow marks the message to the successor when this leader transfers leadership because of
+// its disk.
 func (r *Replica) timeoutNow(m *raftpb.Message) {
 	if r.leaving {
 		m.Context = []byte(forSlowDisk)
@@ -79,21 +85,21 @@ func (r *Replica) timeoutNow(m *raftpb.Message) {
 	r.out.Messages = append(r.out.Messages, m)
 }
 
-// succeed takes note of why leadership comes here.
+// succeed records why leadership comes to this replica.
 func (r *Replica) succeed(m *raftpb.Message) {
 	if string(m.GetContext()) == forSlowDisk {
 		r.mayTransfer, r.zoneAt = r.awake+transferEvery, r.awake+zoneAfterDisk
 	}
 }
 
-// waitsForDisk reports whether this replica has to wait for its disk before it can win an election or vote in one.
-// Then its election timer stands still: with syncs longer than the timeout, it would give each of its candidacies up
-// just before the votes are durable. A dead disk ends the process.
+// waitsForDisk reports whether this replica has to wait for its disk before it can win an election
+// or vote in one. Its election timer then stands still: with syncs longer than the timeout, it
+// would abandon each candidacy just before its vote is durable. A dead disk ends the process.
 func (r *Replica) waitsForDisk() bool { return r.role != Leader && len(r.writes.flying) > 0 }
 
-// handOver starts a transfer of leadership to the member with id to, or to the one with
-// the longest log. Raft forwards a follower's wish to the leader, who may be
-// healthy: only a leader's own is passed on.
+// handOver starts a leadership transfer to the member with id to, or to the one with the longest
+// log. Raft forwards a follower's request to the leader, which may be healthy: only a leader's own
+// request is passed on.
 func (r *Replica) handOver(to uint64) {
 	if r.raft.BasicStatus().RaftState != raft.StateLeader {
 		return
@@ -106,8 +112,8 @@ func (r *Replica) handOver(to uint64) {
 	}
 }
 
-// successor is the voter with the longest log, if possible of those heard of since Raft looked last, which it does
-// each election timeout; the lowest id among equals.
+// successor returns the voter with the longest log, preferring voters heard from since Raft last
+// checked, which it does every election timeout. Among equals it returns the lowest id.
 func (r *Replica) successor() uint64 {
 	var best, match uint64
 	var active bool

@@ -45,10 +45,10 @@ func TestAZombieLeaderFallsSilentAndLeadsNoMore(t *testing.T) {
 	h := c.lead(1)
 	k := c.open(h, 60_000)
 	c.run(100 * ms)
-	// Its peers' words do not reach it, so no transfer and no news of a later term can help.
+	// Its peers' messages do not reach it, so neither a transfer nor news of a later term can help.
 	h.disk.stuck = true
 	c.cut = func(from, to uint64) bool { return to == 1 }
-	// Raft itself would step down for want of answers; keep it believing for the sake of the test.
+	// Raft itself would step down for lack of answers; keep it believing for the sake of the test.
 	k.send(k.acquireBody(spec("job")))
 	transfers := 0
 	for end := c.now + 1_500*ms; c.now < end; {
@@ -118,7 +118,7 @@ func TestLeadershipIsGivenAwayForTheDiskAtMostOnceInTenSeconds(t *testing.T) {
 	k := c.open(h, 60_000)
 	c.run(100 * ms)
 	tries := 0
-	c.lose = func(m *raftpb.Message) bool { // nobody takes it
+	c.lose = func(m *raftpb.Message) bool { // no disk takes it
 		lost := m.GetType() == raftpb.MsgTimeoutNow
 		if lost {
 			tries++
@@ -160,8 +160,9 @@ func TestASuccessorOfASlowDiskStays(t *testing.T) {
 	}
 }
 
-// TestDisksThatAreSlowAlikeKeepTheirLeader: whatever a sync takes, 1 ms to 2 s, the cluster serves at the rate that the
-// disks allow, and nobody is left for a disk that is no slower than the next one.
+// TestDisksThatAreSlowAlikeKeepTheirLeader: however long a sync takes, 1 ms to 2 s, the cluster
+// serves at the rate that the disks allow, and leadership does not move because of a disk that is
+// no slower than the next one.
 func TestDisksThatAreSlowAlikeKeepTheirLeader(t *testing.T) {
 	for _, takes := range []Time{50, 200, 400, 600, 800, 1_000, 1_200, 1_600, 2_000} {
 		c := newCluster(t, 3, nil)
@@ -192,7 +193,8 @@ func TestDisksThatAreSlowAlikeKeepTheirLeader(t *testing.T) {
 	}
 }
 
-// TestSlowDisksElectALeader: a vote has to be durable before it counts, and a sync takes longer than an election timeout.
+// TestSlowDisksElectALeader: a vote has to be durable before it counts, and a sync takes longer
+// than an election timeout.
 func TestSlowDisksElectALeader(t *testing.T) {
 	for seed := range uint64(8) {
 		for _, takes := range []Time{600, 1_200, 2_000} {
@@ -201,7 +203,8 @@ func TestSlowDisksElectALeader(t *testing.T) {
 			h := c.lead(1)
 			k := c.open(h, 60_000)
 			c.diskTime = takes * ms
-			k.send(k.acquireBody(spec("job"))) // the others have something to write when the leader dies
+			// The others have something to write when the leader dies.
+			k.send(k.acquireBody(spec("job")))
 			c.run(takes * ms / 2)
 			c.crash(h)
 			term, from := c.host(2).r.Status().Term, c.now

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// drain carries out what Raft has ready until nothing is left. Entries are applied on
-// the way; what goes to peers, disk and clients is collected in r.out.
+// drain carries out everything that Raft has ready. Entries are applied on the way; what goes to
+// peers, disk and clients is collected in r.out.
 func (r *Replica) drain() {
 	for r.raft.HasReady() {
 		rd := r.raft.Ready()
@@ -32,8 +32,8 @@ func (r *Replica) drain() {
 	}
 }
 
-// follow keeps role, term and leader as Raft has them. A leadership ends here before
-// anything else of the same Ready is looked at.
+// follow keeps role, term and leader in step with Raft. A leadership ends here, before anything
+// else in the same Ready is looked at.
 func (r *Replica) follow(rd *raft.Ready) {
 	if !raft.IsEmptyHardState(rd.HardState) {
 		r.term, r.committed = rd.HardState.GetTerm(), rd.HardState.GetCommit()
@@ -61,8 +61,8 @@ func roleOf(s raft.StateType) Role {
 	}
 }
 
-// send hands a message out for a peer. A leader whose disk does not answer keeps silent,
-// so that the others elect one whose does.
+// send hands out a message for a peer. A leader whose disk does not respond keeps silent, so that
+// the others elect one whose disk does.
 func (r *Replica) send(m *raftpb.Message) {
 	switch {
 	case m.GetType() == raftpb.MsgSnap:
@@ -103,8 +103,8 @@ func (r *Replica) apply(e *raftpb.Entry) {
 	case len(e.GetData()) > 0:
 		entry, err := machine.DecodeEntry(e.GetData())
 		if err != nil {
-			// It was written by a newer binary, or the log is damaged: going on
-			// without it would fork the replicas.
+			// It was written by a newer binary, or the log is damaged: going on without it would
+			// fork the replicas.
 			panic(fmt.Errorf("replica: entry %d of term %d: %w", index, term, err))
 		}
 		r.beforeRise(&entry)
@@ -126,7 +126,8 @@ type confChange interface {
 	raftpb.ConfChangeI
 }
 
-// firstIndex is that of the first entry of a log that begins with an empty machine, as a new member does.
+// firstIndex is the index of the first entry of a log that begins with an empty machine, as a new
+// member's does.
 const firstIndex = 2
 
 func (r *Replica) applyConfChange(done *Applied, e *raftpb.Entry, c confChange, context func() []byte) {

@@ -8,24 +8,26 @@ import (
 )
 
 const (
-	// maxEnd bounds what one entry ends: the sum of the names of all claims of its sessions, and the number of
-	// its waits and delays. It is also the most that one session can have.
+	// maxEnd bounds what one entry ends: the sum of the names of all claims of its sessions, plus
+	// the number of its waits and delays. It is also the most that one session can have.
 	maxEnd = 4_096
 
 	// tokenEpoch is 2025-01-01, from which token floors count.
 	tokenEpoch = 1_735_689_600
-	// tokenAhead lets the next floor, from another clock, be up to an hour behind this one.
+	// tokenAhead lets the next floor, which comes from another clock, be up to an hour behind this
+	// one.
 	tokenAhead = 3_600
-	// tokenShift leaves room for 4,194,304 grants in each second between two floors.
+	// tokenShift leaves room for 4,194,304 grants per second between two floors.
 	tokenShift = 22
 	// tokenEnd is in 2093, when floors would outgrow machine.MaxToken.
 	tokenEnd = tokenEpoch - tokenAhead + 1<<(53-tokenShift)
 )
 
-// tokenFloor is the first token of a cluster, or of one that may have lost history, that begins at the wall time
-// given: later than any that an earlier life of it can have issued. The seconds are in the high bits. The microseconds of the
-// second are added, so that two lives that begin within one second have floors 1,000 apart for each millisecond between
-// them, which is more than a life can grant. It stays below 2^53 until 2093.
+// tokenFloor returns the first token of a cluster that begins at the given wall time, or of one
+// that may have lost history: later than any token that an earlier life can have issued. The
+// seconds are in the high bits. The microseconds within the second are added, so that two lives
+// that begin within one second have floors 1,000 apart for each millisecond between them, which is
+// more than a life can grant. The floor stays below 2^53 until 2093.
 func tokenFloor(wall machine.WallMillis) machine.Token {
 	seconds, millis := uint64(wall)/1000, uint64(wall)%1000
 	return machine.Token((seconds-tokenEpoch+tokenAhead)<<tokenShift + millis*1000)
@@ -37,8 +39,8 @@ func (r *Replica) hasDuties() bool {
 	return r.wantsBirth() || r.wantsFloor() || r.wantsRecovered() || r.wantsMembers() || r.wantsCheckpoint() || l.checkpoints.renewals.fresh() || l.expiring.fresh() || l.waitOver.fresh() || l.delayOver.fresh() || r.wantsCheck()
 }
 
-// duties makes the leader's own commands of a batch. They carry its term: the machine ignores those that
-// land in another one.
+// duties makes the leader's own commands for a batch. They carry its term: the machine ignores
+// those that end up in another one.
 func (r *Replica) duties(b *batch) (commands []machine.Command) {
 	l := &r.lead
 	if r.wantsBirth() {
@@ -77,7 +79,7 @@ func (r *Replica) duties(b *batch) (commands []machine.Command) {
 	return commands
 }
 
-// clockFault says why the wall clock cannot be right, if it cannot.
+// clockFault returns why the wall clock cannot be right, or "".
 func (r *Replica) clockFault() string {
 	switch {
 	case r.wall < r.machine.Recovery().Stamp:
@@ -102,13 +104,14 @@ func (r *Replica) wantsCheck() bool {
 	return quiet || r.applied >= r.lead.nextCheck || r.lacksEntry()
 }
 
-// sessionWeight is what ending a session costs: the names of its claims, and itself.
+// sessionWeight returns what ending a session costs: the number of names of its claims, plus one.
 func (r *Replica) sessionWeight(id machine.SessionID) int {
 	s, _ := r.machine.Session(id)
 	return max(1, int(s.Weight))
 }
 
-// finishDuties forgets what an applied entry of this term was meant to end. What it did not end was over before.
+// finishDuties forgets what an applied entry of this term was meant to end. Anything that it did
+// not end was over before.
 func (r *Replica) finishDuties(b *batch) {
 	l := &r.lead
 	for _, id := range b.expire {

@@ -1,11 +1,11 @@
 package replica
 
-// An ending is the sessions or claims whose time is over and whose end is not applied
-// yet, in the order in which they ran out. The zero value is empty.
+// An ending is a set of sessions or claims whose time is over and whose end is not applied yet, in
+// the order in which they ran out. The zero value is empty.
 type ending[K comparable] struct {
-	order []K        // with those that are dropped already
-	state map[K]bool // true: proposed in an entry that is in flight
-	idle  int        // how many are not proposed
+	order []K        // including those already dropped
+	state map[K]bool // true: proposed in an entry in flight
+	idle  int        // number of those not proposed
 }
 
 func (e *ending[K]) len() int { return len(e.state) }
@@ -15,7 +15,7 @@ func (e *ending[K]) has(k K) bool {
 	return ok
 }
 
-// proposed reports whether k is in an entry that is in flight.
+// proposed reports whether k is in an entry in flight.
 func (e *ending[K]) proposed(k K) bool { return e.state[k] }
 
 // fresh reports whether there is something to propose.
@@ -41,8 +41,8 @@ func (e *ending[K]) drop(k K) {
 	delete(e.state, k)
 }
 
-// take marks keys as proposed, in order, as long as the sum of their weights stays within
-// budget; the first is taken whatever it weighs.
+// take marks keys as proposed, in order, as long as the sum of their weights stays within budget.
+// The first is taken whatever its weight.
 func (e *ending[K]) take(budget int, weight func(K) int) (taken []K) {
 	if e.idle == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// A cluster of one, driven by hand: a shell gives the replica the time and what arrived, and carries out
-// what a turn returns. Here every write is durable at once.
+// A cluster of one, driven by hand: a shell gives the replica the time and its inputs, and carries
+// out what a turn returns. Here every write is durable at once.
 func Example() {
 	r, err := replica.New(replica.Config{
 		ID:   1,

@@ -2,5 +2,6 @@
 
 package replica
 
-// keepLeader switches the rules off by which a leader with a slow disk is left, to measure what they cost.
+// keepLeader disables the rules by which leadership moves away from a slow disk, to measure their
+// cost.
 const keepLeader = true

@@ -38,7 +38,7 @@ func TestTheFirstTokenFloorIsLateEnoughAndNeedsAClockThatCanBeRight(t *testing.T
 	if got, want := tokenFloor(1_735_689_600_000), machine.Token(3_600<<22); got != want {
 		t.Errorf("floor at the epoch is %d, want %d", got, want)
 	}
-	// A cluster that is wiped and started anew within the second, after a thousand grants.
+	// A cluster that is wiped and recreated within the second, after a thousand grants.
 	if early, late := tokenFloor(wall0+100), tokenFloor(wall0+900); late <= early+1000 {
 		t.Errorf("a floor of %d, 800 ms after one of %d", late, early)
 	}
@@ -64,7 +64,7 @@ func TestTheFirstTokenFloorIsLateEnoughAndNeedsAClockThatCanBeRight(t *testing.T
 			t.Errorf("replica %d has token %d from a clock before the build", h.id, n)
 		}
 	}
-	c.wall = wall0 + 10_000 // mended
+	c.wall = wall0 + 10_000 // fixed
 	h := c.leader()
 	if got := c.open(h, ttl).acquire("job"); got.Token < tokenFloor(wall0+10_000) {
 		t.Errorf("token %d below the floor", got.Token)
@@ -260,7 +260,7 @@ func TestEveryAnswerThatWasGivenSurvivesTheCrashOfAll(t *testing.T) {
 		for i := range n {
 			last = k.acquire("job" + string(rune('a'+i)))
 		}
-		// The crash comes at once: what no disk has synced is gone.
+		// The crash comes at once: anything that no disk has synced is gone.
 		for _, o := range c.hosts {
 			c.crash(o)
 		}
@@ -338,7 +338,8 @@ func TestAFollowerThatGetsNothingIsStuck(t *testing.T) {
 	if stuck(2)+stuck(3) != 0 {
 		t.Errorf("stuck for %v and %v with nothing to do", stuck(2), stuck(3))
 	}
-	c.lose = func(m *raftpb.Message) bool { return m.GetTo() == 3 && m.GetType() == raftpb.MsgApp } // it still answers heartbeats
+	// It still answers heartbeats.
+	c.lose = func(m *raftpb.Message) bool { return m.GetTo() == 3 && m.GetType() == raftpb.MsgApp }
 	k.acquire("job")
 	h.paused = true
 	c.run(300 * ms)
@@ -357,7 +358,8 @@ func TestAFollowerThatGetsNothingIsStuck(t *testing.T) {
 	c.until(5*second, "follower that comes along", func() bool { return stuck(3) == 0 })
 }
 
-// TestWhatWasProposedIsUncertainWhenTheLeadershipEnds: a request that was refused at the door certainly had no effect.
+// TestWhatWasProposedIsUncertainWhenTheLeadershipEnds: a request that was refused on arrival
+// certainly had no effect.
 func TestWhatWasProposedIsUncertainWhenTheLeadershipEnds(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.InFlight = 1 })
 	h := c.leader()

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A leadership is what a replica knows only while it leads, in one term. None of it outlives
-// the term: a deposed leader starts the next one with nothing.
+// A leadership is what a replica knows only while it leads, in one term. Nothing in it outlives the
+// term: a deposed leader starts its next one from scratch.
 type leadership struct {
 	term    uint64 // zero: this replica does not lead
 	serving bool   // an entry of this term is applied
@@ -19,12 +19,12 @@ type leadership struct {
 	rounds  rounds
 	queue   queue
 	streams map[StreamID]*stream
-	// sessions has those that a stream or a follower is bound to, or that have commands under way.
+	// sessions has those that a stream or a follower is bound to, or that have commands in flight.
 	sessions map[machine.SessionID]*binding
 	origins  origins
-	// parked has the requests that came behind an Attach which waits for its round.
+	// parked has the requests that arrived after an Attach that is waiting for its round.
 	parked      map[parkKey][]Request
-	parkedCount int // requests in it
+	parkedCount int // number of requests in it
 
 	clock       expiry.Clock
 	leases      expiry.Deadlines[machine.SessionID]
@@ -41,7 +41,7 @@ type leadership struct {
 
 	recovering bool          // nothing is granted yet after a restore
 	recovered  time.Duration // on clock: when the wait after a restore is over
-	endLogged  bool          // EndRecovery is under way
+	endLogged  bool          // EndRecovery is in flight
 }
 
 func newLeadership(term uint64) leadership {
@@ -58,8 +58,9 @@ func newLeadership(term uint64) leadership {
 // maxStep is how much time the healthy clock credits in one turn: two periods of the loop.
 func (c *Config) maxStep() time.Duration { return 2 * c.TickEvery }
 
-// promote starts to serve: all entries of earlier terms are applied. Nobody knows when
-// the last leader heard of a client, so every lease, wait and delay starts anew, but for what is written down.
+// promote starts to serve: all entries of earlier terms are applied. Nobody knows when the last
+// leader heard from a client, so every lease, wait and delay starts over unless a checkpoint
+// recorded its end.
 func (r *Replica) promote() {
 	l := &r.lead
 	l.serving = true
@@ -73,15 +74,16 @@ func (r *Replica) promote() {
 	r.startRecovery()
 	l.rounds.prompt = true
 	r.members.unlogged = true
-	l.nextCheck = r.applied // at once: a replica that has diverged must not take part in what is served now
+	// At once: a replica that has diverged must not take part in what is served now.
+	l.nextCheck = r.applied
 	if r.young() {
 		r.noFloor = "the first entries of the cluster are not logged yet"
 	}
 	r.log.Info("serving", "term", l.term, "index", r.applied, "sessions", l.leases.Len())
 }
 
-// resume times what the last leader timed. Of a lease or a delay that is written down the rest is left; when another would have ended,
-// nobody knows.
+// resume starts the timers that the last leader had. A lease or a delay whose end is recorded has
+// the rest of its time left; when any other would have ended, nobody knows.
 func (r *Replica) resume(t machine.Timer) {
 	l := &r.lead
 	span := millis(t.Span)
@@ -89,7 +91,7 @@ func (r *Replica) resume(t machine.Timer) {
 	case t.Kind == machine.SessionStarted && t.Checkpointed:
 		l.leases.Set(t.Claim.Session, span+r.cfg.Grace)
 	case t.Kind == machine.SessionStarted:
-		// By lot, so that the clients that are gone do not all end in one burst.
+		// Jittered, so that sessions of dead clients don't all end in one burst.
 		l.leases.Set(t.Claim.Session, span+r.cfg.Grace+r.rng.jitter(span/4))
 		r.awaitReturn(t.Claim.Session, span)
 	case t.Checkpointed:
@@ -99,12 +101,12 @@ func (r *Replica) resume(t machine.Timer) {
 	}
 }
 
-// depose ends the leadership. What was proposed may still be committed by the successor, so every
-// request that waits is refused with NotLeader: its client asks again there.
+// depose ends the leadership. The successor may still commit what was proposed, so every waiting
+// request is refused with NotLeader: its client asks again there.
 func (r *Replica) depose() {
 	l := &r.lead
 	r.log.Info("leading no longer", "term", l.term)
-	r.noFloor = "" // what the next leader's clock says is not known here
+	r.noFloor = "" // unknown here: it depends on the next leader's clock
 	if c := r.members.change; c != nil {
 		r.reply(c.asked.Stream, c.asked.Tag, c.asked.Session, Refused{Reason: NotLeader, Uncertain: true})
 	}
@@ -141,8 +143,8 @@ func (r *Replica) dismiss(s *stream) {
 	}
 }
 
-// leadOn is a leader's part of a turn: answer what rounds confirmed, end what ran out,
-// start the next round, propose the next entry.
+// leadOn is a leader's part of a turn: it answers what rounds confirmed, ends what ran out, starts
+// the next round and proposes the next entry.
 func (r *Replica) leadOn() {
 	if !r.lead.serving {
 		if mutantForwarded {
@@ -155,7 +157,7 @@ func (r *Replica) leadOn() {
 	r.startRound()
 	r.propose()
 	r.drain()
-	r.serveConfirmed() // of a cluster of one
+	r.serveConfirmed() // in a cluster of one
 	r.serveReads()
 }
 
@@ -166,7 +168,8 @@ func (r *Replica) healthy() bool {
 	return l.rounds.confirmed && time.Duration(r.now-l.rounds.confirmedStart) <= 2*r.cfg.RoundIdle
 }
 
-// collectDue takes the deadlines that have come. It looks no further than the oldest keepalive that waits.
+// collectDue collects the deadlines that have passed. It looks no further than the oldest waiting
+// keepalive.
 func (r *Replica) collectDue() {
 	l := &r.lead
 	due := l.clock.Settle(time.Duration(r.oldestKeepAlive()))
@@ -196,7 +199,7 @@ func moveDue[K comparable](from *expiry.Deadlines[K], to *ending[K], due time.Du
 	}
 }
 
-// timer keeps a timer for the machine.
+// timer starts or stops a timer for the machine.
 func (r *Replica) timer(t machine.Timer) {
 	l := &r.lead
 	session, now, span := t.Claim.Session, l.clock.Now(), millis(t.Span)

@@ -12,11 +12,12 @@ import (
 // grace is the default of Config.Grace.
 const grace = 500 * ms
 
-// lease is the longest time that a session lives after its last renewal, but for the bound on the
-// expiry itself.
+// lease returns the longest time that a session lives after its last renewal, except for the bound
+// on the expiry itself.
 func lease(ttl machine.Millis) Time { return Time(millis(ttl)) + grace }
 
-// beat lets time pass while clients renew at whoever serves, every TTL/3. lose drops a renewal.
+// beat advances the time while clients renew every TTL/3 at whichever host serves. lose drops a
+// renewal.
 func (c *cluster) beat(d Time, ttl machine.Millis, clients []*client, lose func(n int) bool) {
 	c.t.Helper()
 	n := 0
@@ -31,7 +32,7 @@ func (c *cluster) beat(d Time, ttl machine.Millis, clients []*client, lose func(
 	}
 }
 
-// renew sends a keepalive to the serving host, attaching there first when it is another.
+// renew sends a keepalive to the serving host, attaching there first if it is a new one.
 func (k *client) renew() {
 	for _, h := range k.c.hosts {
 		if h.r == nil || h.paused || !h.r.Status().Serving {
@@ -46,7 +47,7 @@ func (k *client) renew() {
 	}
 }
 
-// expired counts the sessions that the applied history of any host ended.
+// expired counts the sessions that ended in the applied history of any host.
 func (c *cluster) expired() (n int) {
 	for _, h := range c.hosts {
 		ended := 0
@@ -97,7 +98,7 @@ func TestADeadClientsLockPassesOnAfterTTLAndGrace(t *testing.T) {
 
 const ttlThird = Time(10*time.Second) / 3
 
-// expiredAt is the wall time of the expiry in the history, on the cluster's clock.
+// expiredAt returns the wall time of the expiry in the history, on the cluster's clock.
 func (c *cluster) expiredAt(id machine.SessionID) Time {
 	for _, h := range c.hosts {
 		for _, e := range h.events {
@@ -195,7 +196,7 @@ func TestALeaderThatIsCutOffExpiresNobodyWhenItReturns(t *testing.T) {
 	c.run(lease(ttl) - 300*ms)
 	live.call(KeepAlive{})
 	c.isolate(1)
-	// Its clock runs on for a little while and ends the quiet session, in a log that goes nowhere.
+	// Its clock continues for a short while and ends the quiet session, in a log that goes nowhere.
 	c.until(second, "expiring session", func() bool { return old.r.Status().Expiring == 1 })
 	next := c.leader(1)
 	clients := []*client{live, quiet}
@@ -219,7 +220,7 @@ func TestAPausedClusterExpiresNobodyWhoseRenewalsWait(t *testing.T) {
 				clients = append(clients, c.open(c.leader(), ttl))
 			}
 			c.beat(5*second, ttl, clients, nil)
-			// The whole machine sleeps: clients send on and nobody reads.
+			// The whole machine sleeps: clients keep sending and nobody reads.
 			for _, h := range c.hosts {
 				h.paused = true
 			}

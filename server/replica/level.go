@@ -8,22 +8,25 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A cluster's feature level rises when an operator says so and every member can apply what then may be in the log. From there on
-// is no way back: a node that runs an older build takes no part.
+// A cluster's feature level rises when an operator asks for it and every member can apply what may
+// then be in the log. There is no way back: a node that runs an older build can no longer take
+// part.
 
-// RaiseLevel asks for a higher feature level. One that is reached already is answered like a new one.
+// RaiseLevel asks for a higher feature level. A level that is already reached is answered like a
+// new one.
 type RaiseLevel struct {
-	To    uint32 // 0: the newest that any member can
-	Check bool   // only say what would come of it
+	To    uint32 // 0: the newest that any member supports
+	Check bool   // only report what would happen
 }
 
-// LevelRaised answers RaiseLevel: the level before, and the one after or, with Check, what it would be.
+// LevelRaised answers RaiseLevel: the level before, and the level after (with Check, what it would
+// be).
 type LevelRaised struct{ From, To uint32 }
 
 func (RaiseLevel) body()    {}
 func (LevelRaised) answer() {}
 
-// raiseLevel proposes the limits with a higher level, or says who keeps it from that.
+// raiseLevel proposes the limits with a higher level, or says which members prevent it.
 func (r *Replica) raiseLevel(q *Request, b RaiseLevel) {
 	limits := r.machine.Limits()
 	to := b.To
@@ -42,7 +45,7 @@ func (r *Replica) raiseLevel(q *Request, b RaiseLevel) {
 	}
 }
 
-// freshLimits are where limits come from that the cluster has not had so far.
+// freshLimits provides the limits that the cluster does not have yet.
 func (r *Replica) freshLimits(level uint32) machine.Limits {
 	if r.cfg.Limits.FeatureLevel < level {
 		return machine.DefaultLimits()
@@ -50,10 +53,10 @@ func (r *Replica) freshLimits(level uint32) machine.Limits {
 	return r.cfg.Limits
 }
 
-// Level is the cluster's feature level as far as this replica has applied the log.
+// Level returns the cluster's feature level as far as this replica has applied the log.
 func (r *Replica) Level() uint32 { return r.machine.Limits().FeatureLevel }
 
-// newestLevel is the highest that any member can.
+// newestLevel returns the highest level that any member supports.
 func (r *Replica) newestLevel() (level uint32) {
 	for _, id := range r.memberIDs() {
 		level = max(level, r.members.met[id].Level)
@@ -99,7 +102,7 @@ func (r *Replica) lacking(to uint32) string {
 	var all []string
 	for _, id := range r.memberIDs() {
 		m, met := r.members.met[id]
-		known := max(m.Level, 1) // the builds that do not tell
+		known := max(m.Level, 1) // builds that do not report a level
 		switch {
 		case id != r.cfg.ID && (!met || !r.heardOf(id)):
 			all = append(all, r.describe([]uint64{id})+" is down, so nobody knows what it can: start it, or remove it")
@@ -111,7 +114,7 @@ func (r *Replica) lacking(to uint32) string {
 	return strings.Join(all, "; ")
 }
 
-// answerRaised tells who asked that the level has risen.
+// answerRaised reports to the caller that the level has risen.
 func (r *Replica) answerRaised(p *pending, result *machine.Result) {
 	if result.Code != machine.OK && !p.from.gone {
 		r.reply(p.from.id, p.tag, p.session, Refused{Reason: LevelRefused, Limit: result.Limit})
@@ -150,7 +153,8 @@ func (r *Replica) risen(before uint32) {
 	}
 }
 
-// watchAll has the ends of the leases and delays written down that began while the log could not hold them.
+// watchAll schedules recording the ends of leases and delays that began while the log could not
+// hold them.
 func (r *Replica) watchAll() {
 	for _, t := range r.machine.Timers() {
 		switch t.Kind {

@@ -9,13 +9,14 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// begunAt makes a cluster that begins at a feature level, as builds that know no newer one do.
+// begunAt makes a cluster that begins at a feature level, like builds that know no newer one.
 func begunAt(t *testing.T, level uint32) *cluster {
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.Limits, cfg.Configured = machine.DefaultLimits().At(level, machine.Limits{}), "configuration"
 	})
 	c.until(10*second, "tokens", func() bool { return tokens(c) })
-	for _, h := range c.hosts { // the founders have their table, and the leader a config of this build
+	// The founders have their table, and the leader a config of this build.
+	for _, h := range c.hosts {
 		h.r.cfg.Limits = machine.DefaultLimits()
 	}
 	c.run(second)
@@ -89,7 +90,8 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 
 func TestWhoCannotApplyTheLevelIsNamed(t *testing.T) {
 	c := begunAt(t, 2)
-	c.refusedRaise(RaiseLevel{To: 3}, LevelBusy, "is down, so nobody knows what it can") // not met yet
+	// Not met yet.
+	c.refusedRaise(RaiseLevel{To: 3}, LevelBusy, "is down, so nobody knows what it can")
 	introduce(c, 3)
 	leader := c.leader()
 	old := leader.id%3 + 1
@@ -112,7 +114,7 @@ func TestWhoCannotApplyTheLevelIsNamed(t *testing.T) {
 	}
 }
 
-// From the rise on the leader writes down what it times already, not only what begins then.
+// After the rise, the leader records what it is already timing, not only what begins then.
 func TestTheLeasesOfBeforeAreWrittenDownAfterTheRise(t *testing.T) {
 	c := begunAt(t, 1)
 	silent := c.open(c.leader(), ttl)

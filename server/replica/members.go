@@ -13,12 +13,14 @@ import (
 )
 
 const (
-	// MaxMembers bounds the voters and learners of a group: each further voter makes every write wait for more.
+	// MaxMembers bounds the voters and learners of a group: each further voter makes every write
+	// wait for more.
 	MaxMembers = 9
-	// caughtUp is how many entries a learner may lack that is to be promoted: a second's worth under load.
+	// caughtUp is how many entries a learner may still lack when it is promoted: a second's worth
+	// under load.
 	caughtUp = 1_024
-	// changeTimeout is when a change of the membership that was proposed and never applied is given up. It cannot
-	// happen while this replica leads, unless there is no quorum.
+	// changeTimeout is when a proposed membership change that was never applied is given up. That
+	// cannot happen while this replica leads, unless there is no quorum.
 	changeTimeout = 30 * time.Second
 )
 
@@ -32,38 +34,39 @@ const (
 	RemoveMember
 )
 
-// ChangeMembers proposes a change of the membership. Of Member, AddLearner uses ID, Name and Address; the others
-// find the member by its Name. A change that was made before is answered like a new one.
+// ChangeMembers proposes a membership change. From Member, AddLearner uses ID, Name and Address;
+// the other changes find the member by its Name. A change that is already made is answered like a
+// new one.
 type ChangeMembers struct {
 	Change MemberChange
 	Member machine.Member
-	Force  bool // remove although the healthy members left would be no majority
+	Force  bool // remove although the healthy members left would not be a majority
 }
 
 // MembersChanged answers ChangeMembers.
 type MembersChanged struct{ Member machine.Member }
 
-// Met tells which data directory a peer came with in a handshake that was admitted, and the newest feature level that it knows;
-// zero is that of builds that do not tell.
+// Met says which data directory a peer presented in an admitted handshake, and the newest feature
+// level that it supports; zero for builds that do not report one.
 type Met struct {
 	ID       uint64
 	Instance [16]byte
 	Level    uint32
-	Zone     string // where it says that it is; "": it does not
+	Zone     string // where it says that it is; "": not reported
 }
 
 func (ChangeMembers) body()    {}
 func (MembersChanged) answer() {}
 func (Met) input()             {}
 
-// A membership is what a replica keeps about its fellow members beside Raft and the machine.
+// A membership is what a replica knows about the other members apart from Raft and the machine.
 type membership struct {
 	met map[uint64]Met // what handshakes have shown
 
 	// Of a leader:
 	unlogged bool            // something may be known that the table lacks
-	heard    map[uint64]Time // when a peer's last message came
-	change   *proposedChange // at most one is under way
+	heard    map[uint64]Time // when a peer's last message arrived
+	change   *proposedChange // at most one is in flight
 }
 
 type proposedChange struct {
@@ -73,7 +76,7 @@ type proposedChange struct {
 	since  Time
 }
 
-// hears takes note that a peer lives.
+// hears records that a peer is alive.
 func (r *Replica) hears(from uint64) {
 	if r.lead.term == 0 {
 		return
@@ -94,7 +97,7 @@ func (r *Replica) meet(in Met) {
 	}
 }
 
-// changeMembers proposes one change of the membership, or says why not.
+// changeMembers proposes one membership change, or says why not.
 func (r *Replica) changeMembers(q *Request, b ChangeMembers) {
 	if m, made := r.changeMade(b); made {
 		r.reply(q.Stream, q.Tag, q.Session, MembersChanged{m})
@@ -135,7 +138,7 @@ func (r *Replica) refuseChange(q *Request, reason Refusal, why string) {
 	r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: reason, Limit: why})
 }
 
-// changeMade finds the member of a change that is in force already: the request may be a retry.
+// changeMade finds the member of a change that is already in force: the request may be a retry.
 func (r *Replica) changeMade(b ChangeMembers) (machine.Member, bool) {
 	m, present := r.memberNamed(b.Member.Name)
 	switch b.Change {
@@ -185,7 +188,8 @@ func (r *Replica) planChange(b ChangeMembers) (*raftpb.ConfChange, machine.Membe
 	}
 }
 
-// unknownMembers counts those that the table lacks: without their names they could not be told apart from new ones.
+// unknownMembers counts those missing from the table: without their names they could not be told
+// apart from new ones.
 func (r *Replica) unknownMembers() (missing int) {
 	for _, id := range r.memberIDs() {
 		if _, ok := r.machine.Member(id); !ok {
@@ -215,14 +219,15 @@ func (r *Replica) planAdd(m machine.Member) (*raftpb.ConfChange, machine.Member,
 	return &raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode.Enum()}, m, MembersRefused, why
 }
 
-// mayPromote wants a learner that has nearly all of the log, whose directory is known, and with which the
-// healthy voters are a majority.
+// mayPromote requires that the learner has nearly all of the log, that its directory is known, and
+// that the healthy voters are a majority once it is one.
 func (r *Replica) mayPromote(m machine.Member) (Refusal, string) {
-	last, _ := r.disk.LastIndex() // has no error to return
+	last, _ := r.disk.LastIndex() // never returns an error
 	match, follows := uint64(0), false
 	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if id == m.ID {
-			// One that is still probed, or waits for a snapshot, may be stuck however short the log is.
+			// One that is still being probed, or waits for a snapshot, may be stuck however short
+			// the log is.
 			match, follows = pr.Match, pr.State == tracker.StateReplicate
 		}
 	})
@@ -238,7 +243,7 @@ func (r *Replica) mayPromote(m machine.Member) (Refusal, string) {
 	return 0, ""
 }
 
-// mayRemove wants the healthy voters that are left to be a majority of those left.
+// mayRemove requires that the healthy voters left are a majority of the voters left.
 func (r *Replica) mayRemove(m machine.Member, force bool) (Refusal, string) {
 	if !r.isVoter(m.ID) {
 		return 0, ""
@@ -256,7 +261,7 @@ func (r *Replica) mayRemove(m machine.Member, force bool) (Refusal, string) {
 	return 0, ""
 }
 
-// healthyVoters counts the voters but for one, and those of them that live.
+// healthyVoters counts the voters except one, and how many of them are alive.
 func (r *Replica) healthyVoters(without uint64) (healthy, voters int) {
 	for _, id := range r.confState.GetVoters() {
 		if id == without {
@@ -270,14 +275,15 @@ func (r *Replica) healthyVoters(without uint64) (healthy, voters int) {
 	return healthy, voters
 }
 
-// heardOf reports whether a message of the member came within the last election timeout. Each answers heartbeats.
+// heardOf reports whether a message from the member arrived within the last election timeout. Every
+// member answers heartbeats.
 func (r *Replica) heardOf(id uint64) bool {
 	at, ok := r.members.heard[id]
 	return ok && r.now-at <= Time(r.cfg.ElectionTicks)*Time(r.cfg.TickEvery)
 }
 
-// applyMembership applies the machine's part of a change of the membership, and reports whether Raft's is to follow:
-// both change in the same entry on every replica.
+// applyMembership applies the machine's part of a membership change, and reports whether Raft's
+// part is to follow: both change with the same entry on every replica.
 func (r *Replica) applyMembership(done *Applied, data []byte) (accepted bool) {
 	entry, err := machine.DecodeEntry(data)
 	if err != nil {
@@ -293,7 +299,8 @@ func (r *Replica) applyMembership(done *Applied, data []byte) (accepted bool) {
 	return true
 }
 
-// afterMembership answers who asked for the change, and ends a replica that is removed.
+// afterMembership answers the caller that asked for the change, and stops a replica that was
+// removed.
 func (r *Replica) afterMembership(done *Applied) {
 	r.members.unlogged = true
 	r.leaveIfRemoved()
@@ -322,7 +329,7 @@ func RemovedText(name string) string {
 		"member (lockstep member add) and start it with --join", name)
 }
 
-// wantsMembers reports whether the leader knows something of a member that the log lacks.
+// wantsMembers reports whether the leader knows something about a member that is not in the log.
 func (r *Replica) wantsMembers() bool {
 	if r.members.unlogged && len(r.memberCommands()) == 0 {
 		r.members.unlogged = false

@@ -2,5 +2,5 @@
 
 package replica
 
-// mutantAnew plants a bug: every leader begins every lease anew.
+// mutantAnew plants a bug: every leader starts every lease over.
 const mutantAnew = false

@@ -1,7 +1,7 @@
 package replica
 
-// What follows runs only with the planted bug mutantForwarded: a deposed leader goes on to renew leases,
-// and takes the rounds that Raft forwards to the new leader for its own.
+// The code below runs only with the planted bug mutantForwarded: a deposed leader goes on renewing
+// leases, and takes the rounds that Raft forwards to the new leader for its own.
 
 func (r *Replica) holdForwarded(q Request) bool {
 	if _, ok := q.Body.(KeepAlive); !ok || r.lead.sessions[q.Session] == nil {

@@ -2,5 +2,5 @@
 
 package replica
 
-// mutantJoin plants a bug: a keepalive joins a quorum round that is under way already.
+// mutantJoin plants a bug: a keepalive joins a quorum round that is already open.
 const mutantJoin = true

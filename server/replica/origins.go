@@ -2,9 +2,10 @@ package replica
 
 import "github.com/lockstep-dev/lockstep/server/machine"
 
-// origins count the sessions of each address, so that one client cannot take all that a cluster has. A leader counts what was opened
-// while it leads and what it hears of: the sessions of the leader before are counted again as their clients attach or renew
-// them, so those that nobody renews are not, until they end.
+// origins counts the sessions of each address, so that one client cannot take everything that a
+// cluster has. A leader counts the sessions opened while it leads, and those it hears from:
+// sessions of the previous leader are counted again as their clients attach or renew them, so those
+// that nobody renews are not counted until they end.
 type origins struct {
 	of     map[machine.SessionID]string
 	left   map[machine.SessionID]string // sessions that have ended, but for closing claims
@@ -24,7 +25,7 @@ func (o *origins) heard(id machine.SessionID, address string) {
 	}
 }
 
-// opened ends what opening began.
+// opened completes what opening began.
 func (o *origins) opened(id machine.SessionID, address string, ok bool) {
 	switch {
 	case address == "":
@@ -54,7 +55,7 @@ func (o *origins) less(address string) {
 	}
 }
 
-// open proposes a session, unless there are too many in all or of its address.
+// open proposes a session, unless there are too many in total or for its address.
 func (r *Replica) open(q *Request, b Open, has proof) {
 	command := r.openCommand(&b)
 	if res, ok := r.machine.Check(command); !ok {

@@ -8,13 +8,15 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// A peerView is what a leader knows of what a peer knows.
+// A peerView is what a leader knows about a peer's log.
 type peerView struct {
 	acked  uint64 // the peer's log is durable up to here, in this term
 	commit uint64 // the highest commit index sent to it
 
-	match uint64 // as Raft has it, when it was looked at last
-	moved Time   // on the clock awake: when match rose last, or nothing that is committed was missing; zero: never looked
+	match uint64 // Raft's value when last looked at
+	// moved is when, on the clock awake, match last rose or nothing committed was missing; zero:
+	// never looked.
+	moved Time
 }
 
 // viewOf finds the view of a peer; there are as many as members.
@@ -27,7 +29,7 @@ func (l *leadership) viewOf(id uint64) *peerView {
 	return v
 }
 
-// hear takes note of what a peer acknowledges.
+// hear records what a peer acknowledges.
 func (l *leadership) hear(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgAppResp && m.GetTerm() == l.term && !m.GetReject() {
 		v := l.viewOf(m.GetFrom())
@@ -35,9 +37,10 @@ func (l *leadership) hear(m *raftpb.Message) {
 	}
 }
 
-// redundant reports whether a message tells a peer nothing but that more is committed of what it has. It
-// need not know at once: the next entry says so too, and so does the next heartbeat. Telling it each
-// time would double the messages, and the wake-ups of all processes, of a grant.
+// redundant reports whether a message tells a peer only that more of what it already has is
+// committed. The peer need not know at once: the next entry says so too, and so does the next
+// heartbeat. Sending it each time would double the messages of a grant and the wake-ups of all
+// processes.
 func (l *leadership) redundant(m *raftpb.Message) bool {
 	if l.term == 0 || m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgHeartbeat {
 		return false
@@ -51,7 +54,7 @@ func (l *leadership) redundant(m *raftpb.Message) bool {
 	return false
 }
 
-// watchPeers looks which peers come along.
+// watchPeers records which peers make progress.
 func (r *Replica) watchPeers() {
 	if r.lead.term == 0 {
 		return
@@ -63,7 +66,8 @@ func (r *Replica) watchPeers() {
 	})
 }
 
-// stuck is how long a peer has not come along although it lacks committed entries. This process's own pauses do not count.
+// stuck returns how long a peer has made no progress although it lacks committed entries. Pauses of
+// this process do not count.
 func (r *Replica) stuck(id, match uint64) time.Duration {
 	v, ok := r.lead.views[id]
 	if !ok || v.moved == 0 || match > v.match || match >= r.committed {

@@ -6,21 +6,25 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// What a message may be ahead of this node. Honest nodes stay far below it: a cluster that elected a leader every second would take a
-// century for farTerm. What a member that is broken, or not honest, says beyond it would be written to the disk and believed by
-// all, and at the end of the numbers no node could ever be elected again. Above highTerm only farAtTheEnd is allowed, so that nobody
-// is brought near the end in a lifetime, and an election still goes on from wherever the term is.
+// How far a message may be ahead of this node. Honest nodes stay far below: a cluster that elected
+// a leader every second would take a century to reach farTerm. A larger value from a broken or
+// dishonest member would be written to disk and believed by all, and at the end of the number range
+// no node could ever be elected again. Above highTerm only farAtTheEnd is allowed, so that nobody
+// can bring the cluster near the end within a lifetime, while an election still works from any
+// term.
 const (
 	farTerm     = 1 << 32
 	highTerm    = 1 << 62
 	farAtTheEnd = 1 << 10
-	// lastTerm is beyond all that messages can bring a node to: a log that has a later one cannot go on.
+	// lastTerm is beyond anything that messages can bring a node to: a log with a later term cannot
+	// continue.
 	lastTerm = 1 << 63
-	// farIndex is as much for positions in the log, which a new member has none of.
+	// farIndex is the same for log positions, of which a new member has none.
 	farIndex = 1 << 48
 )
 
-// OutOfProportion says why a peer's message must not reach a node with this term and this end of its log, or "".
+// OutOfProportion returns why a peer's message must not reach a node with this term and this last
+// log index, or "".
 func OutOfProportion(m *raftpb.Message, term, last uint64) string {
 	far := uint64(farTerm)
 	if term >= highTerm {
@@ -44,7 +48,8 @@ func OutOfProportion(m *raftpb.Message, term, last uint64) string {
 	return entriesOutOfOrder(m)
 }
 
-// entriesOutOfOrder says why the entries of a message cannot be a leader's, or "". In a log they would stay.
+// entriesOutOfOrder returns why the entries of a message cannot be a leader's, or "". Once in a
+// log, they would stay there.
 func entriesOutOfOrder(m *raftpb.Message) string {
 	index, term := m.GetIndex(), m.GetLogTerm()
 	for _, e := range m.GetEntries() {
@@ -57,10 +62,10 @@ func entriesOutOfOrder(m *raftpb.Message) string {
 	return ""
 }
 
-// proportionate reports whether a message of a peer may reach Raft; else it is counted. A broken member sends many: they
-// are logged less and less often.
+// proportionate reports whether a peer's message may reach Raft; otherwise it is counted. A broken
+// member sends many of them: they are logged less and less often.
 func (r *Replica) proportionate(m *raftpb.Message) bool {
-	last, _ := r.disk.LastIndex() // has no error to return
+	last, _ := r.disk.LastIndex() // never returns an error
 	why := OutOfProportion(m, r.term, last)
 	if why == "" {
 		return true

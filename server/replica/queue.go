@@ -7,10 +7,11 @@ import (
 )
 
 // otherFactor is how many times more Release, Cancel, Close and internal commands may wait than
-// Acquire, Open and Revoke: what frees locks is not refused because of what asks for them.
+// Acquire, Open and Revoke: commands that free locks are not refused because of commands that ask
+// for them.
 const otherFactor = 8
 
-// maxQueueBytes bounds the same commands by their size: 8,192 of 4 KiB. Few are as large.
+// maxQueueBytes bounds the same commands by size: 8,192 of 4 KiB. Few are that large.
 const maxQueueBytes = 32 << 20
 
 // A pending command waits for its batch, and then for its batch to be applied.
@@ -20,7 +21,7 @@ type pending struct {
 	limited bool // counts against QueueCommands
 	counted bool // in the binding of its session
 
-	// from and what follows say who is to be answered. from is nil for commands that the leader made itself.
+	// from and what follows say who is to be answered. from is nil for the leader's own commands.
 	from    *stream
 	tag     uint64
 	session machine.SessionID
@@ -29,7 +30,7 @@ type pending struct {
 	attach  bool           // Open.Attach
 	address string         // of the client of an Open
 	group   *revocation    // one of several commands of a Revoke
-	secret  machine.Secret // Open.Secret, which the command may have as its hash only
+	secret  machine.Secret // Open.Secret, of which the command may have only the hash
 	level   uint32         // of a SetLimits: the feature level before
 }
 
@@ -44,27 +45,27 @@ type batch struct {
 	number   uint64 // from 1 in each leadership
 	data     []byte
 	pendings []*pending // of the last commands of the entry
-	own      int        // commands before them, which the leader made for the machine
+	own      int        // number of commands before them, which the leader made for the machine
 
-	expire        []machine.SessionID // what the entry means to end
+	expire        []machine.SessionID // what the entry is meant to end
 	waits, delays []machine.ClaimID
-	// leases and closing are what the entry means to write down, renewed what it takes back.
+	// leases and closing are what the entry is meant to record, renewed what it takes back.
 	leases, renewed []machine.SessionID
 	closing         []machine.ClaimID
 }
 
-// queue is what waits to be proposed and what is proposed and not applied.
+// queue has what waits to be proposed and what is proposed and not yet applied.
 type queue struct {
 	batches uint64 // closed so far
 	waiting []*pending
 	bytes   int
-	since   Time     // when the oldest of waiting came
-	limited int      // of waiting
+	since   Time     // when the oldest of waiting arrived
+	limited int      // number of those in waiting
 	next    *batch   // closed, but refused by Raft so far
 	flying  []*batch // proposed, oldest first
 }
 
-// each visits all commands that wait or are under way, oldest first, and says which ones were proposed.
+// each visits all commands waiting or in flight, oldest first, and says which ones were proposed.
 func (q *queue) each(visit func(p *pending, proposed bool)) {
 	for _, b := range q.flying {
 		for _, p := range b.pendings {
@@ -81,10 +82,10 @@ func (q *queue) each(visit func(p *pending, proposed bool)) {
 	}
 }
 
-// room is how many more commands that are not limited find a place.
+// room returns how many more commands that are not limited can be admitted.
 func (q *queue) room(bound int) int { return bound*otherFactor - (len(q.waiting) - q.limited) }
 
-// admit adds a command. It returns false when too many of its kind wait.
+// admit adds a command. It returns false when too many of its kind are waiting.
 func (q *queue) admit(p *pending, bound int, now Time) bool {
 	if p.limited {
 		if q.limited >= bound || q.bytes >= maxQueueBytes {
@@ -103,7 +104,7 @@ func (q *queue) admit(p *pending, bound int, now Time) bool {
 	return true
 }
 
-// take removes the commands of the next batch: those first in line, within the bounds, at least one.
+// take removes the commands of the next batch: the first in line, within the bounds, at least one.
 func (q *queue) take(commands, bytes int, now Time) []*pending {
 	n := 0
 	for n < len(q.waiting) && n < commands {
@@ -121,25 +122,25 @@ func (q *queue) take(commands, bytes int, now Time) []*pending {
 	taken := q.waiting[:n:n]
 	q.waiting, q.since = q.waiting[n:], now
 	if len(q.waiting) == 0 {
-		q.waiting = nil // let go of the array
+		q.waiting = nil // release the array
 	}
 	return taken
 }
 
-// nextBatch is when a batch may be closed next, if nothing is applied before.
+// nextBatch returns when a batch may be closed next, if nothing is applied before.
 func (l *leadership) nextBatch(c *Config) Time {
 	q := &l.queue
 	switch {
 	case q.next != nil, len(q.waiting) == 0, len(q.flying) >= c.InFlight:
-		return never // the next tick or the next entry applied is soon enough
+		return never // the next tick or the next applied entry is soon enough
 	case len(q.flying) == 0:
 		return 0
 	}
 	return q.since + Time(c.BatchAge)
 }
 
-// closes reports whether it is time to close a batch: there is something to propose and nothing in flight, or
-// there is room for another entry and the waiting commands are many, large or old.
+// closes reports whether it is time to close a batch: there is something to propose and nothing in
+// flight, or there is room for another entry and the waiting commands are many, large or old.
 func (r *Replica) closes() bool {
 	q := &r.lead.queue
 	switch {
@@ -153,8 +154,9 @@ func (r *Replica) closes() bool {
 	}
 }
 
-// propose closes batches and gives them to Raft. One that Raft does not take, because leadership is
-// being transferred or too much is uncommitted, stays closed and is offered again next turn.
+// propose closes batches and gives them to Raft. If Raft does not accept one, because a leadership
+// transfer is in progress or too much is uncommitted, it stays closed and is offered again next
+// turn.
 func (r *Replica) propose() {
 	q := &r.lead.queue
 	for {
@@ -193,7 +195,7 @@ func (r *Replica) closeBatch() *batch {
 	return b
 }
 
-// landed takes the batch of an applied entry of this leadership out of those in flight.
+// landed removes the batch of an applied entry of this leadership from those in flight.
 func (q *queue) landed(number uint64) *batch {
 	for i, b := range q.flying {
 		if b.number == number {

@@ -110,7 +110,7 @@ func TestTheTwoKindsOfCommandsHaveBoundsOfTheirOwn(t *testing.T) {
 func TestSeveralEntriesMayBeInFlight(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.InFlight = 3 })
 	var floors int
-	c.until(10*second, "floor", func() bool { // while clients ask already
+	c.until(10*second, "floor", func() bool { // while clients are already asking
 		for _, h := range c.hosts {
 			c.send(h, Request{Stream: 99, Body: Open{TTL: 1}})
 		}
@@ -278,7 +278,7 @@ func TestWhatIsUnderWayOfASessionIsNotHeldAgainstItsNextRequest(t *testing.T) {
 	a, b := c.open(h, 60_000), c.open(h, 60_000)
 	a.acquire("job")
 	b.acquire("job")
-	b.send(Cancel{machine.Cancel{Seq: b.seq}}) // makes room for the next
+	b.send(Cancel{machine.Cancel{Seq: b.seq}}) // makes room for the next one
 	if got := b.acquire("job"); got.State != machine.Queued {
 		t.Errorf("claim %+v", got)
 	}

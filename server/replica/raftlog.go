@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// raftLogger gives Raft's lines to slog: what Raft calls information is ours to debug with.
+// raftLogger sends Raft's log to slog, at a lower level: Raft's Info is our Debug.
 type raftLogger struct{ log *slog.Logger }
 
 // A line is formatted only if somebody reads it.

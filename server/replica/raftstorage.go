@@ -7,17 +7,17 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// A raftStorage is the log in memory, as Raft reads it. It gives Raft only snapshots that can be sent, and
-// notes when Raft asks for one and there is none: the replica then makes it.
+// A raftStorage is the log in memory, as Raft reads it. It gives Raft only snapshots that can be
+// sent, and records when Raft asks for one that does not exist: the replica then makes it.
 type raftStorage struct {
 	*raft.MemoryStorage
-	asked bool   // somebody needs a snapshot that is not there
+	asked bool   // a snapshot is needed that does not exist
 	lost  uint64 // index of a snapshot whose file is gone or damaged; 0: none
 }
 
 func newRaftStorage() *raftStorage { return &raftStorage{MemoryStorage: raft.NewMemoryStorage()} }
 
-// Snapshot is the newest snapshot, if it can be sent.
+// Snapshot returns the newest snapshot, if it can be sent.
 func (s *raftStorage) Snapshot() (*raftpb.Snapshot, error) {
 	snap, err := s.MemoryStorage.Snapshot()
 	if err == nil && !s.sendable(snap.GetMetadata().GetIndex()) {
@@ -27,11 +27,12 @@ func (s *raftStorage) Snapshot() (*raftpb.Snapshot, error) {
 	return snap, err
 }
 
-// sendable reports whether the snapshot at index has a file. The empty machine, from which all begin, has none.
+// sendable reports whether the snapshot at index has a file. The empty machine, from which all
+// nodes begin, has none.
 func (s *raftStorage) sendable(index uint64) bool { return index >= firstIndex && index != s.lost }
 
-// sendSnapshot hands a MsgSnap out if the snapshot names the member that it goes to: Raft refuses it there otherwise.
-// A new member needs a snapshot that is younger than its membership.
+// sendSnapshot hands out a MsgSnap if the snapshot includes the member that it goes to: otherwise
+// Raft refuses it there. A new member needs a snapshot that is younger than its membership.
 func (r *Replica) sendSnapshot(m *raftpb.Message) {
 	if r.muted() || !names(m.GetSnapshot().GetMetadata().GetConfState(), m.GetTo()) {
 		r.disk.asked = r.disk.asked || !r.muted()
@@ -46,7 +47,8 @@ func names(c *raftpb.ConfState, id uint64) bool {
 		slices.Contains(c.GetVotersOutgoing(), id) || slices.Contains(c.GetLearnersNext(), id)
 }
 
-// snapshotSent tells Raft how a MsgSnap ended. A snapshot whose file cannot be read is of no use to anybody.
+// snapshotSent reports to Raft how a MsgSnap ended. A snapshot whose file cannot be read is
+// useless.
 func (r *Replica) snapshotSent(in SnapshotSent) {
 	status := raft.SnapshotFinish
 	if !in.OK {
@@ -59,9 +61,9 @@ func (r *Replica) snapshotSent(in SnapshotSent) {
 	r.raft.ReportSnapshot(in.To, status)
 }
 
-// empty reports whether a message is the answer to a leader of an older term: an MsgAppResp that acknowledges
-// nothing and refuses nothing. In our own term Raft would take it for an acknowledgement of index 0, where no log of
-// ours begins, and send the whole state.
+// empty reports whether a message is the answer to a leader of an older term: an MsgAppResp that
+// acknowledges nothing and refuses nothing. In our own term, Raft would take it for an
+// acknowledgement of index 0, where none of our logs begins, and send the whole state.
 func (r *Replica) empty(m *raftpb.Message) bool {
 	return m.GetType() == raftpb.MsgAppResp && m.GetIndex() == 0 && !m.GetReject() &&
 		m.GetTerm() <= r.raft.BasicStatus().GetTerm()

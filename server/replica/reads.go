@@ -2,12 +2,12 @@ package replica
 
 import "time"
 
-// readsATurn is how long the reads of one turn take, about: the last one may go beyond. Commands, keepalives and peers wait
-// meanwhile, and a grant needs a few turns.
+// readsATurn is about how long the reads of one turn may take; the last one may exceed it.
+// Commands, keepalives and peers wait meanwhile, and a grant needs a few turns.
 const readsATurn = 2 * time.Millisecond
 
-// isRead reports whether a request only reads. It is the one request of its stream, so it may be answered later than others that
-// came after it.
+// isRead reports whether a request only reads. It is the only request of its stream, so it may be
+// answered after others that arrived later.
 func isRead(b Body) bool {
 	switch b.(type) {
 	case ReadLock, ReadLocks, ReadSessions, ReadHistory:
@@ -16,8 +16,8 @@ func isRead(b Body) bool {
 	return false
 }
 
-// reads are those that may be answered. The connections take turns, one read each, so that one with hundreds of them
-// does not keep another with a single one waiting.
+// reads are the reads that may be answered. Connections take turns, one read each, so that one with
+// hundreds of reads does not delay another that has a single one.
 type reads struct {
 	turns []uint64 // connections with reads, the next one first
 	lists map[uint64][]held
@@ -36,7 +36,7 @@ func (q *reads) add(h held) {
 
 func (q *reads) empty() bool { return len(q.turns) == 0 }
 
-// next takes out the oldest read of the connection whose turn it is.
+// next removes the oldest read of the connection whose turn it is.
 func (q *reads) next() held {
 	key := q.turns[0]
 	q.turns = q.turns[1:]
@@ -51,7 +51,7 @@ func (q *reads) next() held {
 	return h
 }
 
-// all are those that wait, connection by connection.
+// all returns the waiting reads, connection by connection.
 func (q *reads) all() (items []held) {
 	for _, key := range q.turns {
 		items = append(items, q.lists[key]...)
@@ -59,7 +59,8 @@ func (q *reads) all() (items []held) {
 	return items
 }
 
-// serveReads answers confirmed reads for readsATurn. The others wait for the next turn, which is due at once.
+// serveReads answers confirmed reads for readsATurn. The others wait for the next turn, which is
+// due at once.
 func (r *Replica) serveReads() {
 	s := &r.lead.rounds
 	for spent := time.Duration(0); spent < readsATurn && !s.reads.empty(); {
@@ -68,7 +69,7 @@ func (r *Replica) serveReads() {
 	}
 }
 
-// timed runs what costs that many microseconds by estimate, and tells how long it took.
+// timed runs what is estimated to cost that many microseconds, and returns how long it took.
 func (r *Replica) timed(cost int, run func()) time.Duration {
 	if r.cfg.Stopwatch == nil {
 		run()

@@ -12,7 +12,7 @@ func (c *cluster) read(h *host, connection uint64, b Body) uint64 {
 	return c.send(h, Request{Stream: c.newStream(), From: Origin{Connection: connection}, Body: b})
 }
 
-// answeredAt runs until all are answered and tells when the last one was.
+// answeredAt runs until all are answered and returns when the last one was.
 func (c *cluster) answeredAt(h *host, tags ...uint64) Time {
 	c.t.Helper()
 	for _, tag := range tags {
@@ -48,7 +48,8 @@ func TestAConnectionWithManyReadsDoesNotKeepOthersWaiting(t *testing.T) {
 func TestReadsOfATurnAreBoundedByWhatTheyTake(t *testing.T) {
 	var clock time.Duration
 	c := newCluster(t, 1, func(cfg *Config) {
-		cfg.Stopwatch = func() time.Duration { clock += 500 * time.Microsecond; return clock } // each read takes that long
+		// Each read takes that long.
+		cfg.Stopwatch = func() time.Duration { clock += 500 * time.Microsecond; return clock }
 	})
 	h := c.leader()
 	k := c.open(h, ttl)
@@ -148,7 +149,7 @@ func TestAnAddressHasABoundedNumberOfSessions(t *testing.T) {
 		t.Error("a place was given twice")
 	}
 
-	// The next leader counts those that it hears of.
+	// The next leader counts those that it hears from.
 	h = c.lead(2)
 	for _, o := range mine[1:] {
 		c.call(h, Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, From: Origin{Address: "10.0.0.1"}, Body: KeepAlive{Unary: true}})

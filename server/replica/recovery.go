@@ -6,7 +6,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// startRecovery begins to time the wait of a restored cluster, as far as earlier leaders have not logged that it passed.
+// startRecovery starts timing the wait of a restored cluster, except what earlier leaders have
+// logged as passed.
 func (r *Replica) startRecovery() {
 	l := &r.lead
 	wait := r.machine.Recovery().Wait
@@ -17,7 +18,7 @@ func (r *Replica) startRecovery() {
 	r.log.Warn("restored cluster: nothing is granted while holders from before may believe in their leases", "wait", millis(wait)+r.cfg.Grace)
 }
 
-// recoveryLeft is what is left of the wait, without the grace, or zero when none runs.
+// recoveryLeft returns what is left of the wait, without the grace, or zero when there is none.
 func (r *Replica) recoveryLeft() machine.Millis {
 	l := &r.lead
 	if !l.recovering || l.recovered == 0 {
@@ -26,7 +27,7 @@ func (r *Replica) recoveryLeft() machine.Millis {
 	return max(1, roundUp(l.recovered-r.cfg.Grace-l.clock.Now()))
 }
 
-// watchRecovery notes on the healthy clock that the wait is over.
+// watchRecovery notes when, on the healthy clock, the wait is over.
 func (r *Replica) watchRecovery(due time.Duration) {
 	l := &r.lead
 	l.recovering = l.recovering && r.machine.Recovery().Wait != 0
@@ -41,14 +42,14 @@ func (r *Replica) wantsRecovered() bool {
 	return l.recovering && l.recovered == 0 && !l.endLogged
 }
 
-// opening reports whether the commands that let the machine grant are on their way: what is proposed now comes
-// after them in the log.
+// opening reports whether the commands that let the machine grant are in flight: whatever is
+// proposed now comes after them in the log.
 func (r *Replica) opening() bool {
 	l, recovery := &r.lead, r.machine.Recovery()
 	return (l.founding.floorLogged || !r.young()) && (l.endLogged || recovery.Wait == 0)
 }
 
-// refusal is what a client is told of a command that the machine refused, or would.
+// refusal returns what a client is told about a command that the machine refused, or would refuse.
 func (r *Replica) refusal(result *machine.Result) Refused {
 	no := Refused{Reason: RefusedByMachine, Code: result.Code, Limit: result.Limit, Claim: result.Claim}
 	if no.Code == machine.NotReady {
@@ -57,8 +58,8 @@ func (r *Replica) refusal(result *machine.Result) Refused {
 	return no
 }
 
-// grantsHeld says why nothing is granted, and how long that lasts: on the leader what is left, elsewhere the
-// most that it can be, 0 when it is not known. Empty: grants go on.
+// grantsHeld returns why nothing is granted, and for how long: on the leader the time left,
+// elsewhere the longest it can be, or 0 when not known. An empty reason means that grants go on.
 func (r *Replica) grantsHeld() (why string, span time.Duration) {
 	l, wait := &r.lead, r.machine.Recovery().Wait
 	switch {
@@ -76,5 +77,5 @@ func (r *Replica) grantsHeld() (why string, span time.Duration) {
 	return "the cluster was restored, and holders from before may believe in their leases", span
 }
 
-// Recovery tells what a restored cluster waits for; see [machine.Recovery].
+// Recovery returns what a restored cluster waits for; see [machine.Recovery].
 func (r *Replica) Recovery() machine.Recovery { return r.machine.Recovery() }

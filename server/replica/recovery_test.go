@@ -12,8 +12,8 @@ import (
 
 const restoreWait = 20_000 // milliseconds
 
-// renewed makes every replica start from the same renewed state, as a restored cluster does. The machine
-// has given tokens up to next, and its backup was taken at stamp.
+// renewed makes every replica start from the same renewed state, as in a restored cluster. The
+// machine has issued tokens up to next, and its backup was taken at stamp.
 func renewed(next machine.Token, stamp machine.WallMillis, wait machine.Millis) func(*Config) {
 	return func(cfg *Config) {
 		m := machine.New()
@@ -45,7 +45,7 @@ func TestARestoredClusterGrantsAfterTheWaitWithTokensAboveTheFloor(t *testing.T)
 	if !refused() {
 		t.Error("granted in the wait")
 	}
-	// A new leader waits in full.
+	// A new leader waits the full time.
 	c.run(Time(restoreWait) * ms / 2)
 	h = c.lead(1 + h.id%3)
 	began := c.now
@@ -68,7 +68,8 @@ func TestARestoredClusterGrantsAfterTheWaitWithTokensAboveTheFloor(t *testing.T)
 	}
 }
 
-// TestTheWaitAfterARestoreEndsHoweverOftenTheLeaderChanges: at feature level 2 a new leader waits for what is left.
+// TestTheWaitAfterARestoreEndsHoweverOftenTheLeaderChanges: at feature level 2 a new leader waits
+// only for what is left.
 func TestTheWaitAfterARestoreEndsHoweverOftenTheLeaderChanges(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) {
 		m := machine.New()
@@ -113,7 +114,8 @@ func TestARestoredClusterNeedsAClockBehindItsBackup(t *testing.T) {
 	}
 }
 
-// TestNothingIsLoggedForClaimsThatCannotBeGrantedYet: a thousand waiting clients are no load on the log.
+// TestNothingIsLoggedForClaimsThatCannotBeGrantedYet: a thousand waiting clients cause no load on
+// the log.
 func TestNothingIsLoggedForClaimsThatCannotBeGrantedYet(t *testing.T) {
 	for name, c := range map[string]struct {
 		tune  func(*Config)
@@ -136,7 +138,8 @@ func TestNothingIsLoggedForClaimsThatCannotBeGrantedYet(t *testing.T) {
 			k := cl.open(h, ttl)
 			cl.run(second)
 			for range 50 {
-				tag := k.send(Cancel{Claim: machine.Cancel{Seq: k.seq + 500}}) // so that something of the session is under way
+				// So that something of the session is in flight.
+				tag := k.send(Cancel{Claim: machine.Cancel{Seq: k.seq + 500}})
 				no, ok := k.call(k.acquireBody(spec("job"))).(Refused)
 				if !ok || no.Code != machine.NotReady || no.Limit == "" || (no.RetryAfter > 0) != c.knows {
 					t.Fatalf("answered %+v", no)

@@ -19,14 +19,14 @@ const (
 	// maxPipeline and maxPipelineBytes bound what is sent to a peer before it answers.
 	maxPipeline      = 64
 	maxPipelineBytes = 1 << 20
-	// maxUncommitted bounds the log that a leader without a quorum piles up.
+	// maxUncommitted bounds the log that accumulates at a leader without a quorum.
 	maxUncommitted = 8 << 20
-	// maxTicks bounds the ticks of one turn. A process that was paused must read
-	// what its peers sent meanwhile before it decides that they are gone.
+	// maxTicks bounds the ticks of one turn. A process that was paused must read what its peers
+	// sent meanwhile before it decides that they are gone.
 	maxTicks = 2
 )
 
-// A Replica is one member of a group. One goroutine at a time may use it.
+// A Replica is one member of a group. Only one goroutine may use it at a time.
 type Replica struct {
 	cfg  Config
 	log  *slog.Logger
@@ -47,12 +47,14 @@ type Replica struct {
 	lead leadership // zero unless this replica leads
 
 	writes  writes
-	leaving bool // leadership is being given away for the disk
-	// mayTransfer is from when on leadership may be given away for the disk, on the clock awake.
+	leaving bool // leadership is being transferred because of the disk
+	// mayTransfer is the earliest time at which leadership may be transferred because of the disk,
+	// on the clock awake.
 	mayTransfer Time
-	// zoneAt is from when on it may be given to the preferred zone, on the same clock.
+	// zoneAt is the earliest time at which it may be transferred to the preferred zone, on the same
+	// clock.
 	zoneAt Time
-	// crowded is the zone that was warned of.
+	// crowded is the zone that was warned about.
 	crowded  string
 	incoming []SnapshotReceived
 	snaps    snapshots
@@ -63,15 +65,16 @@ type Replica struct {
 	wall     machine.WallMillis
 	lastTick Time
 	started  bool
-	backlog  Time // receive time of the oldest request that the shell keeps; zero when none
+	backlog  Time // receive time of the oldest request held by the shell; zero when there is none
 	noFloor  string
 
-	disproportionate uint64 // messages that were dropped for that
+	disproportionate uint64 // number of messages dropped as such
 
-	out Output // of the turn under way
+	out Output // of the current turn
 }
 
-// New makes a replica from what was recovered. The error says which part of the configuration is wrong.
+// New makes a replica from what was recovered. The error says which part of the configuration is
+// wrong.
 func New(cfg Config) (*Replica, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -121,8 +124,8 @@ func (r *Replica) recoverLog(rec *Recovered) error {
 	if raft.IsEmptyHardState(hard) {
 		hard = &raftpb.HardState{Term: new(rec.Snapshot.GetTerm()), Vote: new(uint64(0)), Commit: new(rec.Snapshot.GetIndex())}
 	}
-	last, _ := r.disk.LastIndex() // has no error to return
-	// A snapshot can become durable before the note that its last entry is committed.
+	last, _ := r.disk.LastIndex() // never returns an error
+	// A snapshot can become durable before the record that its last entry is committed.
 	commit := max(hard.GetCommit(), rec.Snapshot.GetIndex())
 	if commit > last {
 		return fmt.Errorf("replica: entry %d was committed, the recovered log ends at %d", commit, last)
@@ -157,7 +160,7 @@ func (r *Replica) raftConfig() *raft.Config {
 	}
 }
 
-// Step takes in one input. Its effects come out of the next Turn.
+// Step takes one input. Its effects come out of the next Turn.
 func (r *Replica) Step(in Input) {
 	switch in := in.(type) {
 	case Request:
@@ -196,8 +199,8 @@ func (r *Replica) Step(in Input) {
 	}
 }
 
-// receive takes a message of a peer. MsgSnap has to bring its state with it. What a replica that does
-// not lead might forward is dropped: proposals and rounds are their leader's own.
+// receive handles a message from a peer. A MsgSnap must bring its state with it. What a non-leader
+// might forward is dropped: proposals and rounds belong to the leader that made them.
 func (r *Replica) receive(m *raftpb.Message) {
 	if !r.proportionate(m) {
 		return
@@ -223,15 +226,15 @@ func (r *Replica) receive(m *raftpb.Message) {
 	}
 }
 
-// step gives Raft a message. Its errors say that the message is of no use any more.
+// step gives Raft a message. Its errors mean that the message is obsolete.
 func (r *Replica) step(m *raftpb.Message) {
 	if err := r.raft.Step(m); err != nil {
 		r.log.Debug("raft message dropped", "type", m.GetType(), "from", m.GetFrom(), "err", err)
 	}
 }
 
-// Turn does what the inputs since the last turn and the time ask for. now must not fall from turn to turn;
-// wall is the wall clock, for display and for the first token floor only.
+// Turn does what the inputs since the last turn and the time require. now must not fall from turn
+// to turn; wall is the wall clock, used only for display and for the first token floor.
 func (r *Replica) Turn(now Time, wall machine.WallMillis) Output {
 	r.begin(now, wall)
 	r.drain()
@@ -242,7 +245,7 @@ func (r *Replica) Turn(now Time, wall machine.WallMillis) Output {
 	r.leadOn()
 	r.captureOn()
 	r.out.Wake = r.wake()
-	r.backlog, r.incoming = 0, nil // Raft has accepted what came, or never will
+	r.backlog, r.incoming = 0, nil // Raft has accepted what arrived, or never will
 	out := r.out
 	r.out = Output{}
 	return out
@@ -262,7 +265,7 @@ func (r *Replica) begin(now Time, wall machine.WallMillis) {
 	}
 }
 
-// tick gives Raft the ticks that passed, up to a bound; those beyond are dropped.
+// tick gives Raft the ticks that passed, up to a bound; those beyond it are dropped.
 func (r *Replica) tick() {
 	every := Time(r.cfg.TickEvery)
 	due := (r.now - r.lastTick) / every
@@ -278,7 +281,7 @@ func (r *Replica) tick() {
 	}
 }
 
-// wake is when the next turn is due if nothing arrives.
+// wake returns when the next turn is due if nothing arrives.
 func (r *Replica) wake() Time {
 	wake := r.lastTick + Time(r.cfg.TickEvery)
 	if r.snaps.capture != nil {

@@ -6,38 +6,39 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A Time is a reading of the shell's monotonic clock: the time since some fixed
-// moment of its process. Readings of two processes do not compare.
+// A Time is a reading of the shell's monotonic clock: the time since some fixed moment of its
+// process. Readings of two processes cannot be compared.
 type Time time.Duration
 
-// A StreamID names one stream of a client, or one unary call, as long as it lasts.
-// The shell chooses it and never uses it twice.
+// A StreamID names one stream of a client, or one unary call, while it lasts. The shell chooses it
+// and never reuses it.
 type StreamID uint64
 
-// A Request is one request of a client that has passed the checks of its form. Those of
-// one stream take effect in the order given.
+// A Request is one client request whose form has been checked. Those of one stream take effect in
+// the order given.
 type Request struct {
 	Stream   StreamID
 	Tag      uint64 // comes back in the Reply
 	Received Time   // when its bytes were read: no lease ends before older keepalives were handled
 	Session  machine.SessionID
-	// Secret authenticates a unary call. It is nil on a stream, where Attach has done so.
+	// Secret authenticates a unary call. It is nil on a stream, where Attach has authenticated.
 	Secret *machine.Secret
 	From   Origin
 	Body   Body
 }
 
-// An Origin is who asks, as the shell knows it. The zero value is one connection that all share, of an address that is not counted.
+// An Origin is who is asking, as far as the shell knows. The zero value is one connection shared by
+// all, from an address that is not counted.
 type Origin struct {
 	Connection uint64 // reads are shared out among connections
-	Address    string // the client's host: sessions are bounded by it
+	Address    string // the client's host: the number of its sessions is bounded
 }
 
 // A Body is what a Request asks for: one of the types below, by value.
 type Body interface{ body() }
 
 type (
-	// Open makes a session. On a stream it is attached there with number 1.
+	// Open opens a session. On a stream, it is attached there with number 1.
 	Open struct {
 		TTL            machine.Millis
 		Random         [8]byte
@@ -47,9 +48,9 @@ type (
 		Attach         bool // bind the session to the stream
 	}
 
-	// Attach binds a session to the stream, away from any other, if Number is
-	// higher than that of the last attachment. The stream that had it gets Ended. When the session was ended by
-	// the service, Ended comes before the refusal.
+	// Attach binds a session to the stream, and unbinds it from any other, if Number is higher than
+	// that of the last attachment. The stream that had it gets Ended. If the service ended the
+	// session, Ended comes before the refusal.
 	Attach struct {
 		Secret machine.Secret
 		Number uint64
@@ -59,24 +60,24 @@ type (
 	// KeepAlive renews the lease of the session.
 	KeepAlive struct {
 		Number uint64
-		Seen   uint64 // unary calls only: the answer carries the claims changed since
+		Seen   uint64 // unary calls only: the answer has the claims changed since
 		Unary  bool
 	}
 
-	// Acquire proposes a claim. With Follow, later changes of the claim are sent to
-	// the stream as Changed replies too, until it ends or the stream is closed.
+	// Acquire proposes a claim. With Follow, later changes of the claim are sent to the stream as
+	// Changed replies too, until the claim ends or the stream is closed.
 	Acquire struct {
 		Claim  machine.Acquire
 		Follow bool
 	}
 
-	// Cancel, Release and Close propose what their names say.
+	// Cancel, Release and Close propose the commands of the same name.
 	Cancel  struct{ Claim machine.Cancel }
 	Release struct{ Claim machine.Release }
 	Close   struct{}
 
-	// Revoke proposes a revocation. With Name set it is resolved to the holders of
-	// that name when it is proposed: those with the token Last or a lower one, all if Last is zero.
+	// Revoke proposes a revocation. With Name set, it is resolved to the holders of that name when
+	// it is proposed: those whose token is Last or lower, or all if Last is zero.
 	Revoke struct {
 		Command machine.Revoke
 		Name    string
@@ -86,7 +87,7 @@ type (
 	// ReadLock, ReadLocks, ReadSessions and ReadHistory are linearizable reads.
 	ReadLock struct {
 		Name             string
-		Holders, Waiters int // at most so many
+		Holders, Waiters int // upper bounds
 	}
 	ReadLocks struct {
 		Prefix, After string
@@ -101,8 +102,8 @@ type (
 		Limit int
 	}
 
-	// Gone tells that the stream was closed: its sessions are detached, and
-	// queued claims that it followed are cancelled. It has no reply.
+	// Gone reports that the stream was closed: its sessions are detached, and queued claims that it
+	// followed are cancelled. It has no reply.
 	Gone struct{}
 )
 
@@ -120,14 +121,14 @@ func (ReadSessions) body() {}
 func (ReadHistory) body()  {}
 func (Gone) body()         {}
 
-// A Reply goes to the client on one stream. Replies of one stream are delivered in
-// the order given. Tag is that of the request, or zero for what the client did not ask for.
+// A Reply goes to the client on one stream. Replies of one stream are delivered in the order given.
+// Tag is the request's tag, or zero for what the client did not ask for.
 type Reply struct {
 	Stream  StreamID
 	Tag     uint64
 	Session machine.SessionID
 	Answer  Answer
-	// Received is that of an Acquire which was proposed; else zero.
+	// Received is set for an Acquire that was proposed, else zero.
 	Received Time
 }
 
@@ -143,13 +144,13 @@ type (
 		Grace   machine.Millis
 	}
 
-	// Attached answers Attach, behind all the claims that changed after Attach.Seen.
+	// Attached answers Attach, after all the claims that changed after Attach.Seen.
 	Attached struct {
 		Change     uint64
 		TTL, Grace machine.Millis
 	}
 
-	// Kept answers KeepAlive, behind all changes up to Change.
+	// Kept answers KeepAlive, after all changes up to Change.
 	Kept struct {
 		Number  uint64
 		Change  uint64
@@ -166,12 +167,15 @@ type (
 	// RevokedClaims answers Revoke.
 	RevokedClaims struct{ Count uint32 }
 
-	// Changed tells of a change of a claim. It comes before the answer to the request that caused it, if one did.
+	// Changed reports a change of a claim. It comes before the answer to the request that caused
+	// it, if any.
 	Changed struct{ Claim machine.ClaimStatus }
 
-	// Ended tells that the session is over, or over for the client of this stream.
+	// Ended reports that the session is over, or over for the client of this stream.
 	Ended struct {
-		Code       machine.Code // SessionExpired, SessionRevoked, or SessionUnknown when another connection took or closed it
+		// Code is SessionExpired, SessionRevoked, or SessionUnknown when another connection took or
+		// closed the session.
+		Code       machine.Code
 		By, Reason string
 	}
 
@@ -193,17 +197,18 @@ type (
 		Complete bool
 	}
 
-	// Refused says why a request had, or now has, no effect. After NotLeader a
-	// request that was proposed may still take effect: the client retries it under the same number.
+	// Refused says why a request had no effect, or has none for now. After NotLeader, a request
+	// that was proposed may still take effect: the client retries it under the same number.
 	Refused struct {
 		Reason Refusal
 		Code   machine.Code // with RefusedByMachine
-		Limit  string       // which limit, or with NotReady why, for people
+		Limit  string       // which limit or, with NotReady, the reason, for people
 		Claim  machine.ClaimStatus
-		// RetryAfter is with NotReady how long that lasts at most while this replica leads; 0: not known.
+		// RetryAfter is, with NotReady, how long that lasts at most while this replica leads; 0:
+		// not known.
 		RetryAfter time.Duration
 		Uncertain  bool   // with NotLeader: the request was proposed, and may still take effect
-		Attached   uint64 // with OldAttachment: the number of the present one
+		Attached   uint64 // with OldAttachment: the number of the present attachment
 	}
 )
 
@@ -221,7 +226,8 @@ func (SessionsRead) answer()  {}
 func (HistoryRead) answer()   {}
 func (Refused) answer()       {}
 
-// A SessionState is a live session and the time until the leader ends it unless it is renewed; zero when that is under way.
+// A SessionState is a live session and the time until the leader ends it unless it is renewed; zero
+// when its end is in flight.
 type SessionState struct {
 	machine.SessionView
 	ExpiresIn machine.Millis
@@ -233,12 +239,16 @@ type Refusal uint8
 // The refusals.
 const (
 	RefusedByMachine Refusal = iota // see Code
-	NotLeader                       // this replica does not lead, or no longer; with Tag 0 nothing more comes for the session from here
-	Overloaded                      // the queue of proposals is full
-	NotAttached                     // the session is not bound to this stream
-	OldAttachment                   // Attach.Number is not higher than the last one
-	MembersBusy                     // the membership can't change now, but perhaps later: Limit says why
-	MembersRefused                  // the membership can't change in this way: Limit says why
-	LevelBusy                       // the feature level can't rise now, but perhaps later: Limit says why
-	LevelRefused                    // the feature level can't rise: Limit says why
+	// NotLeader: this replica does not lead, or no longer; with Tag 0 nothing more comes for the
+	// session from here.
+	NotLeader
+	Overloaded    // the queue of proposals is full
+	NotAttached   // the session is not bound to this stream
+	OldAttachment // Attach.Number is not higher than the last one
+	// MembersBusy: the membership can't change now, but perhaps later: Limit says why.
+	MembersBusy
+	MembersRefused // the membership can't change in this way: Limit says why
+	// LevelBusy: the feature level can't rise now, but perhaps later: Limit says why.
+	LevelBusy
+	LevelRefused // the feature level can't rise: Limit says why
 )

@@ -26,7 +26,7 @@ func (r *rng) next() uint64 {
 	return z ^ z>>31
 }
 
-// jitter is a duration from 0 to most.
+// jitter returns a duration from 0 to most.
 func (r *rng) jitter(most time.Duration) time.Duration {
 	return time.Duration(r.next() % (uint64(most) + 1))
 }

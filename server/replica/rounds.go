@@ -10,23 +10,25 @@ import (
 )
 
 const (
-	// maxOpenRounds bounds the rounds that wait for a quorum. A leader that is cut off
-	// steps down before it has started as many.
+	// maxOpenRounds bounds the rounds that wait for a quorum. A leader that is cut off steps down
+	// before it has started that many.
 	maxOpenRounds = 16
-	// maxHeldReads bounds the requests other than keepalives that wait for a round or their turn, by what they cost:
-	// 131,072 units take some 200 ms. One connection has at most half of it; see share.
+	// maxHeldReads bounds the requests other than keepalives that wait for a round or for their
+	// turn, by cost: 131,072 units take some 200 ms. One connection has at most half of it; see
+	// share.
 	maxHeldReads = 131_072
-	// maxHeldKeepAlives bounds the keepalives: one for each of twice as many sessions as a cluster has.
+	// maxHeldKeepAlives bounds the held keepalives: one for each of twice as many sessions as a
+	// cluster has.
 	maxHeldKeepAlives = 400_000
 )
 
 // never is later than every time.
 const never Time = math.MaxInt64
 
-// A held request waits for a quorum round that is started after it came.
+// A held request waits for a quorum round that is started after it arrived.
 type held struct {
 	Request
-	cost int  // of a request that is no keepalive
+	cost int  // of a request other than a keepalive
 	late bool // a keepalive of a session that is due: it waits for the end and holds nothing back
 }
 
@@ -38,7 +40,8 @@ func (h *held) keepAlive() bool {
 // copied is how many holders and waiters are copied in the time of one unit of cost.
 const copied = 4
 
-// cost is about the time in microseconds that serving a request takes at worst, by what there is to copy now.
+// cost estimates, in microseconds, the longest time that serving a request takes, by how much there
+// is to copy now.
 func (r *Replica) cost(b Body) int {
 	switch b := b.(type) {
 	case ReadHistory:
@@ -58,8 +61,9 @@ func (r *Replica) cost(b Body) int {
 	}
 }
 
-// A round asks a quorum whether this replica leads. Its context names node, term and number, so that the
-// answer to another replica's round, or to one of another term, is never taken for its own.
+// A round asks a quorum whether this replica leads. Its context names node, term and number, so
+// that the answer to another replica's round, or to one of another term, is never taken for its
+// own.
 type round struct {
 	number  uint64
 	started Time
@@ -73,23 +77,23 @@ type rounds struct {
 
 	waiting       []held // for the next round
 	waitingOldest Time   // valid while anything waits
-	prompt        bool   // something of it should not wait for the usual time
+	prompt        bool   // some of it should not wait for the usual interval
 
 	open  []round // started, oldest first
 	ready []round // confirmed, oldest first
 
-	reads reads // of confirmed rounds, until it is their turn
+	reads reads // of confirmed rounds, waiting for their turn
 
 	held, heldKeepAlives int            // in all four
-	work                 int            // the cost of those that are no keepalives
-	works                map[uint64]int // the same of each connection that has any
+	work                 int            // the total cost of those that are not keepalives
+	works                map[uint64]int // the same for each connection that has any
 
 	lastStart      Time
 	confirmed      bool // any
 	confirmedStart Time // start of the newest confirmed round
 }
 
-// hold makes a request wait for the next round. It returns false when too many wait.
+// hold makes a request wait for the next round. It returns false when too many are waiting.
 func (s *rounds) hold(h held, prompt bool) bool {
 	if h.keepAlive() {
 		if s.heldKeepAlives >= maxHeldKeepAlives {
@@ -118,13 +122,14 @@ func (s *rounds) hold(h held, prompt bool) bool {
 	return true
 }
 
-// share reports whether a connection may hold that much more: no more in all than is free then. So one alone has half of the
-// room, two a third each, and there is always some left for another.
+// share reports whether a connection may hold that much more: in total no more than what is free
+// then. So a single connection has half of the room, two a third each, and there is always some
+// left for another.
 func (s *rounds) share(connection uint64, cost int) bool {
 	return s.works[connection]+cost <= maxHeldReads-s.work
 }
 
-// take adds the cost of a request, or takes it away again.
+// take adds the cost of a request, or subtracts it again.
 func (s *rounds) take(connection uint64, cost int) {
 	if s.works == nil {
 		s.works = make(map[uint64]int)
@@ -147,7 +152,7 @@ func (s *rounds) release(items []held) {
 	}
 }
 
-// all are the requests that wait, oldest first.
+// all returns the waiting requests, oldest first.
 func (s *rounds) all() (items []held) {
 	items = s.reads.all()
 	for _, list := range [][]round{s.ready, s.open} {
@@ -158,7 +163,7 @@ func (s *rounds) all() (items []held) {
 	return append(items, s.waiting...)
 }
 
-// oldest is the receive time of the oldest keepalive that waits, never if none does.
+// oldest returns the receive time of the oldest waiting keepalive, or never if there is none.
 func (s *rounds) oldest() Time {
 	oldest := never
 	for _, list := range [][]round{s.ready, s.open} {
@@ -172,8 +177,9 @@ func (s *rounds) oldest() Time {
 	return oldest
 }
 
-// nextRound is when the next round is due. At once if something prompt waits and no other is
-// open; every RoundEvery for keepalives; every RoundIdle for the health of the clock while there are sessions.
+// nextRound returns when the next round is due: at once if something prompt waits and no other
+// round is open; every RoundEvery for keepalives; every RoundIdle, for the health of the clock,
+// while there are sessions.
 func (l *leadership) nextRound(c *Config, now Time) Time {
 	s := &l.rounds
 	switch {
@@ -212,9 +218,9 @@ func roundContext(node, term, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, number)
 }
 
-// confirm takes the confirmation of a round. It counts only if this replica started that round as
-// leader and has led the same term since; r.lead.term is zero otherwise. Raft forwards the rounds of a replica
-// that was deposed meanwhile to the new leader, and hands back what that one confirmed.
+// confirm handles the confirmation of a round. It counts only if this replica started that round as
+// leader and has led the same term since; r.lead.term is zero otherwise. If a replica is deposed
+// meanwhile, Raft forwards its rounds to the new leader, and hands back what that one confirmed.
 func (r *Replica) confirm(state raft.ReadState) {
 	b := state.RequestCtx
 	if len(b) != 24 {
@@ -235,7 +241,8 @@ func (r *Replica) confirm(state raft.ReadState) {
 	}
 }
 
-// serveConfirmed answers the requests of confirmed rounds up to whose index everything is applied. Reads take turns.
+// serveConfirmed answers the requests of confirmed rounds whose index has been applied. Reads take
+// turns.
 func (r *Replica) serveConfirmed() {
 	s := &r.lead.rounds
 	for len(s.ready) > 0 && s.ready[0].index <= r.applied {

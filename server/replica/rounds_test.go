@@ -86,7 +86,7 @@ func TestARoundThatTheNextLeaderConfirmsCountsForNothing(t *testing.T) {
 		}
 	}
 
-	// Nor may it count in a later term of the old leader, nor one of another replica.
+	// Nor may it count in a later term of the old leader, nor may one of another replica.
 	again := c.lead(1)
 	again.r.lead.rounds.open = []round{{number: number, oldest: never}}
 	for _, context := range [][]byte{
@@ -103,9 +103,9 @@ func TestARoundThatTheNextLeaderConfirmsCountsForNothing(t *testing.T) {
 	}
 }
 
-// TestARoundThatBeganBeforeAKeepAliveRenewsNothing: the acknowledgements of a round show who led when they were sent. A leader
-// that sleeps while they lie in its socket may read them together with a keepalive that is seconds younger, when
-// another leader times the lease already.
+// TestARoundThatBeganBeforeAKeepAliveRenewsNothing: the acknowledgements of a round show who led
+// when they were sent. A leader that sleeps while they lie in its socket may read them together
+// with a keepalive that is seconds younger, when another leader is already timing the lease.
 func TestARoundThatBeganBeforeAKeepAliveRenewsNothing(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	old := c.lead(1)
@@ -212,7 +212,7 @@ func TestKeepAlivesShareRounds(t *testing.T) {
 	if n := h.r.lead.rounds.number - before; n < 8 || n > 13 {
 		t.Errorf("%d rounds in 300 ms, want one each 30 ms", n)
 	}
-	c.run(second) // of quiet
+	c.run(second) // without requests
 	before = h.r.lead.rounds.number
 	c.run(second)
 	if n := h.r.lead.rounds.number - before; n < 3 || n > 5 {
@@ -266,7 +266,8 @@ func TestTheNumberOfHeldRequestsIsBounded(t *testing.T) {
 	}
 }
 
-// crowded is a machine whose name "job" has many shared holders and, behind an exclusive claim, waiters.
+// crowded returns a machine whose name "job" has many shared holders and, after an exclusive claim,
+// waiters.
 func crowded(holders, waiters int) *machine.Machine {
 	m := machine.New()
 	limits := machine.DefaultLimits()

@@ -17,9 +17,9 @@ import (
 //	cluster                   three replicas, all up; N in "leader N" and the like is one of 1, 2, 3
 //	leader N                  leadership is handed over to N
 //	open NAME ttl=10s         a client opens a session at the leader
-//	acquire NAME LOCK [wait=] it asks for a lock; "unary" makes it a call of its own that follows the claim
+//	acquire NAME LOCK [wait=] it asks for a lock; "unary": in a separate call that follows the claim
 //	ask NAME LOCK             the same, but the script does not wait for the answer
-//	release NAME LOCK         it gives back its grant
+//	release NAME LOCK         it releases its grant
 //	pass DURATION [NAME...]   time passes, while these clients renew their leases every second
 //	cut N... / heal           a network of its own for these replicas
 //	crash N / start N         what N had not synced is lost
@@ -27,12 +27,12 @@ import (
 //	pause N / wake N          N does not run
 //	revoke LOCK               an operator revokes the grants of a lock
 //	show LOCK                 holders and waiters, as the leader has them
-//	told NAME                 what the client was told since the last time without asking
+//	told NAME                 what the client got unasked since the last time
 //	roles                     who leads
 type script struct {
 	*cluster
 	names  map[string]*client
-	tokens map[machine.Token]int // in the order of their showing up: tokens differ from run to run
+	tokens map[machine.Token]int // in order of appearance: tokens differ from run to run
 }
 
 func TestScripts(t *testing.T) {
@@ -127,7 +127,7 @@ func milliseconds(word string) machine.Millis {
 	return machine.Millis(d.Milliseconds())
 }
 
-// serving is the host that serves now.
+// serving returns the host that serves now.
 func (s *script) serving() *host { return s.leader() }
 
 func (s *script) acquire(args []datadriven.CmdArg) string {

@@ -7,19 +7,19 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A proof is what an answer may rest on.
+// A proof is what an answer may rely on.
 type proof bool
 
 const (
-	// noRound: this replica led when it looked last. It may be wrong about that by now, so nothing may be
-	// said that a live session would take for its end.
+	// noRound: this replica led when it last looked. It may be wrong about that by now, so it must
+	// say nothing that a live session would take for its end.
 	noRound proof = false
-	// confirmedRound: a quorum confirmed a round that was started after the request came, and what was committed
-	// before is applied.
+	// confirmedRound: a quorum confirmed a round that was started after the request arrived, and
+	// everything committed before is applied.
 	confirmedRound proof = true
 )
 
-// request takes in a request of a client.
+// request handles a client request.
 func (r *Replica) request(q Request) {
 	l := &r.lead
 	if _, ok := q.Body.(Gone); ok {
@@ -43,7 +43,7 @@ func (r *Replica) request(q Request) {
 	r.serve(q, noRound)
 }
 
-// park puts a request behind the Attach of its session.
+// park queues a request behind the Attach of its session.
 func (r *Replica) park(q Request, waiting []Request) {
 	if len(waiting) >= maxParked || r.lead.parkedCount >= maxParkedAll {
 		r.refuse(&q, Overloaded)
@@ -53,7 +53,7 @@ func (r *Replica) park(q Request, waiting []Request) {
 	r.lead.parked[parkKey{q.Stream, q.Session}] = append(waiting, q)
 }
 
-// unparkAll takes out what came behind an Attach.
+// unparkAll removes and returns what is parked behind an Attach.
 func (l *leadership) unparkAll(key parkKey) []Request {
 	waiting := l.parked[key]
 	delete(l.parked, key)
@@ -61,7 +61,7 @@ func (l *leadership) unparkAll(key parkKey) []Request {
 	return waiting
 }
 
-// unpark serves what came behind an Attach.
+// unpark serves what is parked behind an Attach.
 func (r *Replica) unpark(key parkKey) {
 	for _, q := range r.lead.unparkAll(key) {
 		r.request(q)
@@ -101,7 +101,7 @@ func (r *Replica) serve(q Request, has proof) {
 	}
 }
 
-// hold lets a request wait for a round.
+// hold makes a request wait for a round.
 func (r *Replica) hold(q *Request) bool {
 	_, keepAlive := q.Body.(KeepAlive)
 	if !r.lead.rounds.hold(held{Request: *q, cost: r.cost(q.Body)}, !keepAlive) {
@@ -130,7 +130,7 @@ func (r *Replica) read(q *Request, has proof) {
 	}
 }
 
-// sessions reads one page of the sessions, with what the leader's clock says of them.
+// sessions reads one page of the sessions, with the remaining times on the leader's clock.
 func (r *Replica) sessions(b ReadSessions) SessionsRead {
 	list, more := r.machine.Sessions(b.After, b.Limit)
 	out := SessionsRead{Sessions: make([]SessionState, len(list)), More: more}
@@ -144,8 +144,9 @@ func (r *Replica) sessions(b ReadSessions) SessionsRead {
 	return out
 }
 
-// entitled returns the session of a request if the request may speak for it, or why not. Release, Cancel and
-// Close may speak for a session that has ended, as long as that confirms the end of a claim.
+// entitled returns the session of a request if the request may act for it, or why not. Release,
+// Cancel and Close may act for a session that has ended, as long as that confirms the end of a
+// claim.
 func (r *Replica) entitled(q *Request) (machine.Session, *Refused) {
 	s, ok := r.machine.Session(q.Session)
 	if !ok && confirms(q.Body) {
@@ -231,8 +232,8 @@ func (r *Replica) attach(q *Request, b Attach, has proof) {
 
 func (r *Replica) grace() machine.Millis { return machine.Millis(r.cfg.Grace.Milliseconds()) }
 
-// keepAlive renews a lease, once a round that began after the keepalive came shows that
-// no other leader can have begun to time it meanwhile.
+// keepAlive renews a lease, once a round that began after the keepalive arrived shows that no other
+// leader can have started timing it meanwhile.
 func (r *Replica) keepAlive(q *Request, b KeepAlive, has proof) {
 	if has != confirmedRound && !mutantRound {
 		r.hold(q)
@@ -245,7 +246,7 @@ func (r *Replica) keepAlive(q *Request, b KeepAlive, has proof) {
 	}
 	l := &r.lead
 	if l.expiring.has(q.Session) {
-		// Its lease is over and its end is proposed. It is told when that is applied.
+		// Its lease is over and its end is proposed. It is answered when that is applied.
 		if !l.rounds.hold(held{Request: *q, late: true}, false) {
 			r.refuse(q, Overloaded)
 		}
@@ -259,14 +260,14 @@ func (r *Replica) keepAlive(q *Request, b KeepAlive, has proof) {
 	r.leaseRenewed(q.Session, millis(s.TTL))
 	kept := Kept{Number: b.Number, Change: s.Change, TTL: s.TTL}
 	if b.Unary {
-		l.origins.heard(q.Session, q.From.Address) // on a stream Attach has done so
+		l.origins.heard(q.Session, q.From.Address) // on a stream, Attach has done so
 		kept.Changes = r.machine.ChangedSince(q.Session, b.Seen)
 	}
 	r.reply(q.Stream, q.Tag, q.Session, kept)
 }
 
-// command proposes a command of a session. One that would certainly be refused is not
-// proposed; that it would is said after a round only, as it may be news of the session's end.
+// command proposes a command of a session. One that would certainly be refused is not proposed; the
+// refusal itself is sent only after a round, as it may reveal the session's end.
 func (r *Replica) command(q *Request, p *pending, has proof) {
 	if _, refused := r.entitled(q); refused != nil {
 		r.refuseOrHold(q, *refused, has)
@@ -287,7 +288,7 @@ func (r *Replica) command(q *Request, p *pending, has proof) {
 	r.enqueue(q, p)
 }
 
-// certain reports whether nothing on its way can change a verdict of [machine.Machine.Check].
+// certain reports whether nothing in flight can change a verdict of [machine.Machine.Check].
 func (r *Replica) certain(session machine.SessionID, code machine.Code) bool {
 	if code == machine.NotReady {
 		return !r.opening()
@@ -310,7 +311,7 @@ func (r *Replica) enqueue(q *Request, p *pending) (admitted bool) {
 	return true
 }
 
-// revoke proposes a revocation, of a name one for each of its holders.
+// revoke proposes a revocation; for a name, one for each of its holders.
 func (r *Replica) revoke(q *Request, b Revoke, has proof) {
 	if b.Name == "" {
 		r.enqueue(q, &pending{limited: true, command: b.Command})

@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	// partSize is about how large a part is: with one each 5 ms that is 13 MB/s and less than a
-	// millisecond of a turn. A single chunk of the machine may be larger.
+	// partSize is the approximate size of a part: one every 5 ms makes 13 MB/s and takes less than
+	// a millisecond of a turn. A single chunk of the machine may be larger.
 	partSize = 64 << 10
 	// maxSteps bounds the chunks in a part of a small state.
 	maxSteps = 32
-	// retryAfter lies between two starts of snapshots that are asked for: a disk on which they fail is not kept busy.
+	// retryAfter is the minimum time between two starts of requested snapshots, so that a disk on
+	// which they fail is not kept busy.
 	retryAfter = Time(time.Second)
-	// entryCost is what an entry takes in memory beside its data, about.
+	// entryCost is about what an entry takes in memory in addition to its data.
 	entryCost = 128
-	// heardFor is how long after its last message a follower still counts as one that is catching up.
+	// heardFor is how long after its last message a follower still counts as catching up.
 	heardFor = Time(10 * time.Second)
 )
 
@@ -34,13 +35,14 @@ type snapshots struct {
 	grown   uint64 // bytes of log applied since the last one was started
 	began   uint64 // applied index when the last one was started
 	capture *machine.Capture
-	meta    *raftpb.SnapshotMetadata // of the one under way, until it is durable
+	meta    *raftpb.SnapshotMetadata // of the one in progress, until it is durable
 	first   bool
-	wanted  bool // one of everything that is applied, as soon as none is under way
+	wanted  bool // one of everything applied, as soon as none is in progress
 	next    Time // when the next part is due
-	retry   Time // when one that is asked for may be started at the earliest
+	retry   Time // earliest time at which a requested one may be started
 
-	// owed is how many snapshots of an entry from owedFrom on are to become durable before nothing on the disk has secrets.
+	// owed is how many snapshots of an entry from owedFrom on must become durable before the disk
+	// is free of secrets.
 	owed     int
 	owedFrom uint64
 }
@@ -48,11 +50,12 @@ type snapshots struct {
 // keptSnapshots is how many snapshots the disk keeps, with the log from the older one on.
 const keptSnapshots = 2
 
-// forgetSecrets has all snapshots and the log replaced that were written before secrets were kept as hashes.
+// forgetSecrets causes all snapshots and log that were written before secrets were stored as hashes
+// to be replaced.
 func (r *Replica) forgetSecrets() {
 	counts := r.machine.Counts()
 	switch {
-	case r.snaps.index == r.applied: // a leader's snapshot has replaced all
+	case r.snaps.index == r.applied: // a leader's snapshot has replaced everything
 		r.out.Forget = ForgetNow
 	case counts.Sessions > 0 || counts.Endings > 0:
 		r.snaps.owed, r.snaps.owedFrom, r.out.Forget = keptSnapshots, r.applied, ForgetLater
@@ -62,7 +65,8 @@ func (r *Replica) forgetSecrets() {
 // owesSnapshot reports whether one is due for [Replica.forgetSecrets].
 func (r *Replica) owesSnapshot() bool { return r.snaps.owed > 0 && r.now >= r.snaps.retry }
 
-// lacksEntry reports whether nothing has happened since the first of the snapshots that are owed: the second needs an entry.
+// lacksEntry reports whether nothing has been applied since the first of the owed snapshots: the
+// second needs an entry.
 func (r *Replica) lacksEntry() bool {
 	return r.owesSnapshot() && r.snaps.meta == nil && r.applied == r.snaps.index
 }
@@ -76,7 +80,7 @@ func (r *Replica) payOff(index uint64) {
 	}
 }
 
-// snapshotFailed gives up the snapshot under way. The next is due after as much log again.
+// snapshotFailed abandons the snapshot in progress. The next is due after as much log again.
 func (r *Replica) snapshotFailed(index uint64) {
 	if r.snaps.meta.GetIndex() == index {
 		r.machine.AbortCapture()
@@ -84,8 +88,9 @@ func (r *Replica) snapshotFailed(index uint64) {
 	}
 }
 
-// captureOn starts a snapshot when enough log was applied, or hands out the next part of the one
-// under way. One part a turn, and not faster than the disk is meant to take: grants go on meanwhile.
+// captureOn starts a snapshot when enough log has been applied, or hands out the next part of the
+// one in progress. It hands out one part a turn, and no faster than the disk is meant to take them:
+// grants go on meanwhile.
 func (r *Replica) captureOn() {
 	s := &r.snaps
 	if s.meta == nil && !r.installing() && r.dueSnapshot() {
@@ -109,11 +114,12 @@ func (r *Replica) captureOn() {
 	s.first, s.next = false, r.now+Time(r.cfg.SnapshotPace)
 }
 
-// dueSnapshot reports whether enough log was applied, or somebody wants a snapshot that is not there yet.
+// dueSnapshot reports whether enough log has been applied, or a snapshot is wanted that does not
+// exist yet.
 func (r *Replica) dueSnapshot() bool {
 	s := &r.snaps
 	if r.applied == s.index && r.disk.sendable(s.index) {
-		s.wanted, r.disk.asked = false, false // the newest one has it all
+		s.wanted, r.disk.asked = false, false // the newest one has everything
 	}
 	if r.owesSnapshot() && r.applied > s.index {
 		return true
@@ -124,9 +130,10 @@ func (r *Replica) dueSnapshot() bool {
 	return r.passedMark(max(s.began, s.index)) || s.grown >= r.fewer(r.cfg.SnapshotBytes)
 }
 
-// passedMark reports whether a mark of this node lies between the entry of its last snapshot, if that is not too close,
-// and the last applied one. Marks are SnapshotEntries apart, and those of the voters lie evenly between each other: all
-// apply the same log, and with the same marks all disks would be busy at the same moments.
+// passedMark reports whether a mark of this node lies between the entry of its last snapshot, if
+// that is not too close, and the last applied entry. Marks are SnapshotEntries apart, and those of
+// the voters are spread evenly: all apply the same log, and with the same marks all disks would be
+// busy at the same moments.
 func (r *Replica) passedMark(last uint64) bool {
 	before, all := r.rank()
 	every := r.cfg.SnapshotEntries
@@ -134,13 +141,14 @@ func (r *Replica) passedMark(last uint64) bool {
 	return r.applied-last > every/2 && (r.applied+shift)/every != (last+shift)/every
 }
 
-// fewer is the whole for the first voter and less for the others, down to half of it, for the same reason.
+// fewer returns whole for the first voter and less for the others, down to half of it, for the same
+// reason.
 func (r *Replica) fewer(whole uint64) uint64 {
 	before, all := r.rank()
 	return whole - whole/(2*all)*before
 }
 
-// rank is how many voters there are, at least one, and how many of them come before this one.
+// rank returns the number of voters, at least one, and how many of them come before this one.
 func (r *Replica) rank() (before, all uint64) {
 	for _, id := range r.confState.GetVoters() {
 		all++
@@ -151,8 +159,8 @@ func (r *Replica) rank() (before, all uint64) {
 	return before, max(1, all)
 }
 
-// installing reports whether a snapshot of a leader is on its way to the disk. The log in
-// memory has made room for it already.
+// installing reports whether a leader's snapshot is on its way to the disk. The log in memory has
+// already made room for it.
 func (r *Replica) installing() bool {
 	return slices.ContainsFunc(r.writes.flying, func(w write) bool { return w.snapshot != nil })
 }
@@ -169,17 +177,17 @@ func (r *Replica) startCapture() {
 	s.began, s.grown, s.wanted, s.retry = r.applied, 0, false, r.now+retryAfter
 }
 
-// snapshotWritten takes note of a durable snapshot: the log before it, but for a tail in memory for
-// followers that lag, is needed no more.
+// snapshotWritten records a durable snapshot: the log before it is no longer needed, except for a
+// tail in memory for followers that lag.
 func (r *Replica) snapshotWritten(index uint64) {
 	s := &r.snaps
 	if s.meta.GetIndex() != index {
-		return // given up, or overtaken by one that a leader sent
+		return // abandoned, or overtaken by one that a leader sent
 	}
 	meta := s.meta
 	s.meta, s.capture, s.index = nil, nil, index
 	r.payOff(index)
-	r.disk.asked, r.disk.lost = false, 0 // who needs yet another one asks again
+	r.disk.asked, r.disk.lost = false, 0 // if yet another one is needed, it is asked for again
 	_, err := r.disk.CreateSnapshot(index, meta.GetConfState(), nil)
 	if errors.Is(err, raft.ErrSnapOutOfDate) {
 		return
@@ -193,10 +201,11 @@ func (r *Replica) snapshotWritten(index uint64) {
 	r.out.CompactTo = index
 }
 
-// tailStart is the last index that the log in memory may forget: about SnapshotTail bytes before the snapshot stay,
-// and SnapshotLag bytes of what a follower still needs that is catching up.
+// tailStart returns the last index that the log in memory may forget: about SnapshotTail bytes
+// before the snapshot are kept, and up to SnapshotLag bytes of what a follower that is catching up
+// still needs.
 func (r *Replica) tailStart(index uint64) uint64 {
-	first, _ := r.disk.FirstIndex() // has no error to return
+	first, _ := r.disk.FirstIndex() // never returns an error
 	if first > index {
 		return index
 	}
@@ -216,9 +225,9 @@ func (r *Replica) tailStart(index uint64) uint64 {
 	return first - 1
 }
 
-// neededAfter is the index after which a follower that this replica heard of lately still needs the log: it has
-// everything up to there, or gets it with the snapshot on its way. Without this, a follower whose snapshot takes longer
-// than the time between two snapshots would find the log gone each time.
+// neededAfter returns the index after which a recently heard follower still needs the log: it has
+// everything up to there, or gets it with the snapshot on its way. Without this, a follower whose
+// snapshot takes longer than the time between two snapshots would find the log gone each time.
 func (r *Replica) neededAfter() uint64 {
 	after := uint64(math.MaxUint64)
 	if r.role != Leader {
@@ -234,7 +243,7 @@ func (r *Replica) neededAfter() uint64 {
 
 const raftNoLimit = 1<<64 - 1
 
-// takeIncoming finds the state of a snapshot that Raft accepted, and forgets older ones.
+// takeIncoming returns the state of a snapshot that Raft accepted, and forgets older ones.
 func (r *Replica) takeIncoming(index uint64) *machine.Machine {
 	for _, in := range r.incoming {
 		if in.Message.GetSnapshot().GetMetadata().GetIndex() == index {
@@ -245,7 +254,7 @@ func (r *Replica) takeIncoming(index uint64) *machine.Machine {
 	panic(fmt.Sprintf("replica: Raft accepted snapshot %d, whose state never came", index))
 }
 
-// install puts the state of a snapshot, which is durable now, in place of the present one.
+// install replaces the present state with the state of a snapshot that is now durable.
 func (r *Replica) install(meta *raftpb.SnapshotMetadata, m *machine.Machine) {
 	if meta.GetIndex() <= r.applied {
 		panic(fmt.Sprintf("replica: snapshot %d to install after entry %d", meta.GetIndex(), r.applied))

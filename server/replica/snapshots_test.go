@@ -13,7 +13,7 @@ import (
 
 func smallSnapshots(cfg *Config) { cfg.SnapshotEntries, cfg.SnapshotTail, cfg.SnapshotLag = 20, 400, 1 }
 
-// work takes and frees locks until n more entries are applied at the host.
+// work takes and releases locks until n more entries are applied at the host.
 func (k *client) work(n uint64) {
 	k.c.t.Helper()
 	for end := k.host.r.Status().Applied + n; k.host.r.Status().Applied < end; {
@@ -63,7 +63,7 @@ func TestASnapshotIsMadeTheLogShrinksAndARestartUsesIt(t *testing.T) {
 func TestTheNodesTakeTheirSnapshotsAtDifferentTimes(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.SnapshotEntries = 60 })
 	k := c.open(c.leader(), 600_000)
-	began := map[uint64][]uint64{} // applied index: the nodes that began one there
+	began := map[uint64][]uint64{} // applied index: the nodes that began a snapshot there
 	for range 200 {
 		k.work(1)
 		for _, h := range c.hosts {
@@ -130,7 +130,7 @@ func TestTheMachineIsSwappedOnlyWhenTheSnapshotIsDurable(t *testing.T) {
 	if got := behind.r.Status().Applied; got > 20 {
 		t.Fatalf("applied %d, and the disk has not written the snapshot", got)
 	}
-	behind.r.snaps.grown = 1 << 40 // it is time for one of its own, but its log is in between
+	behind.r.snaps.grown = 1 << 40 // its own snapshot is due, while it is installing one
 	c.run(100 * ms)
 	behind.disk.stuck = false
 	c.until(5*second, "caught up follower", func() bool {
@@ -157,7 +157,8 @@ func TestASnapshotThatDoesNotArriveIsSentAgain(t *testing.T) {
 	c.caughtUp(3)
 }
 
-// caughtUp waits until the host has applied what the leader has. It must not take a new entry to get there.
+// caughtUp waits until the host has applied what the leader has. It must not need a new entry for
+// that.
 func (c *cluster) caughtUp(id uint64) {
 	c.t.Helper()
 	c.until(10*second, "caught up follower", func() bool {
@@ -168,7 +169,8 @@ func (c *cluster) caughtUp(id uint64) {
 	}
 }
 
-// strange makes a leader take host 3, of which it has heard nothing in its term, for one whose log is empty.
+// strange makes a leader believe that host 3, from which it has heard nothing in its term, has an
+// empty log.
 func (c *cluster) strange(step func(h *host, m *raftpb.Message)) *host {
 	c.t.Helper()
 	k := c.open(c.lead(1), 60_000)
@@ -199,8 +201,8 @@ func TestAnAnswerToAnOldLeaderIsNotTakenForAnAcknowledgement(t *testing.T) {
 	}
 }
 
-// TestASnapshotThatRaftAsksForIsMade: Raft wants to send a snapshot, for whatever reason, and there is none but the
-// empty machine, which has no file.
+// TestASnapshotThatRaftAsksForIsMade: Raft wants to send a snapshot, for whatever reason, and there
+// is none except the empty machine, which has no file.
 func TestASnapshotThatRaftAsksForIsMade(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	h := c.strange(func(h *host, m *raftpb.Message) { h.r.step(m) })
@@ -247,8 +249,8 @@ func TestASnapshotWhoseFileIsGoneIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestAMemberThatIsYoungerThanTheSnapshotGetsANewOne: a snapshot is under way when the member is added, and when it is
-// durable the log from before it is gone.
+// TestAMemberThatIsYoungerThanTheSnapshotGetsANewOne: a snapshot is in progress when the member is
+// added, and when it is durable the earlier log is gone.
 func TestAMemberThatIsYoungerThanTheSnapshotGetsANewOne(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { smallSnapshots(cfg); cfg.SnapshotEntries = 60 })
 	h := c.lead(1)
@@ -284,7 +286,8 @@ func TestAFollowerThatRestartsBeforeTheSnapshotIsInItsLogGetsAnother(t *testing.
 	c.caughtUp(3)
 }
 
-// TestAFollowerCatchesUpUnderLoad: a snapshot takes longer to arrive than the load takes to make the next one.
+// TestAFollowerCatchesUpUnderLoad: a snapshot takes longer to arrive than the load takes to make
+// the next one.
 func TestAFollowerCatchesUpUnderLoad(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.SnapshotEntries, cfg.SnapshotTail = 100, 400 })
 	c.transfer = 2 * second

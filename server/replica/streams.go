@@ -9,18 +9,18 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// maxParked bounds the requests of one session that wait behind its Attach.
+// maxParked bounds the requests of one session parked behind its Attach.
 const maxParked = 1_024
 
-// maxParkedAll bounds those of all sessions.
+// maxParkedAll bounds the parked requests of all sessions.
 const maxParkedAll = 65_536
 
-// A stream is a stream of a client, or a unary call, with what is bound to it here.
+// A stream is a client's stream, or a unary call, with what is bound to it here.
 type stream struct {
 	id       StreamID
 	gone     bool
 	sessions map[machine.SessionID]bool // attached
-	follows  []machine.ClaimID          // claims whose changes it is told of
+	follows  []machine.ClaimID          // claims whose changes are reported to it
 }
 
 // A binding is what a session is bound to here.
@@ -28,7 +28,7 @@ type binding struct {
 	stream  *stream // nil: none
 	number  uint64  // of the last attachment
 	follows []follow
-	pending int // commands under way: the applied state does not show what they will do
+	pending int // commands in flight: the applied state does not show their effect
 }
 
 // A follow is a unary call that waits for a claim.
@@ -37,7 +37,7 @@ type follow struct {
 	stream *stream
 }
 
-// A parkKey is a session that attaches to a stream.
+// A parkKey is a session attaching to a stream.
 type parkKey struct {
 	stream  StreamID
 	session machine.SessionID
@@ -69,7 +69,7 @@ func (l *leadership) bindingOf(id machine.SessionID) *binding {
 	return b
 }
 
-// bind attaches a session to a stream, away from any other.
+// bind attaches a session to a stream, and detaches it from any other.
 func (l *leadership) bind(id machine.SessionID, to *stream, number uint64) {
 	b := l.bindingOf(id)
 	if b.stream != nil {
@@ -79,8 +79,8 @@ func (l *leadership) bind(id machine.SessionID, to *stream, number uint64) {
 	to.sessions[id] = true
 }
 
-// sessionOver tells the calls that still follow a claim of a session that has ended how it ended, and forgets
-// the session unless its owner may still confirm the end of its closing claims.
+// sessionOver tells the calls that still follow a claim of an ended session how it ended, and
+// forgets the session unless its owner may still confirm the end of its closing claims.
 func (r *Replica) sessionOver(id machine.SessionID) {
 	b, ok := r.lead.sessions[id]
 	if !ok {
@@ -108,7 +108,8 @@ func (r *Replica) sessionOver(id machine.SessionID) {
 	r.lead.dropIdle(id, b)
 }
 
-// tellOther tells the stream of a session that it is over for its client, because of what came on another one.
+// tellOther tells the stream of a session that the session is over for its client, because of a
+// request on another stream.
 func (r *Replica) tellOther(b *binding, from *stream, session machine.SessionID, why string) {
 	if b.stream != nil && b.stream != from {
 		r.tell(b.stream, session, Ended{Code: machine.SessionUnknown, Reason: why})
@@ -126,7 +127,7 @@ func (s *stream) unfollow(id machine.ClaimID) {
 	s.follows = slices.DeleteFunc(s.follows, func(c machine.ClaimID) bool { return c == id })
 }
 
-// gone takes a stream away. Claims that it alone followed and that still wait are cancelled: nobody would
+// gone removes a stream. Queued claims that only this stream followed are cancelled: nobody would
 // learn of the grant.
 func (r *Replica) gone(id StreamID) {
 	l := &r.lead
@@ -154,8 +155,9 @@ func (b *binding) followed(seq uint64) bool {
 	return slices.ContainsFunc(b.follows, func(f follow) bool { return f.seq == seq })
 }
 
-// endAbandoned ends a claim that waits and that nobody waits for. It is no Cancel: in the log a retry of the
-// call may come before it and be granted, and that grant must not be taken back unheard.
+// endAbandoned ends a queued claim that nobody is waiting for. It does not log a Cancel: a retry of
+// the call may come before it in the log and be granted, and that grant must not be taken back
+// unnoticed.
 func (r *Replica) endAbandoned(id machine.ClaimID) {
 	if c, ok := r.machine.Claim(id); !ok || c.State != machine.Queued {
 		return
@@ -166,8 +168,8 @@ func (r *Replica) endAbandoned(id machine.ClaimID) {
 	}
 }
 
-// tellChange tells the stream of a session, and the calls that follow the claim, of a change that their
-// client did not cause.
+// tellChange reports to the stream of a session, and to the calls that follow the claim, a change
+// that their client did not cause.
 func (r *Replica) tellChange(c *machine.Change) {
 	b, ok := r.lead.sessions[c.Session]
 	if !ok {
@@ -190,7 +192,7 @@ func (r *Replica) tellChange(c *machine.Change) {
 	r.tellFollowers(b, c.Session, c.Claim, nil)
 }
 
-// endedWith is the state of a claim that ended with its session.
+// endedWith returns the state of a claim that ended with its session.
 func endedWith(seq uint64, c *machine.Change) machine.ClaimStatus {
 	status := machine.ClaimStatus{Seq: seq, State: machine.Expired, Change: c.Number}
 	if c.Ended == machine.SessionRevoked {
@@ -199,8 +201,8 @@ func endedWith(seq uint64, c *machine.Change) machine.ClaimStatus {
 	return status
 }
 
-// tellFollowers tells the calls that follow a claim, but not the one that caused the change, and lets go
-// of a claim that is over.
+// tellFollowers notifies the calls that follow a claim, except the one that caused the change, and
+// stops following a claim that is over.
 func (r *Replica) tellFollowers(b *binding, session machine.SessionID, claim machine.ClaimStatus, but *stream) {
 	if len(b.follows) == 0 {
 		return
@@ -233,12 +235,13 @@ func (r *Replica) reply(id StreamID, tag uint64, session machine.SessionID, a An
 	r.out.Replies = append(r.out.Replies, Reply{Stream: id, Tag: tag, Session: session, Answer: a})
 }
 
-// refuse answers a request that has, or now has, no effect.
+// refuse answers a request that has no effect, or none for now.
 func (r *Replica) refuse(q *Request, why Refusal) {
 	r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: why})
 }
 
-// refusePending answers a command that waits for its batch or is under way. uncertain says that it may still be applied.
+// refusePending answers a command that is waiting for its batch or in flight. uncertain says that
+// it may still be applied.
 func (r *Replica) refusePending(p *pending, why Refusal, uncertain bool) {
 	if p.from == nil || p.from.gone {
 		return

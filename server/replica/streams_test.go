@@ -22,7 +22,7 @@ func TestResumingBringsWhatWasMissedBeforeAttached(t *testing.T) {
 	attach := b.send(Attach{Secret: b.secret, Number: 2, Seen: 0})
 	keep := b.send(KeepAlive{Number: 5})
 	c.answer(h, keep)
-	// c.answer took Kept alone: look at the order of all.
+	// c.answer took only Kept: look at the order of all replies.
 	if len(h.replies) < 3 {
 		t.Fatalf("replies %+v", h.replies)
 	}
@@ -205,8 +205,8 @@ func TestAnAbandonedCallLeavesTheClaimToOthersThatFollowIt(t *testing.T) {
 	}
 }
 
-// The retry of a call can be on its way through the log when the first one is given up: the
-// claim is ended behind its back, and it must hear of that rather than wait for ever.
+// The retry of a call can be on its way through the log when the first call is given up: the claim
+// then ends without the retry's doing, and the retry must learn of that rather than wait forever.
 func TestARetryLearnsThatTheFirstCallsEndEndedTheClaim(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	h := c.leader()
@@ -228,8 +228,9 @@ func TestARetryLearnsThatTheFirstCallsEndEndedTheClaim(t *testing.T) {
 	}
 }
 
-// In the log the release that grants the claim, and the answer of a retry, can come before what the end
-// of the first call asks for. The retry was told of its grant, so it must keep it.
+// In the log, the release that grants the claim, and the answer of a retry, can come before what
+// the end of the first call asks for. The grant was reported to the retry, so the retry must keep
+// it.
 func TestTheEndOfACallNeverTakesAGrantBack(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	h := c.leader()

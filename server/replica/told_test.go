@@ -6,11 +6,12 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// An endOfGrant is a way in which a grant ends without a request of its holder on its own stream.
+// An endOfGrant is a way in which a grant ends without a request from its holder on its own stream.
 type endOfGrant struct {
 	name string
 	end  func(c *cluster, h *host, k *client, claim machine.ClaimStatus)
-	// What the stream of the holder is told: a claim that became this, or, where it is zero, the end of the session with this code.
+	// What the holder's stream gets: a claim in this state or, if zero, the end of the session with
+	// this code.
 	state machine.State
 	code  machine.Code
 }
@@ -44,7 +45,7 @@ var endsOfGrants = []endOfGrant{
 	}, 0, machine.SessionUnknown},
 }
 
-// unary is a call with the secret of the session.
+// unary returns a call with the secret of the session.
 func (k *client) unary(c *cluster, b Body) Request {
 	return Request{Stream: c.newStream(), Session: k.id, Secret: &k.secret, Body: b}
 }
@@ -67,8 +68,8 @@ func TestTheHolderIsToldOfEveryEndThatItDidNotAskFor(t *testing.T) {
 	}
 }
 
-// TestTheHolderLearnsOfEveryEndWhenItIsBack is the same for a holder whose stream is broken at that moment, and who
-// comes back to another leader.
+// TestTheHolderLearnsOfEveryEndWhenItIsBack is the same for a holder whose stream is broken at that
+// moment, and which comes back to another leader.
 func TestTheHolderLearnsOfEveryEndWhenItIsBack(t *testing.T) {
 	for _, way := range endsOfGrants {
 		t.Run(way.name, func(t *testing.T) {
@@ -86,7 +87,8 @@ func TestTheHolderLearnsOfEveryEndWhenItIsBack(t *testing.T) {
 			switch attached, ok := a.(Attached); {
 			case way.state != 0 && (!ok || len(missed) != 1 || missed[0].State != way.state || attached.Change != missed[0].Change):
 				t.Errorf("attach was answered %+v behind %+v, want %v", a, missed, way.state)
-			case way.state == 0 && ok && way.code == machine.SessionUnknown: // attached elsewhere before: it has the session again
+			case way.state == 0 && ok && way.code == machine.SessionUnknown:
+				// Attached elsewhere before: it has the session again.
 			case way.state == 0 && (ok || over != (way.code != machine.SessionUnknown) || ended.Code != way.code && over):
 				t.Errorf("attach was answered %+v behind %+v, want the end with %v", a, ended, way.code)
 			}

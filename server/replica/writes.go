@@ -12,15 +12,16 @@ import (
 
 // A write is one MsgStorageAppend on its way to the disk.
 type write struct {
-	meta      *raftpb.SnapshotMetadata // of the snapshot in it, or nil
-	since     Time                     // on the clock awake
-	last      uint64                   // index of the log's last entry once it is durable
-	elsewhere Time                     // on the clock awake: when all up to last was committed; zero: not yet
-	snapshot  *machine.Machine         // the state to swap in when it is durable, or nil
-	responses []*raftpb.Message        // due when it is durable
+	meta  *raftpb.SnapshotMetadata // of the snapshot in it, or nil
+	since Time                     // on the clock awake
+	last  uint64                   // index of the log's last entry once it is durable
+	// elsewhere is when, on the clock awake, everything up to last was committed; zero: not yet.
+	elsewhere Time
+	snapshot  *machine.Machine  // the state to swap in when it is durable, or nil
+	responses []*raftpb.Message // due when it is durable
 }
 
-// writes are what is on its way to the disk, and what need not go there alone.
+// writes has what is on its way to the disk, and what need not go there on its own.
 type writes struct {
 	flying []write // handed out and not reported durable, oldest first
 	// term and vote are the last ones handed out.
@@ -29,10 +30,10 @@ type writes struct {
 	commit uint64
 }
 
-// store takes a MsgStorageAppend from Raft. One without entries, snapshot, new term or new vote has
-// nothing to make durable: a commit index alone may be lost. It goes to the disk with the next write, and
-// its responses wait for the writes before it. That spares each entry a second wake-up of the disk on
-// every replica.
+// store handles a MsgStorageAppend from Raft. One without entries, snapshot, new term or new vote
+// has nothing to make durable: a commit index alone may be lost. It goes to the disk with the next
+// write, and its responses wait for the writes before it. That spares each entry a second wake-up
+// of the disk on every replica.
 func (r *Replica) store(m *raftpb.Message) {
 	s := &r.writes
 	changed := m.Term != nil && (m.GetTerm() != s.term || m.GetVote() != s.vote)
@@ -50,10 +51,10 @@ func (r *Replica) store(m *raftpb.Message) {
 	r.respond(m.GetResponses())
 }
 
-// write hands a MsgStorageAppend out. The log in memory takes its entries now, not when
-// they are durable: Raft reads from there only what lies before its own unstable part, and that
-// it cuts only by answers to the newest writes. So what it reads is what
-// the disk will hold once all writes in flight are done, as it has to be.
+// write hands out a MsgStorageAppend. The log in memory gets its entries now, not when they are
+// durable: Raft reads from there only what lies before its own unstable part, and it truncates that
+// part only on answers to the newest writes. So what it reads is what the disk will hold once all
+// writes in flight are done, as required.
 func (r *Replica) write(m *raftpb.Message) {
 	m = r.writes.complete(m)
 	w := write{since: r.awake, responses: slices.Clip(m.GetResponses())}
@@ -69,7 +70,7 @@ func (r *Replica) write(m *raftpb.Message) {
 	if err := r.disk.Append(m.GetEntries()); err != nil {
 		panic(fmt.Sprintf("replica: appending %d entries: %v", len(m.GetEntries()), err))
 	}
-	w.last, _ = r.disk.LastIndex() // has no error to return
+	w.last, _ = r.disk.LastIndex() // never returns an error
 	r.out.Appends = append(r.out.Appends, m)
 	if mutantSync {
 		r.finish(w)
@@ -78,7 +79,7 @@ func (r *Replica) write(m *raftpb.Message) {
 	r.writes.flying = append(r.writes.flying, w)
 }
 
-// complete adds the commit index that was kept back to a message that is handed out.
+// complete adds the commit index that was held back to a message that is handed out.
 func (s *writes) complete(m *raftpb.Message) *raftpb.Message {
 	if m.Term != nil {
 		s.term, s.vote, s.commit = m.GetTerm(), m.GetVote(), 0
@@ -95,8 +96,8 @@ func (s *writes) complete(m *raftpb.Message) *raftpb.Message {
 	return full
 }
 
-// persisted delivers the responses of the oldest n writes: only now may votes and
-// acknowledgements that rest on them go out.
+// persisted delivers the responses of the oldest n writes: only now may votes and acknowledgements
+// that depend on them go out.
 func (r *Replica) persisted(n int) {
 	s := &r.writes
 	if n > len(s.flying) {

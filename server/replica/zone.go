@@ -9,14 +9,17 @@ import (
 )
 
 const (
-	// zoneAfter is how long a leader outside the preferred zone leads before it hands leadership over to a member there, and lies
-	// between two tries. So the zone never turns a bad minute into many elections.
+	// zoneAfter is how long a leader outside the preferred zone leads before it transfers
+	// leadership to a member there, and the time between two attempts. So the zone never turns a
+	// bad minute into many elections.
 	zoneAfter = Time(30 * time.Second)
-	// zoneAfterDisk is as much for a leader that came by the slow disk of another, which may be in the preferred zone.
+	// zoneAfterDisk is the same for a leader that took over because of another's slow disk, which
+	// may be in the preferred zone.
 	zoneAfterDisk = Time(5 * time.Minute)
 )
 
-// watchZone hands leadership over to a member of the preferred zone that is up and lacks nothing, if this leader is elsewhere.
+// watchZone transfers leadership to a member of the preferred zone that is up and not behind, if
+// this leader is elsewhere.
 func (r *Replica) watchZone() {
 	if r.cfg.LeaderZone == "" || r.cfg.Zone == r.cfg.LeaderZone || !r.lead.serving || r.awake < r.zoneAt {
 		return
@@ -28,7 +31,8 @@ func (r *Replica) watchZone() {
 	}
 }
 
-// readyIn is the voter with the longest log in a zone that has all that is committed, the lowest id among equals.
+// readyIn returns the voter in a zone that has everything committed and the longest log; among
+// equals, the lowest id.
 func (r *Replica) readyIn(zone string) (best uint64) {
 	var match uint64
 	r.raft.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
@@ -48,7 +52,8 @@ func (r *Replica) readyIn(zone string) (best uint64) {
 // restInZone keeps a new leader where it is for a while.
 func (r *Replica) restInZone() { r.zoneAt = max(r.zoneAt, r.awake+zoneAfter) }
 
-// noteZones warns once of a zone whose loss would take the quorum with it. The leader calls it when it may know more.
+// noteZones warns once about a zone whose loss would take the quorum with it. The leader calls it
+// when it may know more.
 func (r *Replica) noteZones() {
 	var zones []string
 	for _, id := range r.confState.GetVoters() {
@@ -61,8 +66,8 @@ func (r *Replica) noteZones() {
 	r.crowded = zone
 }
 
-// CrowdedZone finds the zone that has a majority of the voters: without it there is no quorum. It is "" while no voter tells a
-// zone, and for a single voter.
+// CrowdedZone returns the zone that has a majority of the voters: without it there is no quorum. It
+// returns "" while no voter reports a zone, and for a single voter.
 func CrowdedZone(zones []string) (zone string, voters int) {
 	count := make(map[string]int)
 	for _, z := range zones {

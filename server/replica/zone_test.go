@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// newZoned is a cluster of five nodes in the zones a, a, b, b, c, of which all leaders should be in b, and that know each other.
+// newZoned returns a cluster of five nodes in the zones a, a, b, b, c that know each other; the
+// leader should be in b.
 func newZoned(t *testing.T) *cluster {
 	zones := []string{"a", "a", "b", "b", "c"}
 	c := newCluster(t, 5, func(cfg *Config) { cfg.Zone, cfg.LeaderZone = zones[cfg.ID-1], "b" })
@@ -76,7 +77,8 @@ func TestAMajorityOfTheVotersInOneZoneIsFound(t *testing.T) {
 		{[]string{"a", "a", "b", "b", "c"}, "", 0},
 		{[]string{"a", "a", "a", "b", "c"}, "a", 3},
 		{[]string{"a", "a"}, "a", 2},
-		{[]string{"a", "a", "b", "b"}, "", 0}, // with either zone lost there is no majority, but neither has one
+		// Losing either zone loses the majority, but neither has one.
+		{[]string{"a", "a", "b", "b"}, "", 0},
 		{[]string{"", "", ""}, "", 0},
 		{[]string{"a"}, "", 0},
 		{nil, "", 0},

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// Status tells what this node knows, whether it leads or not.
+// Status returns what this node knows, whether it leads or not.
 func (s *Service) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	return toStatus(s.cfg.Node.Status(), s.cfg.Version), nil
 }
@@ -79,8 +79,8 @@ func toMember(st node.Status, m node.MemberStatus) *pb.Member {
 	return out
 }
 
-// Revoke ends grants or a session on an operator's request. Who does not say who he is, is
-// known by his address.
+// Revoke ends grants or a session at an operator's request. A caller that gives no name is recorded
+// by address.
 func (s *Service) Revoke(ctx context.Context, r *pb.RevokeRequest) (*pb.RevokeResponse, error) {
 	by := r.GetBy()
 	if by == "" {

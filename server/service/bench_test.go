@@ -7,8 +7,9 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// BenchmarkStream takes and frees locks over one stream of a cluster of one with its disk in memory: what is left is
-// the cost of the service, the replica and gRPC on both sides. One operation is a grant and its release.
+// BenchmarkStream takes and releases locks over one stream of a cluster of one with its disk in
+// memory: what remains is the cost of the service, the replica and gRPC on both sides. One
+// operation is a grant and its release.
 func BenchmarkStream(b *testing.B) {
 	for _, workers := range []int{1, 64, 512} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {

@@ -25,11 +25,11 @@ func TestAMeterLetsABurstPassAndThenTheRate(t *testing.T) {
 	if pause := m.take(now, 0); pause != 0 {
 		t.Errorf("after the pause it pauses for %v", pause)
 	}
-	now = now.Add(time.Hour) // an idle hour does not save up more than the burst
+	now = now.Add(time.Hour) // an idle hour does not accumulate more than the burst
 	if pause := m.take(now, 101); pause != 10*time.Millisecond {
 		t.Errorf("one above the burst pauses for %v", pause)
 	}
-	m.take(now, 1_000_000) // a flood is not held against the connection for hours
+	m.take(now, 1_000_000) // a flood does not count against the connection for hours
 	if pause := m.take(now.Add(time.Second), 0); pause != 0 {
 		t.Errorf("a second after a flood it pauses for %v", pause)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// maxCallReplies bounds what waits for one unary call: its answer and the changes of one claim,
-// of which there are two at most.
+// maxCallReplies bounds what waits for one unary call: its answer and the changes of one claim, at
+// most two.
 const maxCallReplies = 64
 
 // A call is one unary call as the replica sees it: a stream of one request.
@@ -23,11 +23,11 @@ type call struct {
 	svc  *Service
 	id   replica.StreamID
 	box  *outbox
-	rest []replica.Reply // taken from the box, not looked at yet
+	rest []replica.Reply // taken from the box, not processed yet
 }
 
-// start submits the one request of a call, which the caller ends by close. The
-// parameters are the outcome of a check of form, so that handlers stay short.
+// start submits the one request of a call; the caller ends the call with close. The parameters are
+// the results of a form check, so that handlers stay short.
 func (s *Service) start(ctx context.Context, req replica.Request, e *pb.Error) (*call, error) {
 	if e != nil {
 		return nil, s.refuse(e)
@@ -45,7 +45,7 @@ func (s *Service) start(ctx context.Context, req replica.Request, e *pb.Error) (
 	return c, nil
 }
 
-// admit holds a connection to its rate.
+// admit enforces a connection's rate limit.
 func (s *Service) admit(ctx context.Context, req replica.Request) error {
 	pause := s.meterOf(ctx).take(time.Now(), 1)
 	switch {
@@ -69,10 +69,10 @@ func (c *call) submit(req replica.Request) error {
 	}
 }
 
-// close ends the replica's stream; a queued claim of it is cancelled.
+// close ends the replica's stream; a queued claim of the stream is cancelled.
 func (c *call) close() { c.svc.cfg.Node.Disconnect(c.id) }
 
-// next waits for the next answer. Refusals are errors.
+// next waits for the next answer. Refusals are returned as errors.
 func (c *call) next(ctx context.Context) (replica.Answer, error) {
 	for len(c.rest) == 0 {
 		select {
@@ -92,7 +92,7 @@ func (c *call) next(ctx context.Context) (replica.Answer, error) {
 	return answer, nil
 }
 
-// refused is the error of a unary call that the replica refused.
+// refused returns the error of a unary call that the replica refused.
 func (s *Service) refused(ctx context.Context, r replica.Refused) error {
 	if r.Reason == replica.NotLeader {
 		e := notLeader(s.settle(ctx))

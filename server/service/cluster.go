@@ -10,9 +10,9 @@ import (
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
-// Every call of the API passes through pinUnary or pinStream: its answer, or its error, tells of which cluster this node
-// is, and a call that is meant for another cluster is refused before anything is done. A node that does not know its
-// cluster yet tells and refuses nothing.
+// Every call of the API passes through pinUnary or pinStream: its answer or error says which
+// cluster this node belongs to, and a call that is meant for another cluster is refused before
+// anything is done. A node that does not know its cluster yet reports none and refuses nothing.
 
 func (s *Service) pinUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
 	if err := s.pin(ctx, info.FullMethod, func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }); err != nil {

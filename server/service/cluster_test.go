@@ -14,9 +14,9 @@ import (
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
-const elsewhere = "00112233445566778899aabbccddeeff" // a cluster that is not there
+const elsewhere = "00112233445566778899aabbccddeeff" // a cluster that does not exist
 
-// told is the id of the cluster that an answer came with.
+// told returns the cluster id that an answer came with.
 func told(md metadata.MD) string { return fmt.Sprint(slices.Compact(md.Get(protocol.ClusterKey))) }
 
 func TestEveryAnswerTellsTheCluster(t *testing.T) {
@@ -98,7 +98,7 @@ func TestACallForAnotherClusterDoesNothing(t *testing.T) {
 	}
 }
 
-// refusedWatch wants the watch to be refused, at once.
+// refusedWatch expects the watch to be refused at once.
 func refusedWatch(t *testing.T, api pb.LockServiceClient, r *pb.WatchRequest) *pb.Error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -185,7 +185,7 @@ func TestAWatchOfWhatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// TestALaggingNodeMakesAWatchWait has a watcher come from a node that was further.
+// TestALaggingNodeMakesAWatchWait has a watcher that comes from a node that was further.
 func TestALaggingNodeMakesAWatchWait(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{nodes: 3})

@@ -18,11 +18,11 @@ import (
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
-// A tolerantCodec decodes a malformed message of ours to an empty one with a mark, for [malformed] to find.
+// A tolerantCodec decodes a malformed message to an empty one with a mark, for [malformed] to find.
 //
-// gRPC itself ends a call whose message does not decode with INTERNAL, as if we were at fault, and
-// does so before the handler or an interceptor could say something better. Text that is not UTF-8 is
-// such a message, and a mistake that a client may well make.
+// If a message does not decode, gRPC itself ends the call with INTERNAL, as if we were at fault,
+// and does so before the handler or an interceptor could give a better answer. Text that is not
+// UTF-8 makes such a message, and is a mistake that a client may well make.
 type tolerantCodec struct{ encoding.CodecV2 }
 
 func newCodec() tolerantCodec { return tolerantCodec{encoding.GetCodecV2("proto")} }
@@ -39,11 +39,11 @@ func (c tolerantCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// mark is an unknown field with the highest number there is. A client that sends it itself is
-// told that its message is malformed.
+// mark is an unknown field with the highest possible number. If a client sends it itself, its
+// message is reported as malformed.
 var mark = protowire.AppendVarint(protowire.AppendTag(nil, protowire.MaxValidNumber, protowire.VarintType), 1)
 
-// malformed is the error of a message that did not decode; nil for any other.
+// malformed returns the error for a message that did not decode; nil for any other.
 func malformed(m proto.Message) *pb.Error {
 	if string(m.ProtoReflect().GetUnknown()) != string(mark) {
 		return nil
@@ -55,7 +55,7 @@ func malformed(m proto.Message) *pb.Error {
 	}
 }
 
-// checked is the description of a service whose unary methods refuse messages that are
+// checked returns the description of a service whose unary methods refuse messages that are
 // malformed or too big.
 func checked(desc grpc.ServiceDesc) *grpc.ServiceDesc {
 	desc.Methods = slices.Clone(desc.Methods)
@@ -82,7 +82,7 @@ func checkedMethod(next grpc.MethodHandler) grpc.MethodHandler {
 	}
 }
 
-// isDisconnect tells the end of a connection, which is no news, from what a client does wrong.
+// isDisconnect distinguishes the end of a connection, which is normal, from a client's mistake.
 func isDisconnect(err error) bool {
 	code := status.Code(err)
 	return errors.Is(err, context.Canceled) || code == codes.Canceled || code == codes.Unavailable || code == codes.DeadlineExceeded

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// feedEvents and feedBytes bound what a feed keeps: 13 s of history at 5,000 grants per second, each with
-	// its release. A watcher that is farther behind cannot be served.
+	// feedEvents and feedBytes bound what a feed keeps: 13 s of history at 5,000 grants per second,
+	// each with its release. A watcher that is further behind cannot be served.
 	feedEvents = 131_072
 	feedBytes  = 64 << 20
 )
 
-// A Feed keeps the newest events that a node has applied, for those who watch. Make it with NewFeed, give it to
-// Config.Feed, and have the node call Add.
+// A Feed keeps the newest events that a node has applied, for watchers. Create it with NewFeed, set
+// it as Config.Feed, and have the node call Add.
 type Feed struct {
 	mu struct {
 		sync.Mutex
@@ -26,23 +26,23 @@ type Feed struct {
 	}
 }
 
-// A part has events that are forgotten together, so that nothing is ever moved on the node's loop.
+// A part has events that are dropped together, so that nothing is ever moved on the node's loop.
 type part struct {
 	events []machine.Event // at least one
 	bytes  int
 }
 
-// A part has at most so many events, and gets none more once it has so many bytes.
+// Limits of a part: the number of its events, and the number of bytes from which it gets no more.
 const (
 	partEvents = 1_024
 	partBytes  = 1 << 20
 )
 
-// NewFeed makes an empty feed.
+// NewFeed returns an empty feed.
 func NewFeed() *Feed { return &Feed{} }
 
-// Add takes in the events of a turn. It is called on the node's loop and does not block. When events were
-// skipped, because a snapshot took their place, the feed begins anew.
+// Add adds the events of a turn. It is called on the node's loop and does not block. If events were
+// skipped, because a snapshot took their place, the feed starts over.
 func (f *Feed) Add(events []machine.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +73,7 @@ func (f *Feed) addLocked(e *machine.Event) {
 	f.mu.count++
 }
 
-// lastLocked is the number of the newest event, zero if there is none. f.mu must be held.
+// lastLocked returns the number of the newest event, zero if there is none. f.mu must be held.
 func (f *Feed) lastLocked() uint64 {
 	if n := len(f.mu.parts); n > 0 {
 		events := f.mu.parts[n-1].events
@@ -82,7 +82,7 @@ func (f *Feed) lastLocked() uint64 {
 	return 0
 }
 
-// eventBytes is about what an event takes.
+// eventBytes returns about how much memory an event takes.
 func eventBytes(e *machine.Event) int {
 	n := 192 + len(e.Name) + len(e.By) + len(e.Reason)
 	for _, l := range e.Metadata {
@@ -91,7 +91,7 @@ func eventBytes(e *machine.Event) int {
 	return n
 }
 
-// trimLocked drops the oldest parts above the bounds. f.mu must be held.
+// trimLocked drops the oldest parts while the feed exceeds its bounds. f.mu must be held.
 func (f *Feed) trimLocked() {
 	drop := 0
 	for drop < len(f.mu.parts)-1 && (f.mu.bytes > feedBytes || f.mu.count > feedEvents) {
@@ -105,13 +105,13 @@ func (f *Feed) trimLocked() {
 // A page is what a feed has after a number.
 type page struct {
 	events []machine.Event // a copy
-	oldest uint64          // the lowest number after which all events are there
-	gone   bool            // some of the events asked for are not
-	more   <-chan struct{} // closed when there are others; nil if events were returned
+	oldest uint64          // the lowest number after which no event is missing
+	gone   bool            // some of the requested events are gone
+	more   <-chan struct{} // closed when there are more; nil if events were returned
 }
 
-// after returns at most limit events after the number. base is the number of the last event that the node had
-// applied when it was asked, for a feed that has none yet.
+// after returns at most limit events after the number. base is the number of the last event that
+// the node had applied when it was asked; it is used while the feed has no events yet.
 func (f *Feed) after(number, base uint64, limit int) page {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +120,8 @@ func (f *Feed) after(number, base uint64, limit int) page {
 		p.gone = true
 		return p
 	}
-	for i := len(f.mu.parts) - 1; i >= 0 && f.lastLocked() > number; i-- { // most watchers are near the end
+	// Most watchers are near the end.
+	for i := len(f.mu.parts) - 1; i >= 0 && f.lastLocked() > number; i-- {
 		if first := f.mu.parts[i].events[0].Number; first <= number+1 {
 			rest := f.mu.parts[i].events[number+1-first:]
 			p.events = slices.Clone(rest[:min(limit, len(rest))])
@@ -134,7 +135,7 @@ func (f *Feed) after(number, base uint64, limit int) page {
 	return p
 }
 
-// oldestLocked is the lowest number after which all events are there. f.mu must be held.
+// oldestLocked returns the lowest number after which no event is missing. f.mu must be held.
 func (f *Feed) oldestLocked(base uint64) uint64 {
 	if len(f.mu.parts) > 0 {
 		return f.mu.parts[0].events[0].Number - 1
@@ -142,8 +143,8 @@ func (f *Feed) oldestLocked(base uint64) uint64 {
 	return base
 }
 
-// bounds are the lowest number after which all events are there and the number of the newest event; both are base for a feed
-// that has none yet.
+// bounds returns the lowest number after which no event is missing and the number of the newest
+// event; both are base while the feed has no events yet.
 func (f *Feed) bounds(base uint64) (oldest, last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

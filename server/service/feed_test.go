@@ -14,7 +14,7 @@ func numbered(from, to uint64) []machine.Event {
 	return all
 }
 
-// wantPage checks the numbers of a page; first 0 means none, and to wait.
+// wantPage checks the numbers of a page; a first of 0 means none, and to wait.
 func wantPage(t *testing.T, p page, first, last uint64) {
 	t.Helper()
 	switch n := len(p.events); {
@@ -65,7 +65,7 @@ func TestAFeedIsBoundedInNumberAndBytes(t *testing.T) {
 	if p := f.after(999, 0, 10); !p.gone || p.oldest < 1000 || p.oldest > 1000+partEvents {
 		t.Errorf("behind 999: gone %v, oldest %d; want 1000 or a part more", p.gone, p.oldest)
 	}
-	for at := uint64(3000); at < feedEvents+1000; { // over the borders of parts
+	for at := uint64(3000); at < feedEvents+1000; { // across part boundaries
 		p := f.after(at, 0, 100)
 		if len(p.events) == 0 || p.events[0].Number != at+1 {
 			t.Fatalf("behind %d: %+v", at, p)

@@ -26,12 +26,12 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// hopKey marks a call that a node has passed on, with that node's name. Such a call is never passed on again: two
-// nodes that take each other for the leader would send it to and fro.
+// hopKey marks a call that a node has forwarded, with that node's name. Such a call is never
+// forwarded again: two nodes that each take the other for the leader would send it back and forth.
 const hopKey = "lockstep-forwarded-by"
 
-// A forwarder passes unary calls on to the leader. Calls of Acquire, which wait, have a connection of their own, so that
-// they cannot keep the others waiting.
+// A forwarder forwards unary calls to the leader. Acquire calls, which wait, have a connection of
+// their own, so that they cannot hold up the others.
 type forwarder struct {
 	credentials credentials.TransportCredentials
 
@@ -67,11 +67,11 @@ func newForwarder(cfg Config) *forwarder {
 	return f
 }
 
-// staysHere are the unary calls that every node answers for itself.
+// staysHere are the unary calls that every node answers itself.
 var staysHere = map[string]bool{pb.AdminService_Status_FullMethodName: true}
 
-// givesBack are the calls that are let through above the rate of a connection: they keep, give back or end
-// what is there.
+// givesBack are the calls that are let through above a connection's rate: they keep, give back or
+// end what exists.
 var givesBack = map[string]bool{
 	pb.LockService_KeepAlive_FullMethodName:    true,
 	pb.LockService_Release_FullMethodName:      true,
@@ -79,7 +79,7 @@ var givesBack = map[string]bool{
 	pb.LockService_CloseSession_FullMethodName: true,
 }
 
-// route serves a unary call, an Acquire that waits over changes of leader too.
+// route serves a unary call. An Acquire that waits survives changes of leader.
 func (s *Service) route(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
 	if outlivesLeader(ctx, req) {
 		return s.acquire(ctx, req, info, serve)
@@ -87,8 +87,8 @@ func (s *Service) route(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	return s.routeOnce(ctx, req, info, serve)
 }
 
-// routeOnce serves a unary call here, or passes it on if another node leads and is known. A call that cannot be
-// passed on is served here, where it is refused.
+// routeOnce serves a unary call here, or forwards it if another node is known to lead. A call that
+// cannot be forwarded is served here, where it is refused.
 func (s *Service) routeOnce(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
 	if !strings.HasPrefix(info.FullMethod, "/lockstep.v1.") || staysHere[info.FullMethod] || passedOn(ctx) ||
 		s.cfg.Node.Status().Role == node.Leader {
@@ -108,7 +108,7 @@ func passedOn(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, hopKey)) > 0
 }
 
-// admitForward holds a connection to its rate, as admit does for calls that are served here.
+// admitForward enforces a connection's rate limit, as admit does for calls served here.
 func (s *Service) admitForward(ctx context.Context, method string) error {
 	pause := s.meterOf(ctx).take(time.Now(), 1)
 	switch {
@@ -120,7 +120,8 @@ func (s *Service) admitForward(ctx context.Context, method string) error {
 	return nil
 }
 
-// forward makes the call at the leader, with the deadline of ctx. Errors of the leader are passed through.
+// forward makes the call at the leader, with the deadline of ctx. Errors from the leader are passed
+// through.
 func (s *Service) forward(ctx context.Context, st node.Status, method string, req proto.Message) (any, error) {
 	l := s.forwarder.lane(method)
 	from := s.origin(ctx).Address
@@ -141,7 +142,7 @@ func (s *Service) forward(ctx context.Context, st node.Status, method string, re
 		md.Set(clientKey, sealed)
 	}
 	out := metadata.NewOutgoingContext(ctx, md)
-	var reached peer.Peer // stays empty when the call never left
+	var reached peer.Peer // stays empty when the call was never sent
 	err = conn.Invoke(out, method, req, resp, grpc.Peer(&reached))
 	switch code := status.Code(err); {
 	case err == nil:
@@ -149,13 +150,15 @@ func (s *Service) forward(ctx context.Context, st node.Status, method string, re
 	case ctx.Err() != nil:
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case protocol.FromErr(err) == nil && (code == codes.Unavailable || code == codes.Canceled),
-		protocol.FromErr(err).GetReason() == pb.Reason_REASON_WRONG_CLUSTER: // the address is another's now
+		protocol.FromErr(err).GetReason() == pb.Reason_REASON_WRONG_CLUSTER:
+		// WRONG_CLUSTER: the address now belongs to another cluster's node.
 		return nil, s.leaderLost(st, reached.Addr != nil)
 	}
 	return nil, err
 }
 
-// toLeader goes along with a call that is passed on. The address of the leader may be that of another cluster's node by now.
+// toLeader returns the metadata of a forwarded call. The leader's address may by now belong to a
+// node of another cluster.
 func toLeader(st node.Status) metadata.MD {
 	md := metadata.Pairs(hopKey, st.Name)
 	if st.ClusterID != "" {
@@ -164,7 +167,8 @@ func toLeader(st node.Status) metadata.MD {
 	return md
 }
 
-// leaderLost is the error of a call whose connection to the leader failed. One that was sent may still take effect.
+// leaderLost returns the error of a call whose connection to the leader failed. A call that was
+// sent may still take effect.
 func (s *Service) leaderLost(st node.Status, sent bool) error {
 	e := goingDown()
 	select {
@@ -249,19 +253,20 @@ func (f *forwarder) connect(l *lane, address string) (*grpc.ClientConn, error) {
 const (
 	// leaderDialTimeout bounds one attempt to reach the leader.
 	leaderDialTimeout = 2 * time.Second
-	// leaderPing is after how much silence the leader is asked whether it is there, and how long it has to answer.
+	// leaderPing is how long the leader may be silent before it is pinged, and how long it has to
+	// answer.
 	leaderPing = 10 * time.Second
 )
 
 // closeLocked closes the connection, if there is one. l.mu must be held.
 func (l *lane) closeLocked() {
 	if l.mu.conn != nil {
-		_ = l.mu.conn.Close() // fails only when it is closed already
+		_ = l.mu.conn.Close() // fails only if it is already closed
 		l.mu.conn = nil
 	}
 }
 
-// close ends what is under way; nothing is passed on any more.
+// close ends the calls in progress; nothing is forwarded any longer.
 func (f *forwarder) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -273,12 +278,12 @@ func (f *forwarder) close() {
 	}
 }
 
-// responseOf makes an empty response of one of our methods.
+// responseOf returns an empty response of one of our methods.
 func responseOf(method string) proto.Message {
 	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
 	if err != nil {
-		panic("service: " + err.Error()) // gRPC has found the method already
+		panic("service: " + err.Error()) // gRPC has already found the method
 	}
 	t, err := protoregistry.GlobalTypes.FindMessageByName(d.(protoreflect.MethodDescriptor).Output().FullName())
 	if err != nil {

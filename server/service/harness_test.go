@@ -25,10 +25,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds what a test waits for on a busy machine. Nothing takes nearly as long.
+// patience bounds the waits of a test on a busy machine. Nothing takes nearly that long.
 const patience = 30 * time.Second
 
-// A cluster is real nodes with their services, on loopback, with disks in memory.
+// A cluster is a set of real nodes with their services, on loopback, with disks in memory.
 type cluster struct {
 	t     testing.TB
 	nodes []*member
@@ -38,7 +38,7 @@ type member struct {
 	*node.Node
 	service *service.Service
 	address string
-	stop    func() // ends the service, then the node, and waits
+	stop    func() // stops the service, then the node, and waits
 }
 
 type clusterOptions struct {
@@ -111,8 +111,8 @@ func startMember(t testing.TB, name string, peer net.Listener, members map[strin
 	return m
 }
 
-// run starts parts, the later ones in front of the earlier. The function that it returns stops
-// them from front to back, and may be called twice.
+// run starts parts, the later ones in front of the earlier. The returned function stops them from
+// front to back, and may be called twice.
 func run(t testing.TB, parts ...func(context.Context) error) (stop func()) {
 	var stops []func()
 	for _, part := range parts {
@@ -149,7 +149,7 @@ func eventually(t testing.TB, f func() error) {
 	}
 }
 
-// leader waits until one node serves, and all know where and of which cluster they are.
+// leader waits until one node serves, and all know which one and their cluster.
 func (c *cluster) leader() *member {
 	c.t.Helper()
 	var found *member

@@ -14,8 +14,8 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// A rawCall begins a call with headers of its own, as a client does that respects no setting of the server. ended says that the server has
-// ended the call, or the connection, without serving it.
+// A rawCall begins a call with its own headers, like a client that respects none of the server's
+// settings. ended says that the server has ended the call, or the connection, without serving it.
 func rawCall(t *testing.T, address, method string, header string) (ended bool) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)

@@ -13,8 +13,8 @@ import (
 // healthEvery is how often the node's state is copied to the health service.
 const healthEvery = 200 * time.Millisecond
 
-// Ready reports whether a node can serve its clients or tell them who does: it knows a leader and,
-// if it leads itself, serves, for which it needs a quorum.
+// Ready reports whether a node can serve its clients or redirect them to the leader: it knows a
+// leader and, if it is the leader itself, serves, which requires a quorum.
 func Ready(st node.Status) bool {
 	if st.Role == node.Leader {
 		return st.Serving
@@ -22,8 +22,8 @@ func Ready(st node.Status) bool {
 	return st.Role == node.Follower && st.Leader != 0
 }
 
-// followHealth copies the node's state to the health service, and to those who wait for a leader, until
-// ctx is done or the server has ended.
+// followHealth copies the node's state to the health service, and to callers waiting for a leader,
+// until ctx is done or the server has ended.
 func (s *Service) followHealth(ctx context.Context, served <-chan error) error {
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()

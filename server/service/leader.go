@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// leaderPatience is how long a client is kept waiting when no leader is known, before it is told so. A
-	// planned hand-over is over in some milliseconds: the client then hears where to go
-	// instead of asking around with growing pauses. It costs nothing, for nobody else could serve it.
+	// leaderPatience is how long a client is kept waiting when no leader is known, before it is
+	// told so. A planned handover takes some milliseconds: the client then learns where to go
+	// instead of trying nodes with growing pauses. Waiting costs nothing, since no other node could
+	// serve it.
 	leaderPatience = 250 * time.Millisecond
-	// leaderEvery is how often the node is looked at while somebody waits, once for all of them.
+	// leaderEvery is how often the node is checked while somebody waits, once for all of them.
 	leaderEvery = 5 * time.Millisecond
 )
 
-// A herald tells those who wait when a leader is known.
+// A herald notifies waiting callers when a leader is known.
 type herald struct {
 	hurry chan struct{} // holds one; somebody waits
 
@@ -33,7 +34,7 @@ func newHerald() *herald {
 	return h
 }
 
-// next is closed at the next announcement.
+// next returns a channel that is closed at the next announcement.
 func (h *herald) next() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,11 +48,11 @@ func (h *herald) announce() {
 	h.mu.known = make(chan struct{})
 }
 
-// wait asks for attention until the next announcement.
+// wait requests attention and waits for the next announcement.
 func (h *herald) wait(ctx context.Context, known, stopping <-chan struct{}, timeout <-chan time.Time) (announced bool) {
 	select {
 	case h.hurry <- struct{}{}:
-	default: // it is looked at already
+	default: // it is being checked already
 	}
 	select {
 	case <-known:
@@ -63,7 +64,7 @@ func (h *herald) wait(ctx context.Context, known, stopping <-chan struct{}, time
 	return false
 }
 
-// settled reports whether it is known who serves: this node, or another that it can name.
+// settled reports whether it is known who serves: this node, or another one that it can name.
 func settled(st node.Status) bool {
 	if st.Role == node.Leader {
 		return st.Serving
@@ -71,7 +72,7 @@ func settled(st node.Status) bool {
 	return st.Leader != 0 && st.Leader != st.ID
 }
 
-// settle returns the node's status when it is known who serves, or after leaderPatience.
+// settle returns the node's status once it is known who serves, or after leaderPatience.
 func (s *Service) settle(ctx context.Context) node.Status {
 	timeout := time.NewTimer(leaderPatience)
 	defer timeout.Stop()
@@ -84,7 +85,7 @@ func (s *Service) settle(ctx context.Context) node.Status {
 	}
 }
 
-// watchFor looks at the node in short intervals until it is known who serves, for those who wait.
+// watchFor polls the node until it is known who serves, on behalf of the waiting callers.
 func (s *Service) watchFor(ctx context.Context) {
 	tick := time.NewTicker(leaderEvery)
 	defer tick.Stop()

@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// Bounds are those of the connections of a port.
+// Bounds limit the connections of a port.
 type Bounds struct {
-	// Connections at one time.
+	// Connections is the maximum number at one time.
 	Connections int
-	// PerAddress bounds those of one IPv4 address or one IPv6 network of 64 bits. Default: half of Connections, so that one
-	// address leaves room for others, and an office behind one address has as much as they.
+	// PerAddress limits the connections of one IPv4 address or one IPv6 /64 network. Default: half
+	// of Connections, so that one address leaves room for others, and an office behind one address
+	// has as much as all others.
 	PerAddress int
 }
 
@@ -33,38 +34,40 @@ func (b Bounds) withDefaults() Bounds {
 type Port struct {
 	net.Listener
 	bounds  Bounds
-	rate    int                       // requests per second of one connection; 0: not metered
-	open    func(end func()) *account // of a new connection; nil: what is unread is not counted
+	rate    int                       // requests per second of one connection; 0: not limited
+	open    func(end func()) *account // for a new connection; nil: unread bytes are not counted
 	trouble *quiet
 
 	mu struct {
 		sync.Mutex
 		open  int
 		from  map[string]*address
-		idle  *list.List // of *conn without a call, the longest idle first
+		idle  *list.List // of *conn without a call, longest idle first
 		count PortCounts
 	}
 }
 
-// An address has connections.
+// An address has the connections of one client address.
 type address struct {
 	open   int
 	idle   *list.List   // as of the port
 	unread atomic.Int64 // bytes; see account
 }
 
-// PortCounts count since the port was made.
+// PortCounts has counters since the port was created.
 type PortCounts struct {
 	Open  int // now
 	Limit int
-	// Full were refused because all places were taken and none was idle, PerAddress because those of one address were, and NoDescriptor is
-	// how often a connection had to wait for a file descriptor.
+	// Full counts connections refused because all places were taken and none was idle, PerAddress
+	// those refused because all places of one address were, and NoDescriptor how often a connection
+	// had to wait for a file descriptor.
 	Full, PerAddress, NoDescriptor uint64
-	// ClosedIdle were closed to make room.
+	// ClosedIdle counts idle connections that were closed to make room.
 	ClosedIdle uint64
 }
 
-// NewPort makes a port of a listener. What is refused is logged, at most a line a second of each kind.
+// NewPort makes a port from a listener. Refusals are logged, at most one line a second of each
+// kind.
 func NewPort(l net.Listener, b Bounds, log *slog.Logger) *Port {
 	return newPort(l, b, 0, newQuiet(log))
 }
@@ -76,7 +79,7 @@ func newPort(l net.Listener, b Bounds, rate int, trouble *quiet) *Port {
 	return p
 }
 
-// Counts tells how the port is.
+// Counts returns the port's counters.
 func (p *Port) Counts() PortCounts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +88,8 @@ func (p *Port) Counts() PortCounts {
 	return c
 }
 
-// Accept returns the next connection within the bounds. An error may be temporary: gRPC and net/http pause then.
+// Accept returns the next connection within the bounds. An error may be temporary: gRPC and
+// net/http then pause.
 func (p *Port) Accept() (net.Conn, error) {
 	for {
 		raw, err := p.Listener.Accept()
@@ -98,7 +102,7 @@ func (p *Port) Accept() (net.Conn, error) {
 		if victim != nil {
 			p.trouble.warn("too many connections, the longest idle one was closed", slog.Int("limit", p.bounds.Connections),
 				slog.String("closed", victim.RemoteAddr().String()))
-			_ = victim.Conn.Close() // nothing is under way there
+			_ = victim.Conn.Close() // it has no calls
 		}
 		if full == "" {
 			return c, nil
@@ -108,7 +112,7 @@ func (p *Port) Accept() (net.Conn, error) {
 	}
 }
 
-// failed takes note of a connection that could not be accepted for want of a descriptor.
+// failed records that a connection could not be accepted for lack of a descriptor.
 func (p *Port) failed(err error) {
 	if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
 		return
@@ -130,7 +134,7 @@ func (p *Port) wrap(raw net.Conn) *conn {
 	return c
 }
 
-// addressOf is what the connections of one address have in common; see network.
+// addressOf returns the key under which connections count as one address; see network.
 func addressOf(a net.Addr) string {
 	host, _, err := net.SplitHostPort(a.String())
 	if err != nil {
@@ -139,7 +143,8 @@ func addressOf(a net.Addr) string {
 	return network(host)
 }
 
-// admit takes a place for c, or says which bound is reached. victim has lost its place to c, and is to be closed.
+// admit takes a place for c, or returns which bound is reached. If victim is set, it has lost its
+// place to c and must be closed.
 func (p *Port) admit(c *conn) (full string, victim *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +202,8 @@ func (p *Port) leaveLocked(c *conn) {
 	}
 }
 
-// restLocked puts a connection among the idle ones, as the one used last, or takes it from them. p.mu must be held.
+// restLocked adds a connection to the idle ones, as the most recently used, or removes it from
+// them. p.mu must be held.
 func (p *Port) restLocked(c *conn, idle bool) {
 	a := p.mu.from[c.from]
 	switch {
@@ -210,7 +216,8 @@ func (p *Port) restLocked(c *conn, idle bool) {
 	}
 }
 
-// Track takes note of what a [net/http.Server] does with one of the port's connections: it is a ConnState.
+// Track is a ConnState hook: it follows what a [net/http.Server] does with one of the port's
+// connections.
 func (p *Port) Track(c net.Conn, state http.ConnState) {
 	if c, ok := c.(*conn); ok && state != http.StateClosed {
 		p.mu.Lock()
@@ -228,15 +235,15 @@ type conn struct {
 	remote net.Addr
 	from   string
 
-	account *account // nil: what is unread is not counted
+	account *account // nil: unread bytes are not counted
 
-	// Of port.mu.
+	// Guarded by port.mu.
 	calls               int
 	idle, idleOfAddress *list.Element // nil: it has a call, or is gone
 	gone                bool
 }
 
-// RemoteAddr is the client's address, with its meter.
+// RemoteAddr returns the client's address, together with its meter.
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 // Close closes the connection.
@@ -248,15 +255,16 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write sends to a client that takes at least something in Limits.Untaken.
+// Write sends to a client that must accept at least something within Limits.Untaken.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.account != nil {
-		_ = c.SetWriteDeadline(time.Now().Add(c.account.ledger.timeout)) // a closed connection shows in the writing
+		// A closed connection is noticed on write.
+		_ = c.SetWriteDeadline(time.Now().Add(c.account.ledger.timeout))
 	}
 	return c.Conn.Write(b)
 }
 
-// use notes that calls have begun, or ended if n is negative. A nil conn is one that has no bounds.
+// use records that n calls have begun or, if n is negative, ended. A nil conn has no bounds.
 func (c *conn) use(n int) {
 	if c == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A gate is a listener of connections that a test makes up.
+// A gate is a listener for connections that a test makes up.
 type gate struct{ next []any } // *end or error
 
 func (g *gate) Accept() (net.Conn, error) {
@@ -50,7 +50,7 @@ func ends(from ...string) (list []*end) {
 	return list
 }
 
-// portOf makes a port with the connections and errors already in line.
+// portOf makes a port with these connections and errors already waiting.
 func portOf(b Bounds, line ...any) *Port {
 	return NewPort(&gate{next: line}, b, slog.New(slog.DiscardHandler))
 }
@@ -70,7 +70,7 @@ func TestAFullPortGivesANewcomerThePlaceOfTheLongestIdle(t *testing.T) {
 	first, second, third := accepted(t, p), accepted(t, p), accepted(t, p)
 	first.use(1) // a session
 	second.use(1)
-	second.use(-1) // had a call just now, so the third is idle for longer
+	second.use(-1) // had a call just now, so the third has been idle for longer
 	accepted(t, p)
 	if e[0].closed || e[1].closed || !e[2].closed || e[3].closed {
 		t.Errorf("closed: %v %v %v %v, want the third", e[0].closed, e[1].closed, e[2].closed, e[3].closed)
@@ -79,7 +79,7 @@ func TestAFullPortGivesANewcomerThePlaceOfTheLongestIdle(t *testing.T) {
 	if e[0].closed || !e[1].closed || e[3].closed {
 		t.Errorf("closed: %v %v, want the second", e[0].closed, e[1].closed)
 	}
-	_ = third.Close() // has lost its place already
+	_ = third.Close() // has already lost its place
 	third.use(1)
 	third.use(-1)
 	if c := p.Counts(); c.Open != 3 || c.ClosedIdle != 2 || c.Full != 0 {
@@ -93,7 +93,8 @@ func TestAPortFullOfCallsRefusesANewcomer(t *testing.T) {
 	first := accepted(t, p)
 	first.use(1)
 	accepted(t, p).use(2)
-	if _, err := p.Accept(); !errors.Is(err, net.ErrClosed) { // both are refused, and the line ends
+	// Both are refused, and nothing more is waiting.
+	if _, err := p.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Fatalf("err = %v", err)
 	}
 	if !e[2].closed || !e[3].closed || e[0].closed || e[1].closed {
@@ -156,7 +157,7 @@ func TestAnAddressGivesItsOwnIdlePlacesToItsNewcomers(t *testing.T) {
 	}
 	one := portOf(Bounds{Connections: 1}, e[0], e[1])
 	accepted(t, one)
-	accepted(t, one) // of another address, whose only one it replaces
+	accepted(t, one) // from another address, whose only connection it replaces
 	if c := one.Counts(); c.Open != 1 || len(one.mu.from) != 1 {
 		t.Errorf("counts: %+v, %d addresses", c, len(one.mu.from))
 	}
@@ -212,7 +213,7 @@ func TestPlacesAreTakenAndGivenBackFromManyGoroutines(t *testing.T) {
 			}
 			c.(*conn).use(1)
 			go func() {
-				_, _ = io.Copy(io.Discard, c) // until the client goes, or it is closed
+				_, _ = io.Copy(io.Discard, c) // until the client goes away, or it is closed
 				c.(*conn).use(-1)
 				_ = c.Close()
 			}()

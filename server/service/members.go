@@ -17,7 +17,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// handOverPatience is how long a hand-over that an operator asks for may take. It takes some milliseconds.
+// handOverPatience is how long a handover requested by an operator may take. It normally takes some
+// milliseconds.
 const handOverPatience = 5 * time.Second
 
 // maxPeerAddress is the longest peer address in bytes: a DNS name, brackets and a port.
@@ -29,7 +30,7 @@ func invalidField(field, message string) error {
 	return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_INVALID_ARGUMENT, Field: field, Message: field + ": " + message})
 }
 
-// MemberAdd makes a learner of a node that is to be started with --join.
+// MemberAdd adds a node, which is then started with --join, as a learner.
 func (s *Service) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
 	if !memberName.MatchString(r.GetName()) {
 		return nil, invalidField("name", `must have 1 to 63 letters, digits, ".", "_" and "-", a letter or digit first`)
@@ -46,7 +47,8 @@ func (s *Service) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.Me
 	st := s.cfg.Node.Status()
 	peers := []string{m.Name + "=" + m.Address}
 	for _, other := range st.Members {
-		if other.Name != m.Name { // the status may be a moment old, and have a member that m replaces
+		// The status may be a moment old, and have a member that m replaces.
+		if other.Name != m.Name {
 			peers = append(peers, other.Name+"="+other.PeerAddress)
 		}
 	}
@@ -58,7 +60,7 @@ func (s *Service) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.Me
 	}, nil
 }
 
-// newMemberID draws an id. With 64 bits none comes twice, and the member table would refuse it.
+// newMemberID draws an id. With 64 bits no id is drawn twice, and the member table would refuse it.
 func newMemberID() uint64 {
 	var b [8]byte
 	rand.Read(b[:]) // never fails, see its documentation
@@ -75,7 +77,8 @@ func (s *Service) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest)
 	return &pb.MemberPromoteResponse{Member: &pb.Member{Name: m.Name, Id: m.ID, PeerAddress: m.Address, Role: "follower", Health: "ok"}}, nil
 }
 
-// MemberRemove ends a membership. A leader that is to go hands leadership over first, and its successor is asked again.
+// MemberRemove ends a membership. A leader that is to be removed hands leadership over first, and
+// the request goes to its successor.
 func (s *Service) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
 	st := s.cfg.Node.Status()
 	if st.Role == node.Leader && r.GetName() == st.Name && len(st.Replica.Voters) > 1 {
@@ -92,7 +95,7 @@ func (s *Service) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequest) (
 	return &pb.MemberRemoveResponse{}, nil
 }
 
-// HandOver gives the leadership to a voter.
+// HandOver transfers leadership to a voter.
 func (s *Service) HandOver(ctx context.Context, r *pb.HandOverRequest) (*pb.HandOverResponse, error) {
 	st := s.cfg.Node.Status()
 	if st.Role != node.Leader {

@@ -51,7 +51,8 @@ func TestTheFeatureLevelIsToldAndDoesNotFall(t *testing.T) {
 	t.Parallel()
 	m := startNode(t)
 	ctx, admin := patient(t), pb.NewAdminServiceClient(dial(t, m.address))
-	for m.Status().Replica.GrantsHeld != "" || m.Status().Level == 0 { // a new cluster comes to its level by itself
+	// A new cluster reaches its level by itself.
+	for m.Status().Replica.GrantsHeld != "" || m.Status().Level == 0 {
 		select {
 		case <-ctx.Done():
 			t.Fatal("the cluster does not begin")

@@ -16,7 +16,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// clientKey is where a node that passes a call on tells for whom: the client's address and a proof that it was a node that wrote it.
+// clientKey is where a node that forwards a call says for whom: the client's address, with a proof
+// that a node of the cluster wrote it.
 const clientKey = "lockstep-client"
 
 // maxSealed bounds what clientKey holds: an address and 64 digits.
@@ -48,7 +49,7 @@ func (s *Service) passedOnByNode(ctx context.Context) bool {
 	return ctx.Value(sealedClient{}) != nil
 }
 
-// originOf is the origin of a client at an address, host:port or a host alone.
+// originOf returns the origin for a client's address, host:port or only a host.
 func originOf(address string) replica.Origin {
 	if address == "" || address == thisNode {
 		return replica.Origin{}
@@ -62,17 +63,19 @@ func originOf(address string) replica.Origin {
 	return replica.Origin{Connection: h.Sum64(), Address: network(host)}
 }
 
-// network is what counts as one address: with IPv6 all of a /64, for a machine can have each of them.
+// network returns what counts as one address: for IPv6 the whole /64, since one machine can have
+// any address in it.
 func network(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || !ip.Is6() || ip.Is4In6() || ip.IsLoopback() {
 		return host
 	}
-	prefix, _ := ip.WithZone("").Prefix(64) // an IPv6 address has 64 bits
+	prefix, _ := ip.WithZone("").Prefix(64) // never fails for IPv6
 	return prefix.String()
 }
 
-// seal makes what clientKey holds. Without a secret of the cluster there is nothing to prove it by, and it is empty.
+// seal returns the value for clientKey. Without a cluster secret there is no way to prove it, and
+// it is empty.
 func (s *Service) seal(address string) string {
 	for _, secret := range s.cfg.ClusterSecrets() {
 		if len(secret) > 0 {
@@ -82,7 +85,7 @@ func (s *Service) seal(address string) string {
 	return ""
 }
 
-// unseal gives the address, if a node of the cluster wrote it.
+// unseal returns the address, if a node of the cluster wrote it.
 func (s *Service) unseal(sealed string) (address string, ok bool) {
 	if len(sealed) > maxSealed {
 		return "", false

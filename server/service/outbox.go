@@ -7,20 +7,20 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// An outbox holds what waits to be sent to one client. The node's loop and the reader
-// of the stream put into it, the writer takes.
+// An outbox holds what waits to be sent to one client. The node's loop and the stream's reader add
+// to it, and the writer takes from it.
 type outbox struct {
 	limit   int
-	account *account      // nil: what waits is not counted there
+	account *account      // nil: waiting replies are not counted there
 	wake    chan struct{} // holds one token while there is something to take
 
 	mu struct {
 		sync.Mutex
 		replies []replica.Reply
-		events  []*pb.ServerEvent // refusals that the node never saw
+		events  []*pb.ServerEvent // refusals of requests that the node never saw
 		size    int               // of both, see sizeOf
-		held    int64             // of the account
-		full    bool              // more than limit waited: all were dropped and nothing is added any more
+		held    int64             // counted by the account
+		full    bool              // limit was exceeded: all were dropped, and nothing more is added
 	}
 }
 
@@ -28,7 +28,8 @@ func newOutbox(limit int) *outbox {
 	return &outbox{limit: limit, wake: make(chan struct{}, 1)}
 }
 
-// deliver adds replies; the slice is the outbox's. It is called on the node's loop and does not block.
+// deliver adds replies; the outbox owns the slice. It is called on the node's loop and does not
+// block.
 func (o *outbox) deliver(replies []replica.Reply) {
 	size := 0
 	for i := range replies {
@@ -46,8 +47,8 @@ func (o *outbox) deliver(replies []replica.Reply) {
 	o.signal()
 }
 
-// sizeOf counts a reply as one, or more if it names many holders: 16 of them take ten times the memory of
-// a plain one.
+// sizeOf counts a reply as one, or more if it names many holders: a reply with 16 holders takes ten
+// times the memory of a plain one.
 func sizeOf(r *replica.Reply) int {
 	switch a := r.Answer.(type) {
 	case replica.Claimed:
@@ -69,8 +70,9 @@ func (o *outbox) refuse(e *pb.ServerEvent) {
 	o.signal()
 }
 
-// hasRoomLocked takes room for n more, or reports that there is none. Then the client is too slow, and the
-// stream is lost: what waits is dropped at once, for its writer may be stuck for long. o.mu must be held.
+// hasRoomLocked takes room for n more, or reports that there is none. In that case the client is
+// too slow, and the stream is lost: what waits is dropped at once, since its writer may be stuck
+// for long. o.mu must be held.
 func (o *outbox) hasRoomLocked(n int) bool {
 	if o.mu.size += n; o.mu.size > o.limit || !o.mu.full && !o.holdLocked(int64(n)*replyBytes) {
 		o.mu.full, o.mu.replies, o.mu.events = true, nil, nil
@@ -110,7 +112,7 @@ func (o *outbox) signal() {
 	}
 }
 
-// close drops what waits, and what still comes.
+// close drops what waits, and whatever is added later.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,7 +120,7 @@ func (o *outbox) close() {
 	o.freeLocked()
 }
 
-// take empties the outbox. full means that some replies were dropped: the stream cannot go on.
+// take empties the outbox. full means that some replies were dropped: the stream cannot continue.
 func (o *outbox) take() (replies []replica.Reply, events []*pb.ServerEvent, full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

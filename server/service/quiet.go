@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A quiet logger writes at most one line a second of each message, with the number of those it left
-// out. What a client can cause as often as it likes must not fill the disk.
+// A quiet logger writes each message at most once a second, with the number of omitted lines. What
+// clients can cause as often as they like must not fill the disk.
 type quiet struct {
 	log *slog.Logger
 	now func() time.Time

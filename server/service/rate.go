@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// burst is how much a connection may save up while it is idle.
+	// burst is how much unused rate a connection can accumulate while idle.
 	burst = time.Second
-	// maxPause bounds what a connection has to make good for: those above the rate are refused, and
-	// what they ask for in vain is not held against them for ever.
+	// maxPause bounds a connection's debt: requests above the rate are refused, and refused
+	// requests must not count against it forever.
 	maxPause = time.Second
 )
 
-// A meter bounds the requests of one connection per second, with bursts of one second's worth. It is
+// A meter limits one connection's requests per second, with bursts of one second's worth. It is
 // safe for concurrent use: a connection has many streams and calls.
 type meter struct {
 	perRequest time.Duration
 
 	mu struct {
 		sync.Mutex
-		paidUntil time.Time // when what was taken so far has been paid for
+		paidUntil time.Time // when what was taken so far will have been paid for
 	}
 }
 
@@ -32,8 +32,8 @@ func newMeter(perSecond int) *meter {
 	return &meter{perRequest: max(1, time.Second/time.Duration(perSecond))}
 }
 
-// take notes n requests at now, and returns how long the connection has to pause until it is within
-// its bound again; zero if it is.
+// take records n requests at now, and returns how long the connection has to pause to be within its
+// limit again; zero if it is.
 func (m *meter) take(now time.Time, n int) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,15 +49,15 @@ func (m *meter) take(now time.Time, n int) time.Duration {
 	return max(0, paid.Sub(now)-burst)
 }
 
-// A meteredAddr is the address of a client together with the meter of its connection: the one thing of a
-// connection that gRPC shows to handlers.
+// A meteredAddr is a client's address together with the meter of its connection: the address is the
+// only part of a connection that gRPC shows to handlers.
 type meteredAddr struct {
 	net.Addr
 	meter *meter
 	conn  *conn
 }
 
-// connOf finds the connection that a call came on, or nil.
+// connOf returns the connection that a call came on, or nil.
 func connOf(ctx context.Context) *conn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if a, ok := p.Addr.(meteredAddr); ok {
@@ -67,17 +67,17 @@ func connOf(ctx context.Context) *conn {
 	return nil
 }
 
-// meterOf finds the meter of the connection that a call came on.
+// meterOf returns the meter of the connection that a call came on.
 func (s *Service) meterOf(ctx context.Context) *meter {
 	if p, ok := peer.FromContext(ctx); ok {
 		if a, ok := p.Addr.(meteredAddr); ok {
 			return a.meter
 		}
 	}
-	return newMeter(s.cfg.Limits.RequestsPerSecond) // of a transport that is not ours, in a test
+	return newMeter(s.cfg.Limits.RequestsPerSecond) // for a transport that is not ours, in a test
 }
 
-// sleep waits for d and reports false if ctx ended before.
+// sleep waits for d, and returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// notLeader is the error that sends a client to the leader. The address is missing while there is none,
-// or while this node still believes that it is the leader itself.
+// notLeader returns the error that redirects a client to the leader. The address is missing while
+// there is no leader, or while this node still believes that it is the leader itself.
 func (s *Service) notLeader(ctx context.Context) error { return protocol.Err(notLeader(s.settle(ctx))) }
 
 func notLeader(st node.Status) *pb.Error {
@@ -24,7 +24,7 @@ func notLeader(st node.Status) *pb.Error {
 	return e
 }
 
-// refuse is the error of a unary call that the node does not get.
+// refuse returns the error of a unary call that does not reach the node.
 func (s *Service) refuse(e *pb.Error) error {
 	s.cfg.Refused(e.GetReason())
 	return protocol.Err(e)
@@ -38,7 +38,8 @@ func goingDown() *pb.Error {
 	return &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "this node is going down: ask another"}
 }
 
-// farewell ends what is under way when the service stops. Whoever can be sent to the leader is.
+// farewell returns the error for streams and calls that end because the service stops. It redirects
+// clients to the leader if possible.
 func (s *Service) farewell() error {
 	if st := s.cfg.Node.Status(); st.Role != node.Leader && settled(st) {
 		return protocol.Err(notLeader(st))
@@ -53,7 +54,7 @@ func (s *Service) farewellUnder() error {
 	return protocol.Err(e)
 }
 
-// tooSlow ends the stream of a client that does not read.
+// tooSlow returns the error that ends the stream of a client that does not read.
 func tooSlow() error {
 	return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_OVERLOADED, Message: "the client does not read what it is sent"})
 }

@@ -13,7 +13,7 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// Inputs that are no mistakes of form, but that services get wrong.
+// Inputs whose form is correct, but that services get wrong.
 
 func TestTheSameClaimTwiceAtOnceIsOneEntryOfTheQueue(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// A Node is what the service needs of [node.Node], whose methods say more. All are safe for concurrent use.
+// A Node is what the service needs of [node.Node], which documents the methods. All are safe for
+// concurrent use.
 type Node interface {
 	Connect(deliver func([]replica.Reply)) replica.StreamID
 	Disconnect(replica.StreamID)
@@ -35,28 +36,31 @@ type Node interface {
 	HandOverTo(ctx context.Context, to uint64) error
 }
 
-// A Config is what New needs.
+// A Config configures New.
 type Config struct {
 	// Node answers the requests. Required.
 	Node Node
-	// Listener is where clients connect. Required. Run closes it.
+	// Listener accepts the clients' connections. Required. Run closes it.
 	Listener net.Listener
 	// Credentials secure the connections. Default: plain TCP.
 	Credentials credentials.TransportCredentials
 	// Feed has the events for Watch; the node must add them. Default: none, and Watch is refused.
 	Feed *Feed
-	// LeaderCredentials secure the connection to the leader, to which calls are passed on. Default: plain TCP.
+	// LeaderCredentials secure the connection to the leader, to which calls are forwarded. Default:
+	// plain TCP.
 	LeaderCredentials credentials.TransportCredentials
-	// ClusterSecrets gives what the nodes of the cluster share. With the first one a node that passes a call on proves whose it is; all
-	// of them are accepted, but for empty ones. Default: none, and such calls count for the node that passes them on.
+	// ClusterSecrets returns the secrets that the nodes of the cluster share. A node that forwards
+	// a call proves with the first one whose call it is; all non-empty ones are accepted. Default:
+	// none, and forwarded calls count for the node that forwards them.
 	ClusterSecrets func() [][]byte
 	// Limits bound what clients may use. Zero fields have defaults.
 	Limits Limits
-	// Refused is told of each request that is refused before the node gets it, from any goroutine. Default: nobody is.
+	// Refused is called for each request that is refused before it reaches the node, from any
+	// goroutine. Default: none.
 	Refused func(pb.Reason)
-	// Version is what Status calls the version of the binary.
+	// Version is the version of the binary that Status reports.
 	Version string
-	// Rand yields the secrets of sessions. Default: [crypto/rand.Reader].
+	// Rand is the source of session secrets. Default: [crypto/rand.Reader].
 	Rand io.Reader
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
@@ -64,21 +68,25 @@ type Config struct {
 
 // Limits bound what clients may use of a node.
 type Limits struct {
-	// Connections at one time; see [Port]. Default: 65,536.
+	// Connections is the maximum number at one time; see [Port]. Default: 65,536.
 	Connections int
-	// ConnectionsPerAddress bounds those of one address; see [Bounds]. Default: half of Connections.
+	// ConnectionsPerAddress is the maximum for one address; see [Bounds]. Default: half of
+	// Connections.
 	ConnectionsPerAddress int
-	// StreamsPerConnection bounds the streams and calls of one connection at one time; more wait on the client's side. The
-	// session stream is one. Default: 1,024, as many as HTTP requests, which all come on one connection.
+	// StreamsPerConnection limits the streams and calls of one connection at one time; more wait on
+	// the client's side. The session stream is one of them. Default: 1,024, as many as HTTP
+	// requests, which all come on one connection.
 	StreamsPerConnection uint32
-	// RequestsPerSecond bounds one connection, with bursts of as many. Above it new claims, sessions
-	// and reads are answered OVERLOADED, and the connection is read more slowly. Default: 100,000.
+	// RequestsPerSecond limits one connection, with bursts of the same size. Above it, new claims,
+	// sessions and reads are answered OVERLOADED, and the connection is read more slowly. Default:
+	// 100,000.
 	RequestsPerSecond int
-	// ReadsPerSecond bounds the reads of one connection, with bursts of as many; further ones wait until it is their time, and a second
-	// at most. Default: 1,000.
+	// ReadsPerSecond limits the reads of one connection, with bursts of the same size; further
+	// reads wait for their turn, at most one second. Default: 1,000.
 	ReadsPerSecond int
-	// QueuedReplies bounds what waits to be sent on one stream. A client that reads so slowly
-	// that there are more is dropped. One that names many holders counts for up to five. Default: 65,536, some 16 to 32 MiB.
+	// QueuedReplies limits what waits to be sent on one stream. A client that reads so slowly that
+	// it is exceeded is dropped. A reply that names many holders counts for up to five. Default:
+	// 65,536, some 16 to 32 MiB.
 	QueuedReplies int
 	// UnreadBytesPerConnection and UnreadBytes bound the answers of one connection, and of all of the node, that their clients
 	// have not taken yet; one address may have half of UnreadBytes. Above them reads are refused with OVERLOADED, above
@@ -90,7 +98,7 @@ type Limits struct {
 	// WatchesPerConnection bounds the watches of one connection; all of a node have 1,024, half of them over HTTP, and
 	// one address half of either. Default: 16.
 	WatchesPerConnection int
-	// Drain is how long calls have to end when the service stops. Default: 2 s.
+	// Drain is how long calls have to finish when the service stops. Default: 2 s.
 	Drain time.Duration
 }
 
@@ -144,21 +152,22 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Keepalive on the level of the connection. A peer that is gone without a word is noticed within
-// pingAfter + pingTimeout of silence; its sessions live or die by their TTL in any case.
+// Keepalive on the connection level. A peer that disappears silently is noticed after pingAfter +
+// pingTimeout of silence; its sessions live or die by their TTL in any case.
 const (
 	pingAfter   = 10 * time.Second
 	pingTimeout = 5 * time.Second
-	// minClientPing is how often a client may ping, with or without a stream; one that
-	// pings more often is disconnected.
+	// minClientPing is how often a client may ping, with or without a stream; one that pings more
+	// often is disconnected.
 	minClientPing = time.Second
-	// maxHeaderBytes bounds the headers of a call, with which gRPC would keep 16 MiB for each stream. Ours have some hundred bytes.
+	// maxHeaderBytes limits the headers of a call, of which gRPC would otherwise keep 16 MiB for
+	// each stream. Ours have some hundred bytes.
 	maxHeaderBytes = 16 << 10
-	// handshakeTimeout bounds the time from the connection to its first settings, TLS included.
+	// handshakeTimeout limits the time from the connection to its first settings, including TLS.
 	handshakeTimeout = 10 * time.Second
 )
 
-// A Service is the gRPC server of one node. Make it with New, run it once with Run.
+// A Service is the gRPC server of one node. Create it with New, and run it once with Run.
 type Service struct {
 	pb.UnimplementedLockServiceServer
 	pb.UnimplementedAdminServiceServer
@@ -175,13 +184,14 @@ type Service struct {
 	forwarder *forwarder
 	watches   *watches
 	unread    ledger
-	own       *account          // of calls from this process
-	local     *bufconn.Listener // of calls from this process
+	own       *account          // for calls from this process
+	local     *bufconn.Listener // for calls from this process
 
-	// stopping is closed when the service begins to drain: every stream and waiting call
-	// ends then.
+	// stopping is closed when the service begins to drain: every stream and waiting call then ends.
 	stopping chan struct{}
-	readers  sync.WaitGroup // of streams, and of abandoned calls: each ends soon after its stream or call
+	// readers are those of streams, and of abandoned calls: each ends soon after its stream or
+	// call.
+	readers sync.WaitGroup
 }
 
 // New makes a service. It starts nothing.
@@ -229,8 +239,8 @@ func options(cfg Config) []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		// 50,000 connections, most of them idle, with a buffer of 32 KiB for reading each, which is the
-		// default, would need 1.6 GiB for those alone. In all a connection with a stream costs 50 KiB.
+		// With the default read buffer of 32 KiB, 50,000 mostly idle connections would need 1.6 GiB
+		// for those buffers alone. In total, a connection with a stream costs 50 KiB.
 		grpc.ReadBufferSize(8 << 10),
 	}
 	if cfg.Credentials != nil {
@@ -239,12 +249,13 @@ func options(cfg Config) []grpc.ServerOption {
 	return opts
 }
 
-// Port is where clients connect.
+// Port returns the port where clients connect.
 func (s *Service) Port() *Port { return s.port }
 
-// Run serves until ctx is done or the listener fails. It then ends all streams and waiting calls with
-// NOT_LEADER if another node is known to lead and with UNAVAILABLE if not, gives the others Limits.Drain to finish, and returns when the last handler has
-// returned. It returns nil after ctx. A Service runs once.
+// Run serves until ctx is done or the listener fails. It then ends all streams and waiting calls,
+// with NOT_LEADER if another node is known to lead and with UNAVAILABLE if not, gives the other
+// calls Limits.Drain to finish, and returns when the last handler has returned. It returns nil
+// after ctx is done. A Service runs once.
 func (s *Service) Run(ctx context.Context) error {
 	served := make(chan error, 2)
 	go func() { served <- s.grpc.Serve(s.local) }()
@@ -259,7 +270,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain ends everything. It takes Limits.Drain at most, and what handlers need to notice.
+// drain ends everything. It takes at most Limits.Drain, plus what handlers need to notice.
 func (s *Service) drain() {
 	s.health.Shutdown()
 	close(s.stopping)

@@ -18,7 +18,7 @@ func TestOneAddressCannotTakeAllSessions(t *testing.T) {
 		}
 	}
 	for _, one := range api {
-		// Who makes up an address, or a node that passed it on, is still who he is.
+		// A client that makes up an address, or a forwarding node, still counts as itself.
 		ctx := metadata.AppendToOutgoingContext(patient(t), "lockstep-client", "10.9.9.9:1 00")
 		_, err := one.OpenSession(ctx, &pb.OpenSessionRequest{TtlMs: 300_000})
 		e := wantReason(t, err, pb.Reason_REASON_QUOTA_EXCEEDED)

@@ -18,7 +18,7 @@ import (
 const (
 	// saveChunk is how much of a backup one message carries.
 	saveChunk = 64 << 10
-	// saveTimeout bounds one SnapshotSave: about 13 MB/s are made, and a reader may be slower.
+	// saveTimeout bounds one SnapshotSave: about 13 MB/s are produced, and a reader may be slower.
 	saveTimeout = 30 * time.Minute
 	// A reader has saveSlack, and a second for each saveRate bytes: only one backup runs at a time, and nobody may hold its place.
 	saveSlack = 30 * time.Second

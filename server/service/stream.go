@@ -22,18 +22,18 @@ type stream struct {
 	id   replica.StreamID
 	box  *outbox
 	from replica.Origin
-	// ended gets the one reason why the reader stopped; nil when the client closed its direction.
+	// ended gets the one reason why the reader stopped; nil if the client closed its direction.
 	ended chan error
 
 	mu struct {
 		sync.Mutex
-		// gone: the node has been told that the stream ended. Requests that came after that
+		// gone: the end of the stream was reported to the node. Requests that arrive after that
 		// would bind sessions to a stream that nobody reads.
 		gone bool
 	}
 }
 
-// Session serves one stream until it ends; see the package comment for how it may.
+// Session serves one stream until it ends; see the package comment for how it may end.
 func (s *Service) Session(g pb.LockService_SessionServer) error {
 	if status := s.settle(g.Context()); status.Role != node.Leader {
 		return protocol.Err(notLeader(status))
@@ -90,7 +90,7 @@ func (st *stream) write() error {
 }
 
 // maxSentBytes is about the size of the largest frame that we send. Clients accept 4 MiB by
-// default, and one event has at most 200 KiB, those of 16 holders with 16 names each.
+// default, and one event has at most 200 KiB: that of 16 holders with 16 names each.
 const maxSentBytes = 512 << 10
 
 // flush sends everything that waits, in as few frames as possible.
@@ -126,7 +126,7 @@ func (st *stream) send(f *pb.ServerFrame) error {
 	return st.grpc.Send(f)
 }
 
-// read takes frames until the client or the stream ends.
+// read reads frames until the client or the stream ends.
 func (st *stream) read() error {
 	rate := st.svc.meterOf(st.grpc.Context())
 	for {
@@ -146,18 +146,18 @@ func (st *stream) read() error {
 			return err
 		}
 		if st.box.isFull() {
-			// The writer may be stuck until the client reads. Its sessions must not live on
-			// by the keepalives of a client that does not hear us.
+			// The writer may be stuck until the client reads. The keepalives of a client that does
+			// not hear us must not keep its sessions alive.
 			st.disconnect()
 			return tooSlow()
 		}
-		if !sleep(st.grpc.Context(), pause) { // done as well when the handler has returned
+		if !sleep(st.grpc.Context(), pause) { // also done when the handler has returned
 			return nil
 		}
 	}
 }
 
-// checkFrame finds what is wrong with a frame as a whole. gRPC has checked its size.
+// checkFrame returns what is wrong with a frame as a whole. gRPC has checked its size.
 func checkFrame(f *pb.ClientFrame) *pb.Error {
 	if len(f.GetRequests()) > protocol.MaxFrameRequests {
 		return protocol.TooManyRequests(len(f.GetRequests()))
@@ -165,9 +165,9 @@ func checkFrame(f *pb.ClientFrame) *pb.Error {
 	return malformed(f)
 }
 
-// translate checks the requests of a frame and answers those that are refused already. Above the
-// rate of the connection those are all that take something new; renewing and giving back is
-// always let through.
+// translate checks the requests of a frame and answers those that are refused at this point. Above
+// the connection's rate, those are all requests that take something new; renewing and giving back
+// is always let through.
 func (st *stream) translate(f *pb.ClientFrame, received replica.Time, tooFast bool) []replica.Request {
 	reqs := make([]replica.Request, 0, len(f.GetRequests()))
 	for _, r := range f.GetRequests() {
@@ -185,7 +185,8 @@ func (st *stream) translate(f *pb.ClientFrame, received replica.Time, tooFast bo
 	return reqs
 }
 
-// takes reports whether a request asks for more than to keep, to give back or to end what is there.
+// takes reports whether a request asks for something new, rather than to keep, give back or end
+// what exists.
 func takes(r replica.Request) bool {
 	switch r.Body.(type) {
 	case replica.KeepAlive, replica.Attach, replica.Release, replica.Cancel, replica.Close:
@@ -202,8 +203,8 @@ func (st *stream) refuse(tag uint64, session string, e *pb.Error) {
 	st.box.refuse(&pb.ServerEvent{Tag: tag, Session: session, Body: &pb.ServerEvent_Error{Error: e}})
 }
 
-// submit hands requests to the node. While the node has no room those that take something are refused, and the
-// others wait here, and with them what the client sends next.
+// submit hands requests to the node. While the node has no room, those that take something are
+// refused, and the others wait here, along with whatever the client sends next.
 func (st *stream) submit(reqs []replica.Request) error {
 	for wait := time.Millisecond; len(reqs) > 0; wait = min(2*wait, 50*time.Millisecond) {
 		err := st.offer(reqs)

@@ -36,7 +36,7 @@ func connect(t testing.TB, m *member) *link {
 
 func (l *link) send(requests ...*pb.ClientRequest) {
 	l.t.Helper()
-	if err := l.grpc.Send(&pb.ClientFrame{Requests: requests}); err != nil && !errors.Is(err, io.EOF) { // the end is told by next
+	if err := l.grpc.Send(&pb.ClientFrame{Requests: requests}); err != nil && !errors.Is(err, io.EOF) { // next reports the end
 		l.t.Fatal(err)
 	}
 }
@@ -54,7 +54,7 @@ func (l *link) next() (*pb.ServerEvent, error) {
 	return e, nil
 }
 
-// event returns the next event, which must be there.
+// event returns the next event, which must exist.
 func (l *link) event() *pb.ServerEvent {
 	l.t.Helper()
 	e, err := l.next()
@@ -64,7 +64,7 @@ func (l *link) event() *pb.ServerEvent {
 	return e
 }
 
-// answer returns the answer to a tag; events in front of it are dropped.
+// answer returns the answer to a tag; events before it are dropped.
 func (l *link) answer(tag uint64) *pb.ServerEvent {
 	l.t.Helper()
 	for {
@@ -231,7 +231,7 @@ func TestOneStreamServesManySessions(t *testing.T) {
 	}
 }
 
-// settled is the last entry applied, once it stands still: a Status may be 50 ms old.
+// settled returns the last applied entry, once it no longer changes: a Status may be 50 ms old.
 func settled(m *member) uint64 {
 	for last := m.Status().Applied; ; {
 		time.Sleep(200 * time.Millisecond)
@@ -283,7 +283,7 @@ func TestASessionIsBoundToTheStreamThatAttachedItLast(t *testing.T) {
 	if e := second.answer(3).GetError(); e.GetReason() != pb.Reason_REASON_SESSION_UNKNOWN {
 		t.Errorf("an attachment with a wrong secret: %v", e)
 	}
-	// What comes behind an attachment in the same frame is served after it.
+	// What follows an attachment in the same frame is served after it.
 	second.send(attach(4, o, 2, 0), acquire(5, session, 1, "x"), keepAlive(6, session, 9))
 	seen := map[uint64]*pb.ServerEvent{}
 	for len(seen) < 3 {
@@ -359,7 +359,7 @@ func TestAStreamEndsWhenItsNodeLeadsNoLonger(t *testing.T) {
 		t.Errorf("the stream was sent to %q, want %q", named, next.address)
 	}
 
-	// The session goes on at the new leader, and what it held.
+	// The session continues at the new leader, and so does what it held.
 	l = connect(t, c.leader())
 	l.send(attach(1, o, 2, 0), acquire(2, o.GetSession(), 1, "x"))
 	if got := l.answer(2).GetClaim(); got.GetState() != pb.ClaimState_CLAIM_STATE_GRANTED {
@@ -473,7 +473,7 @@ func TestAClientThatDoesNotReadIsDropped(t *testing.T) {
 	l := connect(t, m)
 	o := l.open(60_000)
 	sent := make(chan struct{})
-	go func() { // until the service stops to read, too
+	go func() { // until the service stops reading, too
 		defer close(sent)
 		for i := range 10_000 {
 			frame := make([]*pb.ClientRequest, 80)
@@ -556,7 +556,8 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 	l := connect(t, startNode(t))
 	o := l.open(60_000)
 	r := acquire(1, o.GetSession(), 1, "x")
-	r.ProtoReflect().SetUnknown([]byte{0xfa, 0x7f, 0x02, 'h', 'i'}) // field 2047, of a later version
+	// Field 2047, of a later version.
+	r.ProtoReflect().SetUnknown([]byte{0xfa, 0x7f, 0x02, 'h', 'i'})
 	b, err := proto.Marshal(r)
 	if err != nil || proto.Unmarshal(b, r) != nil {
 		t.Fatal("the field does not survive encoding")

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
-// OpenSession makes a session that no stream is bound to.
+// OpenSession opens a session that no stream is bound to.
 func (s *Service) OpenSession(ctx context.Context, r *pb.OpenSessionRequest) (*pb.OpenSessionResponse, error) {
 	req, e := protocol.FromOpenSession(r, s.cfg.Rand)
 	a, err := ask[replica.Opened](ctx, s, req, e)
@@ -56,7 +56,8 @@ func (s *Service) Acquire(ctx context.Context, r *pb.AcquireRequest) (*pb.Acquir
 	return resp, err
 }
 
-// untilGranted waits for the end of the waiting. The number of the claim is zero if it is not known yet.
+// untilGranted waits until the claim is granted or over. seq is zero if its number is not known
+// yet.
 func (c *call) untilGranted(ctx context.Context) (resp *pb.AcquireResponse, seq uint64, err error) {
 	for {
 		claim, err := c.nextClaim(ctx)
@@ -92,12 +93,13 @@ func (c *call) nextClaim(ctx context.Context) (machine.ClaimStatus, error) {
 	}
 }
 
-// abandonTimeout bounds how long the number of an abandoned claim is waited for.
+// abandonTimeout bounds the wait for the number of an abandoned claim.
 const abandonTimeout = 5 * time.Second
 
-// abandon cancels a claim, queued or granted, whose caller has gone and cannot ask for it again: he
-// knows neither a number nor a nonce of it. A seq of zero means that it was not numbered yet. What is not
-// undone, because this node stops or leads no longer, ends with its session.
+// abandon cancels a claim, queued or granted, whose caller has gone and cannot ask for it again: it
+// knows neither a number nor a nonce. A seq of zero means that the claim was not numbered yet. If
+// the claim cannot be cancelled, because this node stops or no longer leads, it ends with its
+// session.
 func (s *Service) abandon(c *call, acquire replica.Request, seq uint64) {
 	s.readers.Go(func() {
 		defer c.close()
@@ -165,7 +167,7 @@ func (s *Service) ListSessions(ctx context.Context, r *pb.ListSessionsRequest) (
 	return protocol.ToListSessions(a), nil
 }
 
-// History reads what happened to one lock.
+// History reads the events of one lock.
 func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.HistoryResponse, error) {
 	req, e := protocol.FromHistory(r)
 	a, err := ask[replica.HistoryRead](ctx, s, req, e)

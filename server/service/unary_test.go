@@ -15,7 +15,7 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// A caller makes unary calls of one session.
+// A caller makes unary calls for one session.
 type caller struct {
 	t       *testing.T
 	api     pb.LockServiceClient
@@ -106,7 +106,7 @@ func TestTheUnaryCallsTakeAndFreeALock(t *testing.T) {
 		t.Errorf("BUSY names %v, want the holder %s", busy.GetHolders(), a.session)
 	}
 
-	for range 2 { // the second time it is released already
+	for range 2 { // the second time it is already released
 		if err := a.release(first); err != nil {
 			t.Errorf("release: %v", err)
 		}
@@ -198,8 +198,8 @@ func TestACallWithADeadlineEndsThereAndLeavesNoTicket(t *testing.T) {
 	waitForWaiters(t, api, "x", 0)
 }
 
-// TestACallThatEndsAroundItsGrantLeavesNothing ends calls at every moment around a grant. It calls the service
-// without a network, so that no answer is lost on the way.
+// TestACallThatEndsAroundItsGrantLeavesNothing ends calls at every moment around a grant. It calls
+// the service without a network, so that no answer is lost on the way.
 func TestACallThatEndsAroundItsGrantLeavesNothing(t *testing.T) {
 	t.Parallel()
 	m := startNode(t)
@@ -295,7 +295,7 @@ func TestAClientNumberedSessionRetriesByItsNumber(t *testing.T) {
 		t.Error("a client-numbered session got a claim without a number")
 	}
 
-	// A cancel of a number that was not seen yet is its answer.
+	// A cancel for a number that has not been seen yet is stored as the answer for that number.
 	c, err := api.Cancel(patient(t), &pb.CancelRequest{Session: a.session, Secret: a.secret, Seq: 7})
 	if err != nil || c.GetClaim().GetState() != pb.ClaimState_CLAIM_STATE_CANCELLED {
 		t.Fatalf("cancel: %v, %v", c, err)
@@ -375,7 +375,8 @@ func TestAnExpiredSessionIsToldSo(t *testing.T) {
 	if code := status.Code(err); code != codes.FailedPrecondition {
 		t.Errorf("code %v, want FailedPrecondition", code)
 	}
-	// Whether the release is LOST or the session's end is told, it is no success and frees nothing.
+	// Whether the release is LOST or the session's end is reported, it is not a success and frees
+	// nothing.
 	if err := a.release(held); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("the release of the old holder ended with %v", err)
 	}

@@ -30,7 +30,7 @@ const (
 	replyBytes = 256
 )
 
-// A ledger counts what is unread of all connections.
+// A ledger counts what is unread over all connections.
 type ledger struct {
 	limit   int64 // of the node; one address may have half
 	timeout time.Duration
@@ -38,7 +38,7 @@ type ledger struct {
 	ended   atomic.Uint64 // connections whose client took nothing
 }
 
-// An account counts what is unread of a connection.
+// An account counts what is unread on a connection.
 type account struct {
 	ledger  *ledger
 	limit   int64
@@ -49,7 +49,7 @@ type account struct {
 	mu struct {
 		sync.Mutex
 		used    int64
-		charges list.List // of *charge, the oldest first
+		charges list.List // of *charge, oldest first
 		timed   bool
 		closed  bool // the connection has ended: nothing counts any more
 	}
@@ -88,7 +88,7 @@ func (a *account) addressFits(n int64) bool {
 	return a.end == nil || a.address.Load()+n <= a.ledger.limit/2
 }
 
-// free takes back what hold counted.
+// free uncounts what hold counted.
 func (a *account) free(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,7 +171,8 @@ func (a *account) dropLocked(c *charge) {
 	}
 }
 
-// A charge is one encoded answer. gRPC gives the buffer back, as to a pool, once it is written to the connection, or its call is over.
+// A charge is one encoded answer. gRPC returns the buffer, as to a pool, once it is written to the
+// connection or its call is over.
 type charge struct {
 	account *account
 	call    context.Context // done: the call has ended, and gRPC may have lost the buffer
@@ -181,7 +182,7 @@ type charge struct {
 	taken   bool
 }
 
-// smallAnswers have one size: gRPC gives back no buffer of 1 KiB or less.
+// smallAnswers have one size: gRPC returns no buffer of 1 KiB or less.
 var smallAnswers = sync.Pool{New: func() any { b := make([]byte, 0, smallAnswer); return &b }}
 
 const smallAnswer = 2 << 10
@@ -232,7 +233,7 @@ type addressed struct {
 	call    context.Context
 }
 
-// Marshal encodes a message; one that is addressed is charged.
+// Marshal encodes a message; an addressed one is charged.
 func (c tolerantCodec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(addressed)
 	if !ok {
@@ -248,7 +249,7 @@ func (c tolerantCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(b, charge)}, nil
 }
 
-// accountOf finds the account of the connection that a call came on.
+// accountOf returns the account of the connection that a call came on.
 func (s *Service) accountOf(ctx context.Context) *account {
 	if c := connOf(ctx); c != nil && c.account != nil {
 		return c.account
@@ -280,8 +281,8 @@ func (s *Service) chargeUnary(ctx context.Context, req any, info *grpc.UnaryServ
 	return addressed{m, a, ctx}, nil
 }
 
-// readPause is how long a read has to wait until its connection is within its rate of reads: each takes a node as much as a grant
-// does. One that a node passes on has waited there.
+// readPause returns how long a read has to wait until its connection is within its rate of reads: a
+// read costs a node as much as a grant. A read that a node forwards has waited there.
 func (s *Service) readPause(ctx context.Context) time.Duration {
 	c := connOf(ctx)
 	if c == nil || c.account == nil || s.passedOnByNode(ctx) {
@@ -290,7 +291,7 @@ func (s *Service) readPause(ctx context.Context) time.Duration {
 	return c.account.reads.take(time.Now(), 1)
 }
 
-// reads are the calls with answers of more than a few KiB.
+// reads are the calls whose answers may exceed a few KiB.
 var reads = map[string]bool{
 	pb.LockService_GetLock_FullMethodName:      true,
 	pb.LockService_ListLocks_FullMethodName:    true,

@@ -19,7 +19,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/service"
 )
 
-// A deaf client makes calls and lets the server send nothing of their answers: its window is 0.
+// A deaf client makes calls and does not let the server send anything of their answers: its window
+// is 0.
 type deaf struct {
 	t      testing.TB
 	framer *http2.Framer
@@ -78,7 +79,7 @@ func (d *deaf) call(method string, m proto.Message) {
 	defer d.mu.Unlock()
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
-	e.SetMaxDynamicTableSize(0) // each block stands for itself
+	e.SetMaxDynamicTableSize(0) // each block stands alone
 	for _, h := range [][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "test"},
 		{"content-type", "application/grpc"}, {"te", "trailers"},
@@ -146,7 +147,7 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 			open = false
 		case <-time.After(20 * time.Millisecond):
 		}
-		// The handlers of one moment may all see room for one answer more.
+		// Concurrent handlers may all see room for one more answer.
 		if bytes, _, _ := m.service.Unread(); bytes > limit+(1<<20) {
 			t.Fatalf("%d bytes are unread, the limit is %d", bytes, limit)
 		}

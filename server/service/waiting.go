@@ -11,14 +11,16 @@ import (
 )
 
 const (
-	// leaderless is how long a call that waits for a lock looks for the next leader: several elections.
+	// leaderless is how long a call that waits for a lock keeps looking for the next leader:
+	// several elections.
 	leaderless = 10 * time.Second
-	// lookEvery is the pause between two looks.
+	// lookEvery is the pause between two attempts.
 	lookEvery = 100 * time.Millisecond
 )
 
-// outlivesLeader reports whether an Acquire goes on when the leader changes: it waits, and has a number or a nonce, by which
-// the next leader knows that it is the same. A call that a node has passed on goes on at that node.
+// outlivesLeader reports whether an Acquire continues when the leader changes: it waits, and has a
+// number or a nonce by which the next leader recognizes it. A call that a node has forwarded
+// continues at that node.
 func outlivesLeader(ctx context.Context, req any) bool {
 	r, ok := req.(*pb.AcquireRequest)
 	if !ok || passedOn(ctx) {
@@ -28,8 +30,9 @@ func outlivesLeader(ctx context.Context, req any) bool {
 	return (r.GetSeq() != 0 || r.GetNonce() != "") && (wait == nil || *wait > 0)
 }
 
-// acquire keeps an Acquire going until it is answered, or no leader has been found for leaderless. Each leader finds the
-// claim of the same number or nonce in its queue, where it was, and times its wait anew.
+// acquire keeps an Acquire going until it is answered, or until no leader has been found for
+// leaderless. Each leader finds the claim of the same number or nonce where it was in its queue,
+// and starts its wait over.
 func (s *Service) acquire(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
 	for lost := time.Now(); ; {
 		began := time.Now()
@@ -46,7 +49,7 @@ func (s *Service) acquire(ctx context.Context, req any, info *grpc.UnaryServerIn
 	}
 }
 
-// lostLeader reports whether a call ended because there is another leader, or will be.
+// lostLeader reports whether a call ended because there is, or will be, another leader.
 func (s *Service) lostLeader(ctx context.Context, err error) bool {
 	select {
 	case <-s.stopping:

@@ -19,12 +19,14 @@ const (
 	watchBatch = 256
 	// watchIdle is how often a watch without events tells how far it has come.
 	watchIdle = 10 * time.Second
-	// newestTimeout bounds the question how far the cluster is, which takes one round of heartbeats.
+	// newestTimeout bounds the query for how far the cluster is, which takes one round of
+	// heartbeats.
 	newestTimeout = 5 * time.Second
 )
 
-// Watch sends the events of the history as this node applies them. A watcher that reads so slowly that the feed
-// has lost what comes next is told so, as one is who asks for events that are gone.
+// Watch sends the events of the history as this node applies them. If a watcher reads so slowly
+// that the feed has dropped what comes next, or asks for events that are gone, it gets an error
+// that says so.
 func (s *Service) Watch(r *pb.WatchRequest, g pb.LockService_WatchServer) error {
 	if e := protocol.CheckWatch(r); e != nil {
 		return protocol.Err(e)
@@ -48,13 +50,13 @@ func (s *Service) Watch(r *pb.WatchRequest, g pb.LockService_WatchServer) error 
 	return err
 }
 
-// begin finds where a watch begins, and refuses a number of another history.
+// begin determines where a watch begins, and refuses a number of another history.
 func (s *Service) begin(r *pb.WatchRequest, g pb.LockService_WatchServer) (*watch, error) {
 	st, err := s.started(g.Context(), r.GetCluster() != "")
 	if err != nil {
 		return nil, err
 	}
-	// Once more, for the node may not have known its cluster when the call came in.
+	// Checked again, since the node may not have known its cluster when the call arrived.
 	if err := s.pin(g.Context(), pb.LockService_Watch_FullMethodName, g.SetHeader); err != nil {
 		return nil, err
 	}
@@ -79,12 +81,13 @@ func (s *Service) begin(r *pb.WatchRequest, g pb.LockService_WatchServer) (*watc
 	return w, nil
 }
 
-// newestEvent is the number of the cluster's newest event, as a majority knows it. It is not known when the leader is of a
-// build that does not tell.
+// newestEvent returns the number of the cluster's newest event, as known to a majority. known is
+// false when the leader's build does not report it.
 func (s *Service) newestEvent(ctx context.Context) (newest uint64, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, newestTimeout)
 	defer cancel()
-	req := &pb.GetLockRequest{Name: "lockstep/watch", WaiterLimit: 1} // any name: the number is that of all
+	// Any name: the number covers all names.
+	req := &pb.GetLockRequest{Name: "lockstep/watch", WaiterLimit: 1}
 	info := &grpc.UnaryServerInfo{FullMethod: pb.LockService_GetLock_FullMethodName}
 	resp, err := s.route(ctx, req, info, func(ctx context.Context, _ any) (any, error) { return s.GetLock(ctx, req) })
 	if err != nil {
@@ -94,7 +97,7 @@ func (s *Service) newestEvent(ctx context.Context) (newest uint64, known bool, e
 	return lock.GetNewestEvent(), lock.NewestEvent != nil, nil
 }
 
-// started waits until the node has read its directory, and knows its cluster if that is asked for.
+// started waits until the node has read its directory and, if cluster is set, knows its cluster.
 func (s *Service) started(ctx context.Context, cluster bool) (node.Status, error) {
 	for {
 		if st := s.cfg.Node.Status(); st.Role != node.Starting && (st.ClusterID != "" || !cluster) {
@@ -115,12 +118,12 @@ type watch struct {
 	svc     *Service
 	grpc    pb.LockService_WatchServer
 	prefix  string
-	reached uint64 // all events up to this one that match were sent
+	reached uint64 // all matching events up to this one were sent
 	base    uint64
 }
 
-// run sends until the call has to end, and returns the reason. The first message goes out at once: it tells where
-// the watch begins.
+// run sends until the call has to end, and returns the reason. The first message goes out at once:
+// it says where the watch begins.
 func (w *watch) run() error {
 	p := w.svc.cfg.Feed.after(w.reached, w.base, watchBatch)
 	if !p.gone {
@@ -153,13 +156,13 @@ func (w *watch) send(events []machine.Event) error {
 	}
 	w.reached = events[len(events)-1].Number
 	if len(out.GetEvents()) == 0 {
-		return nil // told when the watch is idle
+		return nil // reported when the watch is idle
 	}
 	out.Reached = w.reached
 	return w.grpc.Send(out)
 }
 
-// wait waits for more, and tells now and then how far the watch has come.
+// wait waits for more events, and reports from time to time how far the watch has come.
 func (w *watch) wait(more <-chan struct{}) error {
 	idle := time.NewTimer(watchIdle)
 	defer idle.Stop()

@@ -6,7 +6,7 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// received waits for a message of a watch that has events.
+// received waits for a message with events from a watch.
 func received(t *testing.T, w pb.LockService_WatchClient) []*pb.Event {
 	t.Helper()
 	for {

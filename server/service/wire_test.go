@@ -80,7 +80,8 @@ func TestABigUnaryMessageIsRefused(t *testing.T) {
 	api := locks(t, startNode(t))
 	_, err := api.GetLock(patient(t), &pb.GetLockRequest{Name: strings.Repeat("x", 100<<10)})
 	wantReason(t, err, pb.Reason_REASON_QUOTA_EXCEEDED)
-	_, err = api.GetLock(patient(t), &pb.GetLockRequest{Name: strings.Repeat("x", 10<<20)}) // refused by gRPC itself
+	// Refused by gRPC itself.
+	_, err = api.GetLock(patient(t), &pb.GetLockRequest{Name: strings.Repeat("x", 10<<20)})
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("code %v, want ResourceExhausted", status.Code(err))
 	}
@@ -106,7 +107,7 @@ func TestALengthOf4GiBAllocatesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, resp.Body) // trailers come behind it
+		_, _ = io.Copy(io.Discard, resp.Body) // the trailers come after it
 		resp.Body.Close()
 		code := resp.Header.Get("Grpc-Status") + resp.Trailer.Get("Grpc-Status")
 		if code != "8" { // RESOURCE_EXHAUSTED
@@ -159,7 +160,7 @@ func TestConnectionsAboveTheLimitAreClosed(t *testing.T) {
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || strings.Contains(err.Error(), "timeout") {
 		t.Errorf("the third connection read %d bytes, %v; want it closed", n, err)
 	}
-	a.open(60_000) // the others go on
+	a.open(60_000) // the others continue
 	b.open(60_000)
 }
 
@@ -184,7 +185,7 @@ func TestHealthFollowsTheNode(t *testing.T) {
 	for _, h := range clients {
 		is(h, grpc_health_v1.HealthCheckResponse_SERVING)
 	}
-	// A node that is left alone stops to serve.
+	// A node that is left alone stops serving.
 	for i, m := range c.nodes {
 		if m != leader {
 			m.stop()

@@ -8,7 +8,8 @@ import (
 )
 
 // Bootstrap starts a group on this node with the state that all first members start with: an empty
-// machine after one entry of term 1 that nobody stores, and the given members. The group must be new here.
+// machine after one entry of term 1 that nobody stores, and the given members. The group must be
+// new here.
 func (s *Store) Bootstrap(group uint32, conf *raftpb.ConfState) (err error) {
 	defer rescue(&err)
 	if s.groups[group] != nil {
@@ -17,7 +18,7 @@ func (s *Store) Bootstrap(group uint32, conf *raftpb.ConfState) (err error) {
 	return s.begin(group, &base{index: 1, term: 1, conf: conf, empty: true})
 }
 
-// begin writes that the log of a new group starts at b.
+// begin records that the log of a new group starts at b.
 func (s *Store) begin(group uint32, b *base) error {
 	st := &groupState{instance: s.id.instance, term: b.term, commit: b.index, last: b.index}
 	batch := s.db.NewBatch()
@@ -33,10 +34,10 @@ func (s *Store) begin(group uint32, b *base) error {
 	return nil
 }
 
-// Append makes everything that the messages of the type MsgStorageAppend carry durable, in their
-// order, with one write and at most one sync. Their responses may be sent after it has returned nil. Any
-// error is final: the store refuses all that follows, and the process has to end. When there is no space
-// for a new write-ahead log it does not return at all: Failed tells.
+// Append makes everything in the MsgStorageAppend messages durable, in their order, with one write
+// and at most one sync. Their responses may be sent after it has returned nil. Any error is final:
+// the store refuses everything that follows, and the process must exit. When there is no space for
+// a new write-ahead log, Append does not return at all; Failed reports that.
 //
 // A message with a snapshot replaces the whole log; its file must have been received before.
 func (s *Store) Append(group uint32, msgs []*raftpb.Message) (err error) {
@@ -64,7 +65,7 @@ func (s *Store) Append(group uint32, msgs []*raftpb.Message) (err error) {
 			putEntries(batch, group, m.GetEntries(), &next)
 			sync = true
 		}
-		if m.GetTerm() != 0 { // carries a hard state
+		if m.GetTerm() != 0 { // has a hard state
 			sync = sync || m.GetTerm() != next.term || m.GetVote() != next.vote
 			next.term, next.vote, next.commit = m.GetTerm(), m.GetVote(), m.GetCommit()
 		}
@@ -89,7 +90,7 @@ func (s *Store) Append(group uint32, msgs []*raftpb.Message) (err error) {
 	return nil
 }
 
-// replaceLog puts into the batch that the log starts anew behind a snapshot.
+// replaceLog adds to the batch that the log starts over after a snapshot.
 func (s *Store) replaceLog(batch *pebble.Batch, group uint32, meta *raftpb.SnapshotMetadata, st *groupState) error {
 	if !s.hasSnapshot(group, meta.GetIndex(), meta.GetTerm()) {
 		return fmt.Errorf("storage: snapshot at %d of term %d has no file", meta.GetIndex(), meta.GetTerm())
@@ -104,13 +105,13 @@ func (s *Store) replaceLog(batch *pebble.Batch, group uint32, meta *raftpb.Snaps
 	return nil
 }
 
-// putEntries puts entries in place of all from the first one's index on.
+// putEntries replaces all entries from the index of the first one on.
 func putEntries(batch *pebble.Batch, group uint32, entries []*raftpb.Entry, st *groupState) {
 	first := entries[0].GetIndex()
 	if first > st.last+1 || first == 0 {
 		panic(fmt.Sprintf("storage: entry %d after %d leaves a gap", first, st.last))
 	}
-	if first <= st.last { // else there is nothing to delete, and range deletions are not free
+	if first <= st.last { // otherwise there is nothing to delete, and range deletions are not free
 		deleteRange(batch, entryKey(group, first), entriesEnd(group))
 	}
 	for i, e := range entries {
@@ -126,7 +127,7 @@ func putEntries(batch *pebble.Batch, group uint32, entries []*raftpb.Entry, st *
 	st.last = first + uint64(len(entries)) - 1
 }
 
-// commit writes the batch. A sync waits for the disk.
+// commit writes the batch. With sync it waits for the disk.
 func (s *Store) commit(batch *pebble.Batch, sync bool) error {
 	err := func() error {
 		if !sync {
@@ -145,8 +146,8 @@ func (s *Store) commit(batch *pebble.Batch, sync bool) error {
 	return batch.Close()
 }
 
-// Compact forgets entries up to an index, as far as no kept snapshot needs them. It isn't synced: an
-// entry that comes back is forgotten again later.
+// Compact deletes entries up to an index, as far as no kept snapshot needs them. It isn't synced:
+// an entry that reappears is deleted again later.
 func (s *Store) Compact(group uint32, upTo uint64) (err error) {
 	if err := s.Err(); err != nil {
 		return err

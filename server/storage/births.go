@@ -7,12 +7,13 @@ import (
 	"io"
 )
 
-// A BirthID is the birth of the cluster that a directory belongs to; zero: it has none, or none is known yet.
+// A BirthID is the birth of the cluster that a directory belongs to; zero: it has none, or none is
+// known yet.
 type BirthID [16]byte
 
 func (id BirthID) String() string { return hex.EncodeToString(id[:]) }
 
-// Birth is the birth that the directory notes, or zero.
+// Birth returns the recorded birth, or zero.
 func (s *Store) Birth() (id BirthID, err error) {
 	v, err := s.note([]byte{prefixBirth})
 	if err != nil || v == nil {
@@ -24,7 +25,8 @@ func (s *Store) Birth() (id BirthID, err error) {
 	return BirthID(v), nil
 }
 
-// RememberBirth notes the birth durably. One that is known already stays: another is an error.
+// RememberBirth records the birth durably. Once recorded, it does not change: another one is an
+// error.
 func (s *Store) RememberBirth(id BirthID) error {
 	known, err := s.Birth()
 	if err != nil || known == id {
@@ -36,16 +38,17 @@ func (s *Store) RememberBirth(id BirthID) error {
 	return s.remember([]byte{prefixBirth}, id[:])
 }
 
-// MaxStarts bounds how many of the last starts of a directory are known.
+// MaxStarts bounds how many of a directory's last starts are known.
 const MaxStarts = 256
 
-// Starts are the processes that ran on a directory, one after the other. A copy of the directory goes its own way from the copy on.
+// Starts are the processes that ran on a directory, one after the other. A copy of the directory
+// has its own starts from the moment of the copy.
 type Starts struct {
-	Count uint64   // of all starts
-	Last  []uint32 // an id for each of the last ones, drawn at random, the newest at the end: at most MaxStarts
+	Count uint64   // number of all starts
+	Last  []uint32 // ids of the last ones, drawn at random, newest last: at most MaxStarts
 }
 
-// At is the id of the start with this number, if it is among the last ones.
+// At returns the id of the start with this number, if it is among the last ones.
 func (s Starts) At(number uint64) (id uint32, known bool) {
 	if number == 0 || number > s.Count || s.Count-number >= uint64(len(s.Last)) {
 		return 0, false
@@ -53,7 +56,8 @@ func (s Starts) At(number uint64) (id uint32, known bool) {
 	return s.Last[uint64(len(s.Last))-1-(s.Count-number)], true
 }
 
-// BeginStart counts a start of this directory, durably, and gives all that are known, this one included.
+// BeginStart counts a start of this directory, durably, and returns all that are known, including
+// this one.
 func (s *Store) BeginStart(random io.Reader) (st Starts, err error) {
 	v, err := s.note([]byte{prefixStarts})
 	if err != nil {
@@ -101,7 +105,7 @@ type Start struct {
 	ID     uint32
 }
 
-// KnownStart is the newest start of another node that this one has met, or zero.
+// KnownStart returns the newest start of another node that this one has met, or zero.
 func (s *Store) KnownStart(node uint64) (st Start, err error) {
 	v, err := s.note(startKey(node))
 	if err != nil || v == nil {
@@ -113,19 +117,20 @@ func (s *Store) KnownStart(node uint64) (st Start, err error) {
 	return Start{binary.BigEndian.Uint64(v), binary.BigEndian.Uint32(v[8:])}, nil
 }
 
-// RememberStart notes durably the start with which another node was met.
+// RememberStart durably records the start with which another node was met.
 func (s *Store) RememberStart(node uint64, st Start) error {
 	v := binary.BigEndian.AppendUint64(nil, st.Number)
 	return s.remember(startKey(node), binary.BigEndian.AppendUint32(v, st.ID))
 }
 
-// OldCopy is why the directory is an older copy of itself, or empty.
+// OldCopy returns why the directory is an older copy of itself, or "".
 func (s *Store) OldCopy() (why string, err error) {
 	v, err := s.note([]byte{prefixOldCopy})
 	return string(v), err
 }
 
-// RememberOldCopy notes durably why the directory is an older copy of itself. That stays.
+// RememberOldCopy durably records why the directory is an older copy of itself. The record is
+// permanent.
 func (s *Store) RememberOldCopy(why string) error {
 	return s.remember([]byte{prefixOldCopy}, []byte(why))
 }

@@ -15,12 +15,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestACrashKeepsAllThatWasAppended writes at random, cuts the power at random points, keeps a random part of what was not
-// synced, and compares with a model.
+// TestACrashKeepsAllThatWasAppended writes at random, cuts the power at random points, keeps a
+// random part of what was not synced, and compares with a model.
 func TestACrashKeepsAllThatWasAppended(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fs := vfs.NewCrashableMem()
-		m := model{term: 1, terms: []uint64{1, 1}} // terms[i] is entry i's; 0 is not used, 1 the base
+		// terms[i] is entry i's; 0 is not used, 1 the base.
+		m := model{term: 1, terms: []uint64{1, 1}}
 		s := openRapid(rt, fs)
 		if err := s.Bootstrap(testGroup, conf(1, 2, 3)); err != nil {
 			rt.Fatal(err)
@@ -61,7 +62,7 @@ func openRapid(t *rapid.T, fs vfs.FS) *Store {
 type model struct {
 	term   uint64
 	terms  []uint64
-	commit uint64 // a lower bound: it may be lost when it came alone
+	commit uint64 // a lower bound: it may be lost if it came alone
 	snaps  []uint64
 }
 
@@ -94,7 +95,7 @@ func (m *model) write(t *rapid.T, s *Store) {
 	}
 }
 
-// snapshot makes one of the newest committed entry, and forgets log as a replica would.
+// snapshot makes one of the newest committed entry, and deletes log as a replica would.
 func (m *model) snapshot(t *rapid.T, s *Store) {
 	if m.commit < 2 || len(m.snaps) > 0 && m.snaps[len(m.snaps)-1] >= m.commit {
 		return
@@ -133,8 +134,8 @@ func (m *model) check(t *rapid.T, s *Store) {
 	}
 }
 
-// TestAVoteAloneIsSynced: a node that forgets its vote in a power cut votes twice in one term. Such a write has no
-// entries and no new term.
+// TestAVoteAloneIsSynced: a node that forgets its vote in a power cut votes twice in one term. Such
+// a write has no entries and no new term.
 func TestAVoteAloneIsSynced(t *testing.T) {
 	for _, changed := range []struct {
 		what string
@@ -159,11 +160,11 @@ func TestAVoteAloneIsSynced(t *testing.T) {
 	}
 }
 
-// TestACrashWhileTheDirectoryIsMadeIsNoDamage stops the making after every write in turn.
+// TestACrashWhileTheDirectoryIsMadeIsNoDamage stops the creation after every write in turn.
 func TestACrashWhileTheDirectoryIsMadeIsNoDamage(t *testing.T) {
 	for n := 0; ; n++ {
 		mem := vfs.NewCrashableMem()
-		var mu sync.Mutex // Pebble has goroutines of its own
+		var mu sync.Mutex // Pebble has its own goroutines
 		left := n
 		var crashed *vfs.MemFS
 		stop := errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -195,7 +196,7 @@ func TestACrashWhileTheDirectoryIsMadeIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestAFailedSyncIsFinal: no retry, no further write, and the failure is told.
+// TestAFailedSyncIsFinal: no retry, no further write, and the failure is reported.
 func TestAFailedSyncIsFinal(t *testing.T) {
 	for _, op := range []errorfs.OpKind{errorfs.OpFileSyncData, errorfs.OpFileWrite} {
 		var armed atomic.Bool
@@ -276,7 +277,7 @@ func TestAFullDiskIsFinalAndLosesNothing(t *testing.T) {
 	}
 }
 
-// endPebble ends the goroutines that a failed store leaves to the end of its process.
+// endPebble ends the goroutines that a failed store leaves until its process exits.
 func endPebble(s *Store) {
 	defer func() { _ = recover() }()
 	_ = s.db.Close()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What a RefusedError is about, for errors.Is.
+// Kinds of RefusedError, for errors.Is.
 var (
 	ErrLocked  = errors.New("data directory in use")
 	ErrForeign = errors.New("not this node's data directory")
@@ -14,8 +14,8 @@ var (
 	ErrAccess  = errors.New("data directory not usable")
 )
 
-// A RefusedError says why a data directory isn't used, and the way out. It
-// matches its Kind and its Cause.
+// A RefusedError says why a data directory isn't used, and what to do. It matches its Kind and its
+// Cause.
 type RefusedError struct {
 	Dir    string
 	Kind   error  // ErrLocked, ErrForeign, ErrNewer, ErrDamaged or ErrAccess
@@ -36,7 +36,7 @@ func (e *RefusedError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the kind and the cause.
+// Unwrap returns the kind and the cause.
 func (e *RefusedError) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{e.Kind}
@@ -44,9 +44,9 @@ func (e *RefusedError) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// remedyDamaged is the way out of every kind of damage. It must not suggest to start
-// the node again with an empty directory under its old name: such a node has
-// forgotten what it voted for and acknowledged.
+// remedyDamaged is the remedy for every kind of damage. It must not suggest starting the node again
+// with an empty directory under its old name: such a node has forgotten its votes and
+// acknowledgements.
 const remedyDamaged = "keep the directory for analysis; the other nodes still serve while a majority is up: " +
 	"bring this node back as a new member under a new name with an empty directory, " +
 	"or, if a majority is damaged, restore the cluster from a snapshot"

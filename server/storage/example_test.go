@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// A new directory is bootstrapped once. What was appended is there after a restart.
+// A new directory is bootstrapped once. What was appended is still there after a restart.
 func Example() {
 	cfg := storage.Config{Dir: "data", FS: vfs.NewMem(), ClusterID: "c0ffee", NodeID: 7}
 	s, err := storage.Open(cfg)

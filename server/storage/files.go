@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// writeFile makes name in dir hold content, whole or not at all: it writes a
-// temporary file, syncs it, renames it and syncs the directory.
+// writeFile makes name in dir hold content, whole or not at all: it writes a temporary file, syncs
+// it, renames it and syncs the directory.
 func writeFile(fsys vfs.FS, dir, name string, content []byte) error {
 	tmp := fsys.PathJoin(dir, name+tmpSuffix)
 	f, err := fsys.Create(tmp, vfs.WriteCategoryUnspecified)
@@ -29,7 +29,8 @@ func writeFile(fsys vfs.FS, dir, name string, content []byte) error {
 	return syncDir(fsys, dir)
 }
 
-// tmpSuffix marks files that are being written. They mean nothing and are removed at the next start.
+// tmpSuffix marks files that are being written. They mean nothing and are removed at the next
+// start.
 const tmpSuffix = ".tmp"
 
 func syncDir(fsys vfs.FS, dir string) error {
@@ -43,7 +44,7 @@ func syncDir(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// readFile reads a small file. It gives nil when there is none.
+// readFile reads a small file. It returns nil if there is none.
 func readFile(fsys vfs.FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

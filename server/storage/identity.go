@@ -10,16 +10,17 @@ import (
 	"strings"
 )
 
-// formatVersion is the newest version of the directory's layout and records. An older program refuses a newer one. A directory is made
-// in the first one. The second has nothing else in it: it keeps out the programs that know no feature levels, once the log may hold
-// what they cannot apply.
+// formatVersion is the newest version of the directory's layout and records. An older program
+// refuses a newer version. A directory is created in the first version. The only purpose of the
+// second is to keep out programs that know no feature levels, once the log may hold entries that
+// they cannot apply.
 const (
 	formatVersion = 2
 	firstFormat   = 1
 )
 
-// An InstanceID is drawn once when a directory is made. A node that comes back under
-// its old id with another instance has lost what it promised.
+// An InstanceID is drawn once, when a directory is created. A node that comes back under its old id
+// with another instance has lost what it promised.
 type InstanceID [16]byte
 
 func (id InstanceID) String() string { return hex.EncodeToString(id[:]) }
@@ -29,13 +30,13 @@ type identity struct {
 	cluster  string
 	node     uint64
 	instance InstanceID
-	origin   string // of a directory that was made from a backup; else empty
-	format   int    // of the file; the log has the identity in the first one
+	origin   string // of a directory made from a backup; else empty
+	format   int    // of the file; the log has the identity in the first format
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// first is the identity in the first format.
+// first returns the identity in the first format.
 func (id identity) first() identity {
 	id.format = firstFormat
 	return id
@@ -55,7 +56,7 @@ func (id identity) encode() []byte {
 // identityLimit bounds the identity file in bytes.
 const identityLimit = 4096
 
-// errNewerFormat carries the version found.
+// errNewerFormat has the version found.
 type errNewerFormat struct{ version int }
 
 func (e errNewerFormat) Error() string {
@@ -70,7 +71,7 @@ func decodeIdentity(text []byte) (identity, error) {
 	if _, err := fmt.Sscanf(body, "lockstep data directory\nformat %d\n", &version); err != nil {
 		return id, fmt.Errorf("IDENTITY is not readable: %w", err)
 	}
-	if version > formatVersion { // before all else: the rest may have changed its form
+	if version > formatVersion { // checked first: the rest may have changed its form
 		return id, errNewerFormat{version}
 	}
 	id.format = version
@@ -100,7 +101,8 @@ func newInstance(random io.Reader) (InstanceID, error) {
 	return id, nil
 }
 
-// BarBefore keeps out, durably, the programs that know no feature levels: they refuse the directory saying that a newer one wrote it.
+// BarBefore durably keeps out programs that know no feature levels: they refuse the directory
+// because a newer one wrote it.
 func (s *Store) BarBefore() error {
 	if s.id.format == formatVersion {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// KnownInstance tells which instance of a node this one has met first, if any.
+// KnownInstance returns the first instance of a node that this one has met, if any.
 func (s *Store) KnownInstance(node uint64) (InstanceID, bool, error) {
 	v, err := s.note(instanceKey(node))
 	if err != nil || v == nil {
@@ -16,12 +16,12 @@ func (s *Store) KnownInstance(node uint64) (InstanceID, bool, error) {
 	return InstanceID(v), true, nil
 }
 
-// RememberInstance notes the instance of a node for ever.
+// RememberInstance records the instance of a node permanently.
 func (s *Store) RememberInstance(node uint64, id InstanceID) error {
 	return s.remember(instanceKey(node), id[:])
 }
 
-// note reads a record that is not of a group; nil: there is none.
+// note reads a record that belongs to no group; nil: there is none.
 func (s *Store) note(key []byte) ([]byte, error) {
 	if err := s.Err(); err != nil {
 		return nil, err

@@ -8,14 +8,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The key space. Numbers are big endian so that keys sort as they do.
+// The key space. Numbers are big endian so that keys sort in numeric order.
 //
 //	00                          identity of the directory
-//	01 node(8)                  instance id of another node, first heard of in a handshake
+//	01 node(8)                  instance id of another node, first learned in a handshake
 //	02 group(4) 's'             state of a group
 //	02 group(4) 'm'             where the log of a group starts
 //	02 group(4) 'e' index(8)    one entry
-//	03                          birth of the cluster; builds before it leave it alone, as the next two
+//	03                          birth of the cluster; older builds ignore it and the next two
 //	04                          starts of this directory
 //	05 node(8)                  newest start of another node
 const (
@@ -47,7 +47,7 @@ func entryKey(group uint32, index uint64) []byte {
 	return binary.BigEndian.AppendUint64(groupKey(group, kindEntry), index)
 }
 
-// entriesEnd is the key behind all entries of a group.
+// entriesEnd returns the key after all entries of a group.
 func entriesEnd(group uint32) []byte { return groupKey(group, kindEntry+1) }
 
 func entryIndex(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:]) }
@@ -84,14 +84,14 @@ func decodeEntry(index uint64, v []byte) (*raftpb.Entry, error) {
 	return e, nil
 }
 
-// A groupState is what each batch of a group ends with: its hard state, and what shows at the
-// next start that nothing of the batch is missing and that the batch is our own.
+// A groupState is what each batch of a group ends with: its hard state, and what shows at the next
+// start that the batch is complete and our own.
 type groupState struct {
 	instance [16]byte
 	term     uint64
 	vote     uint64
 	commit   uint64
-	last     uint64 // index of the last entry, or of the base when the log is empty
+	last     uint64 // index of the last entry, or of the base if the log is empty
 }
 
 const groupStateSize = 1 + 16 + 4*8
@@ -116,12 +116,12 @@ func (s *groupState) decode(v []byte) error {
 	return nil
 }
 
-// A base is where a log starts: at the snapshot with which the group began on this node, or
-// which replaced its log.
+// A base is where a log starts: at the snapshot with which the group began on this node, or which
+// replaced its log.
 type base struct {
 	index, term uint64
 	conf        *raftpb.ConfState
-	// empty: there is no snapshot file, the state before the first entry is the empty one
+	// empty: there is no snapshot file; the state before the first entry is the empty one
 	empty bool
 }
 

@@ -13,7 +13,7 @@ import (
 // fatal is what the logger panics with on the goroutine of a write.
 type fatal struct{ err error }
 
-// pebbleLogger writes what Pebble says to slog. Pebble is talkative: its information is for debugging.
+// pebbleLogger passes Pebble's log to slog. Pebble is verbose: its Info is our Debug.
 type pebbleLogger struct{ s *Store }
 
 func (l pebbleLogger) Infof(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
@@ -26,9 +26,10 @@ func (l pebbleLogger) log(level slog.Level, format string, args []any) {
 	}
 }
 
-// Fatalf must not return. Pebble calls it when its files can't be trusted any more. The failure ends the
-// node: on the goroutine of a write by a panic that the write turns into its error, elsewhere
-// by Failed. A goroutine of Pebble that gets here is stopped for ever; the process is about to end.
+// Fatalf must not return. Pebble calls it when its files can't be trusted any longer. The failure
+// ends the node: on the goroutine of a write through a panic that the write turns into its error,
+// elsewhere through Failed. A goroutine of Pebble that gets here is blocked forever; the process is
+// about to exit.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf("pebble: "+strings.TrimPrefix(format, "pebble: "), args...)
 	l.s.fail(err)

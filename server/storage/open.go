@@ -16,7 +16,7 @@ import (
 const (
 	lockName      = "LOCK"
 	identityName  = "IDENTITY"
-	createName    = "CREATING" // there while the directory is made for the first time
+	createName    = "CREATING" // exists while the directory is being created
 	walName       = "WAL"
 	logName       = "log"
 	snapshotsName = "snapshots"
@@ -27,7 +27,7 @@ type dirState int
 
 const (
 	dirMissing    dirState = iota // or empty
-	dirUnfinished                 // its making was interrupted before anything was stored
+	dirUnfinished                 // its creation was interrupted before anything was stored
 	dirReady
 )
 
@@ -37,7 +37,7 @@ func (s *Store) refuse(kind error, reason, remedy string, cause error) error {
 	return &RefusedError{Dir: s.dir, Kind: kind, Reason: reason, Remedy: remedy, Cause: cause}
 }
 
-// inspect looks without changing anything.
+// inspect examines the directory without changing anything.
 func (s *Store) inspect() (dirState, error) {
 	info, err := s.fs.Stat(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +85,7 @@ func (s *Store) classify(names []string) (dirState, error) {
 		"give an empty or missing directory", nil)
 }
 
-// acquire makes the directory if needed and locks it.
+// acquire creates the directory if needed and locks it.
 func (s *Store) acquire() error {
 	remedy := "make it writable for the user that runs the server, or give another directory"
 	if err := s.fs.MkdirAll(s.dir, 0o700); err != nil {
@@ -106,7 +106,7 @@ func (s *Store) acquire() error {
 	return nil
 }
 
-// clear removes what an interrupted making left.
+// clear removes what an interrupted creation left behind.
 func (s *Store) clear() error {
 	for _, name := range []string{logName, snapshotsName, walName, walName + tmpSuffix, identityName + tmpSuffix} {
 		if err := s.fs.RemoveAll(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -116,8 +116,8 @@ func (s *Store) clear() error {
 	return nil
 }
 
-// create starts the making of a directory. finishCreate ends it; a crash between the
-// two leaves the marker, and the next start begins again.
+// create starts creating a directory. finishCreate ends it; a crash between the two leaves the
+// marker, and the next start begins again.
 func (s *Store) create(random io.Reader) error {
 	id, err := newInstance(random)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Store) readIdentity() error {
 	return nil
 }
 
-// describe gives a node's name if it is known, else its id.
+// describe returns a node's name if it is known, else its id.
 func (s *Store) describe(node uint64) string {
 	if s.nodeName != nil {
 		if name := s.nodeName(node); name != "" {
@@ -200,7 +200,7 @@ func (s *Store) openLog(create bool) (err error) {
 	if err != nil {
 		return s.explainPebble(err)
 	}
-	// The log and the file must tell the same: one of them may come from elsewhere.
+	// The log and the file must agree: one of them may come from elsewhere.
 	v, closer, err := s.db.Get([]byte{prefixIdentity})
 	if err != nil {
 		return s.refuse(ErrDamaged, "the log has no identity", remedyDamaged, err)
@@ -212,8 +212,8 @@ func (s *Store) openLog(create bool) (err error) {
 	return nil
 }
 
-// createLog makes the Pebble instance, and opens it a second time: the write-ahead log of the first time
-// doesn't have the newest format yet, the one that shows damage.
+// createLog creates the Pebble instance, and opens it a second time: the first write-ahead log
+// doesn't have the newest format yet, which is the one that shows damage.
 func (s *Store) createLog() error {
 	db, err := s.openPebble(true)
 	if err != nil {
@@ -233,7 +233,7 @@ func (s *Store) openPebble(create bool) (db *pebble.DB, err error) {
 	return pebble.Open(s.path(logName), s.options(create))
 }
 
-// Sizes of Pebble's caches. The log is written and, but at a start, never read.
+// Sizes of Pebble's caches. The log is written and, except at start, never read.
 const (
 	cacheBytes    = 4 << 20
 	memTableBytes = 16 << 20
@@ -241,8 +241,10 @@ const (
 
 func (s *Store) options(create bool) *pebble.Options {
 	return &pebble.Options{
-		FS:                          freshLogs{s.fs, &s.wal.fresh},
-		FormatMajorVersion:          pebble.FormatNewest, // at least FormatWALSyncChunks: damage in the middle of a WAL is told from a torn tail
+		FS: freshLogs{s.fs, &s.wal.fresh},
+		// At least FormatWALSyncChunks: it distinguishes damage in the middle of a WAL from a torn
+		// tail.
+		FormatMajorVersion:          pebble.FormatNewest,
 		ErrorIfExists:               create,
 		ErrorIfNotExists:            !create,
 		CacheSize:                   cacheBytes,
@@ -254,7 +256,7 @@ func (s *Store) options(create bool) *pebble.Options {
 	}
 }
 
-// explainPebble says what an operator can do about Pebble's refusal to open.
+// explainPebble says what an operator can do when Pebble refuses to open.
 func (s *Store) explainPebble(err error) error {
 	switch text := err.Error(); {
 	case errors.Is(err, pebble.ErrDBDoesNotExist):

@@ -14,28 +14,29 @@ import (
 )
 
 const (
-	// spareDescriptors are kept open for nothing but to be given up when the log has to begin a file and no descriptor
-	// is left: a file, its directory, and the same for what is written beside it.
+	// spareDescriptors are kept open only to be released when the log has to begin a file and no
+	// descriptor is left: for a file, its directory, and the same for what is written concurrently.
 	spareDescriptors = 8
-	// descriptorRetry is how often an opening that waits for a descriptor is tried again.
+	// descriptorRetry is how often an open that waits for a descriptor is retried.
 	descriptorRetry = 50 * time.Millisecond
-	// starvedFor is how long after its last wait for a descriptor a store still counts as starved: the write that
-	// waited has to be finished.
+	// starvedFor is how long after its last wait for a descriptor a store still counts as starved:
+	// the write that waited has to be finished.
 	starvedFor = 5 * time.Second
-	// starvedLogEvery lies between two log lines about it.
+	// starvedLogEvery is the minimum time between two log lines about it.
 	starvedLogEvery = 10 * time.Second
 )
 
-// A patient file system waits for a file descriptor where the process, or the machine, has none left. Nothing is wrong with the
-// disk then, and nothing has been written: a node that ended would lose its leases for a shortage that passes.
+// A patient file system waits for a file descriptor when the process, or the machine, has none
+// left. In that case the disk is fine, and nothing has been written: a node that exited would lose
+// its leases because of a temporary shortage.
 type patient struct {
 	vfs.FS
 	log     *slog.Logger
-	waited  func()       // is told of each opening that has to wait
+	waited  func()       // called for each open that has to wait
 	began   time.Time    // of the store
-	waiting atomic.Int64 // openings that wait now
-	last    atomic.Int64 // nanoseconds after began at which one waited last; 0: never
-	open    atomic.Bool  // the directory is open; before that a shortage is an error
+	waiting atomic.Int64 // number of opens waiting now
+	last    atomic.Int64 // nanoseconds after began at which one last waited; 0: never
+	open    atomic.Bool  // the directory is open; before that, a shortage is an error
 	hurried chan struct{}
 	hurry   sync.Once
 
@@ -52,7 +53,7 @@ func newPatient(inner vfs.FS, waited func(), log *slog.Logger) *patient {
 	return p
 }
 
-// starved reports whether something waits for a descriptor, or did just now.
+// starved reports whether something is waiting for a descriptor, or was until recently.
 func (p *patient) starved() bool {
 	last := p.last.Load()
 	return p.waiting.Load() > 0 || last != 0 && time.Since(p.began)-time.Duration(last) < starvedFor
@@ -61,19 +62,19 @@ func (p *patient) starved() bool {
 // giveUp ends all waiting, now and from now on.
 func (p *patient) giveUp() { p.hurry.Do(func() { close(p.hurried) }) }
 
-// close gives the spare descriptors back.
+// close releases the spare descriptors.
 func (p *patient) close() {
 	p.giveUp()
 	for p.spend() {
 	}
 }
 
-// outOfDescriptors reports whether this process, or the machine, has no file descriptor left.
+// outOfDescriptors reports whether this process, or the machine, has no file descriptors left.
 func outOfDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// hold opens something, first with a spare descriptor where none is left, then when one comes back.
+// hold opens something: if no descriptor is left, with a spare one, or else once one becomes free.
 func (p *patient) hold(open func() error) error {
 	err := open()
 	for outOfDescriptors(err) && p.spend() {
@@ -111,7 +112,7 @@ func (p *patient) wait(err error, open func() error) error {
 	return err
 }
 
-// tell logs that something waits, now and then.
+// tell logs, at intervals, that something waits.
 func (p *patient) tell(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +122,7 @@ func (p *patient) tell(err error) {
 	}
 }
 
-// spend gives a spare descriptor up.
+// spend releases a spare descriptor.
 func (p *patient) spend() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +135,7 @@ func (p *patient) spend() bool {
 	return true
 }
 
-// restock takes spare descriptors, as many as are missing and can be had.
+// restock opens spare descriptors, as many as are missing and available.
 func (p *patient) restock() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +153,7 @@ func (p *patient) file(open func() (vfs.File, error)) (f vfs.File, err error) {
 	return f, err
 }
 
-// Create is [vfs.FS.Create], with patience; so are the others.
+// Create is [vfs.FS.Create], but waits for a descriptor; so do the methods below.
 func (p *patient) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return p.file(func() (vfs.File, error) { return p.FS.Create(name, category) })
 }
@@ -172,14 +173,14 @@ func (p *patient) OpenDir(name string) (vfs.File, error) {
 	return p.file(func() (vfs.File, error) { return p.FS.OpenDir(name) })
 }
 
-// ReuseForWrite makes the file newname, of oldname where that works. A try that failed may have renamed it already, so
-// the next one makes a new file, which the contract allows.
+// ReuseForWrite creates the file newname, from oldname if possible. A failed attempt may already
+// have renamed it, so the next one creates a new file, which the contract allows.
 func (p *patient) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := p.FS.ReuseForWrite(oldname, newname, category)
 	if !outOfDescriptors(err) {
 		return f, err
 	}
-	_ = p.FS.Remove(oldname) // the rename may have done it
+	_ = p.FS.Remove(oldname) // the rename may have removed it
 	return p.Create(newname, category)
 }
 
@@ -195,5 +196,5 @@ func (p *patient) List(dir string) (names []string, err error) {
 	return names, err
 }
 
-// Unwrap gives the file system within.
+// Unwrap returns the wrapped file system.
 func (p *patient) Unwrap() vfs.FS { return p.FS }

@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// drained opens a store in a file system that has no file descriptor left while dry is set.
+// drained opens a store in a file system that has no file descriptors left while dry is set.
 func drained(t *testing.T, fs vfs.FS, dir string, dry *atomic.Bool) (s *Store, waits *atomic.Int64) {
 	t.Helper()
 	waits = new(atomic.Int64)
@@ -149,7 +149,7 @@ func TestASpareDescriptorIsGivenUpForTheLog(t *testing.T) {
 	}
 }
 
-// A scarce file system has no descriptor for some creations.
+// A scarce file system has no descriptor for some file creations.
 type scarce struct {
 	vfs.FS
 	refuse int

@@ -8,13 +8,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// What Compact forgets stays in Pebble's files until they are written anew, and Pebble writes a new write-ahead log over an old one
-// that it has done with, whose end then stays. Purge sees to both.
+// What Compact deletes stays in Pebble's files until they are rewritten, and Pebble reuses old
+// write-ahead logs by overwriting them, so the end of an old one remains. Purge takes care of both.
 
-// memTables is how many tables in memory Pebble has at most, and one less than the old logs that it keeps to write over.
+// memTables is the maximum number of Pebble's memtables, and one less than the number of old logs
+// that it keeps for reuse.
 const memTables = 4
 
-// freshLogs makes Pebble's write-ahead logs new files while fresh is set, and removes those that it would write over.
+// freshLogs makes Pebble's write-ahead logs new files while fresh is set, and removes those that it
+// would reuse.
 type freshLogs struct {
 	vfs.FS
 	fresh *atomic.Bool
@@ -31,8 +33,8 @@ func (f freshLogs) ReuseForWrite(oldname, newname string, category vfs.DiskWrite
 	return f.FS.Create(newname, category)
 }
 
-// Purge takes out of Pebble's files what was deleted or written over before. It may take seconds, and writes go on. The blocks that
-// the file system frees are its own affair.
+// Purge removes from Pebble's files what was deleted or overwritten earlier. It may take seconds,
+// and writes go on. What happens to the freed blocks is up to the file system.
 func (s *Store) Purge(ctx context.Context) (err error) {
 	if err := s.Err(); err != nil {
 		return err
@@ -51,13 +53,14 @@ func (s *Store) Purge(ctx context.Context) (err error) {
 	return nil
 }
 
-// PurgeDue reports whether RememberPurge was called last with true.
+// PurgeDue reports whether the last call of RememberPurge was with true.
 func (s *Store) PurgeDue() (bool, error) {
 	v, err := s.note([]byte{prefixPurge})
 	return len(v) == 1 && v[0] == 1, err
 }
 
-// RememberPurge notes durably whether a Purge is due: the log, or a snapshot that is kept, has what is to be forgotten.
+// RememberPurge durably records whether a Purge is due: the log, or a kept snapshot, contains what
+// is to be forgotten.
 func (s *Store) RememberPurge(due bool) error {
 	v := []byte{0}
 	if due {

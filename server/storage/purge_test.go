@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// holding lists the files below dir that have the text.
+// holding lists the files below dir that contain the text.
 func holding(t *testing.T, dir, text string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -69,7 +69,8 @@ func TestAPurgedDirectoryHasNothingOfWhatWasForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("harmless", 10)
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) { // Pebble removes files on a goroutine of its own
+	// Pebble removes files on its own goroutine.
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		names := holding(t, dir, secret)
 		if len(names) == 0 {
 			break

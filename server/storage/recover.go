@@ -11,19 +11,20 @@ import (
 
 // A Recovered is what a group starts from.
 type Recovered struct {
-	// Found is false when the group was never bootstrapped here; all else is zero then.
+	// Found is false if the group was never bootstrapped here; everything else is zero then.
 	Found     bool
 	HardState *raftpb.HardState
 	// Snapshot is where the state machine starts.
 	Snapshot *raftpb.SnapshotMetadata
-	// Empty says that the state at Snapshot is the empty machine. Otherwise OpenSnapshot gives its content.
+	// Empty says that the state at Snapshot is the empty machine. Otherwise OpenSnapshot returns
+	// its content.
 	Empty bool
-	// Entries are those behind Snapshot, without a gap.
+	// Entries are those after Snapshot, without a gap.
 	Entries []*raftpb.Entry
 }
 
-// Recover reads what was stored of a group and checks it. Snapshots are read whole: the newest good one is
-// taken. Damage is refused with a [*RefusedError].
+// Recover reads what was stored for a group and checks it. Snapshots are read completely, and the
+// newest good one is used. Damage is refused with a [*RefusedError].
 func (s *Store) Recover(group uint32) (Recovered, error) {
 	st, b, err := s.readGroup(group)
 	if err != nil || st == nil {
@@ -46,7 +47,8 @@ func (s *Store) Recover(group uint32) (Recovered, error) {
 			break
 		}
 	}
-	// Entries may be applied, and so be in a snapshot, before the commit index that covers them is stored.
+	// Entries may be applied, and therefore be in a snapshot, before the commit index that covers
+	// them is stored.
 	r.HardState = &raftpb.HardState{
 		Term:   proto.Uint64(st.term),
 		Vote:   proto.Uint64(st.vote),
@@ -58,7 +60,8 @@ func (s *Store) Recover(group uint32) (Recovered, error) {
 	return r, nil
 }
 
-// LastEntry is the index of the last entry of a group that is durable here; zero: the group was never bootstrapped here.
+// LastEntry returns the index of the last durable entry of a group; zero: the group was never
+// bootstrapped here.
 func (s *Store) LastEntry(group uint32) (uint64, error) {
 	st, _, err := s.readGroup(group)
 	if err != nil || st == nil {
@@ -101,7 +104,7 @@ func (s *Store) readGroup(group uint32) (*groupState, *base, error) {
 	return st, b, nil
 }
 
-// get gives nil for a key that isn't there.
+// get returns nil for a missing key.
 func (s *Store) get(key []byte) ([]byte, error) {
 	v, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -113,7 +116,8 @@ func (s *Store) get(key []byte) ([]byte, error) {
 	return append([]byte(nil), v...), closer.Close()
 }
 
-// readEntries reads all entries of a group. Their sum is bounded by the snapshots' distance.
+// readEntries reads all entries of a group. Their total is bounded by the distance of the
+// snapshots.
 func (s *Store) readEntries(group uint32) (entries []*raftpb.Entry, err error) {
 	damaged := func(err error) error {
 		return s.refuse(ErrDamaged, fmt.Sprintf("log of group %d cannot be read", group), remedyDamaged, err)
@@ -139,7 +143,7 @@ func (s *Store) readEntries(group uint32) (entries []*raftpb.Entry, err error) {
 	return entries, nil
 }
 
-// checkLog finds what can't be in a log that was written by Append alone.
+// checkLog finds what can't be in a log that only Append has written.
 func checkLog(st *groupState, b *base, entries []*raftpb.Entry) error {
 	last := b.index
 	if len(entries) > 0 {
@@ -164,8 +168,8 @@ func checkLog(st *groupState, b *base, entries []*raftpb.Entry) error {
 	return nil
 }
 
-// chooseSnapshot takes the newest good snapshot from which the log goes on, or the empty
-// machine. It removes files that are of no use, and sets damaged ones aside if it can do without.
+// chooseSnapshot picks the newest good snapshot from which the log continues, or the empty machine.
+// It removes useless files, and sets damaged ones aside if it can do without them.
 func (s *Store) chooseSnapshot(r *Recovered, group uint32, b *base, entries []*raftpb.Entry) error {
 	refs := s.snapshots(group)
 	reason := fmt.Sprintf("no snapshot of group %d fits its log", group)
@@ -198,8 +202,8 @@ func (s *Store) chooseSnapshot(r *Recovered, group uint32, b *base, entries []*r
 	return nil
 }
 
-// fits reports whether a snapshot is of this log: its base, or the state after one of its entries. A snapshot that was
-// received, but not taken over before a crash, is neither.
+// fits reports whether a snapshot belongs to this log: it is its base, or the state after one of
+// its entries. A snapshot that was received, but not adopted before a crash, is neither.
 func fits(ref snapshotRef, b *base, entries []*raftpb.Entry) bool {
 	if ref.index == b.index {
 		return ref.term == b.term && !b.empty && reaches(entries, b.index)

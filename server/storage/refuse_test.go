@@ -17,7 +17,7 @@ import (
 
 func cfg(dir string) Config { return Config{Dir: dir, ClusterID: testCluster, NodeID: testNode} }
 
-// ours is a directory of the test's node.
+// ours returns a directory of the test's node.
 func ours(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir() + "/data"
@@ -277,7 +277,8 @@ func TestAnOlderWriteAheadLogUnderTheNewestNameIsRefused(t *testing.T) {
 	refused(t, vfs.Default, dir, ErrDamaged)
 }
 
-// TestADirectoryOfANewerLevelKeepsOldProgramsOut: those that know no feature levels read the format alone.
+// TestADirectoryOfANewerLevelKeepsOldProgramsOut: programs that know no feature levels read only
+// the format.
 func TestADirectoryOfANewerLevelKeepsOldProgramsOut(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Store {

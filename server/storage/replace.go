@@ -7,10 +7,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Names in a directory whose content is, or was, replaced by a new cluster's.
+// Names in a directory whose content is being, or was, replaced by a new cluster's.
 const (
-	replacingName = "REPLACING" // there while it is replaced
-	asidePrefix   = "replaced-" // what was there before
+	replacingName = "REPLACING" // exists while it is being replaced
+	asidePrefix   = "replaced-" // the previous content
 	asideLimit    = 1000
 )
 
@@ -21,18 +21,19 @@ func ofReplacement(name string) bool {
 	return name == replacingName || strings.HasPrefix(name, asidePrefix)
 }
 
-// Replacing reports whether the content of the directory is being replaced: BeginReplace was called, and EndReplace was not.
+// Replacing reports whether the content of the directory is being replaced: BeginReplace was
+// called, and EndReplace was not.
 func Replacing(fsys vfs.FS, dir string) bool {
 	_, err := fsys.Stat(fsys.PathJoin(dir, replacingName))
 	return err == nil
 }
 
-// BeginReplace notes durably that the content is being replaced. Until EndReplace the directory is opened with
-// Config.Replacing only.
+// BeginReplace durably records that the content is being replaced. Until EndReplace, the directory
+// can be opened only with Config.Replacing.
 func BeginReplace(fsys vfs.FS, dir string) error { return writeFile(fsys, dir, replacingName, nil) }
 
-// SetAside moves everything in the directory, but for what is of the replacement itself, into a new folder in it. It may be
-// called again after a crash. Nothing is deleted.
+// SetAside moves everything in the directory, except what belongs to the replacement itself, into a
+// new folder in it. It may be called again after a crash. Nothing is deleted.
 func SetAside(fsys vfs.FS, dir string) error {
 	names, err := fsys.List(dir)
 	if err != nil {
@@ -65,7 +66,7 @@ func SetAside(fsys vfs.FS, dir string) error {
 	return syncDir(fsys, dir)
 }
 
-// EndReplace notes durably that the new content is whole.
+// EndReplace durably records that the new content is complete.
 func EndReplace(fsys vfs.FS, dir string) error {
 	if err := fsys.Remove(fsys.PathJoin(dir, replacingName)); err != nil {
 		return err

@@ -66,7 +66,7 @@ func TestAReplacementThatWasInterruptedIsRefusedUntilItIsMadeAgain(t *testing.T)
 	if err := BeginReplace(fs, "data"); err != nil || !Replacing(fs, "data") {
 		t.Fatalf("begin: %v", err)
 	}
-	for range 2 { // the second time after a crash in the making of the new content
+	for range 2 { // the second time after a crash while the new content was being created
 		if err := SetAside(fs, "data"); err != nil {
 			t.Fatal(err)
 		}

@@ -10,15 +10,15 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// An Owner is whose directory a data directory is.
+// An Owner says whose a data directory is.
 type Owner struct {
 	ClusterID string
 	NodeID    uint64
-	Origin    string // the backup that it was made from, empty when it was none
+	Origin    string // the backup that it was made from, or empty
 }
 
-// ReadOwner reads who owns the directory, without opening or locking it; found is false for one that is missing or was never
-// used. What cannot be read is refused with a [*RefusedError].
+// ReadOwner reads who owns the directory, without opening or locking it; found is false if the
+// directory is missing or was never used. What cannot be read is refused with a [*RefusedError].
 func ReadOwner(fsys vfs.FS, dir string) (o Owner, found bool, err error) {
 	s := &Store{dir: dir, fs: fsys}
 	text, err := readFile(fsys, s.path(identityName), identityLimit)
@@ -38,7 +38,8 @@ func ReadOwner(fsys vfs.FS, dir string) (o Owner, found bool, err error) {
 	return Owner{ClusterID: id.cluster, NodeID: id.node, Origin: id.origin}, true, nil
 }
 
-// CheckVacant refuses a place for a new directory that is not missing and not an empty directory. It changes nothing.
+// CheckVacant refuses a place for a new directory unless it is missing or an empty directory. It
+// changes nothing.
 func CheckVacant(fsys vfs.FS, dir string) error {
 	s := &Store{dir: dir, fs: fsys}
 	names, err := fsys.List(dir)
@@ -56,8 +57,9 @@ func CheckVacant(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// Seed starts a group on this node with the state in content, at the position and with the members of meta. The
-// group must be new here. A crash before it returns leaves a directory without the group.
+// Seed starts a group on this node with the state in content, at the position and with the members
+// of meta. The group must be new here. A crash before Seed returns leaves a directory without the
+// group.
 func (s *Store) Seed(group uint32, meta *raftpb.SnapshotMetadata, content io.Reader) (err error) {
 	defer rescue(&err)
 	if s.groups[group] != nil {
@@ -78,8 +80,8 @@ func (s *Store) Seed(group uint32, meta *raftpb.SnapshotMetadata, content io.Rea
 	return s.begin(group, &b)
 }
 
-// LatestSnapshot opens the newest snapshot of the log that has at least the entry at index. It is checked as it is
-// read, as with OpenSnapshot.
+// LatestSnapshot opens the newest snapshot of the log that includes the entry at index. It is
+// checked while it is read, as with OpenSnapshot.
 func (s *Store) LatestSnapshot(group uint32, index uint64) (*raftpb.SnapshotMetadata, io.ReadCloser, error) {
 	refs := s.snapshots(group)
 	for i := len(refs) - 1; i >= 0; i-- {

@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// withSnapshots makes a directory with a log to 30 and snapshots at 10 and 20.
+// withSnapshots makes a directory with a log up to 30 and snapshots at 10 and 20.
 func withSnapshots(t *testing.T, fs vfs.FS, dir string) *Store {
 	t.Helper()
 	s := started(t, fs, dir)
@@ -243,7 +243,7 @@ func TestASnapshotThatIsReceivedDuringARestartPushesNothingOut(t *testing.T) {
 		receivedAt(t, s, 5, index)
 	}
 	s = open(t, fs.CrashClone(vfs.CrashCloneCfg{}), "data")
-	receivedAt(t, s, 5, 300) // peers may be faster than the reading of the log
+	receivedAt(t, s, 5, 300) // peers may be faster than reading the log
 	if r := recovered(t, s); r.Snapshot.GetIndex() != 20 || len(r.Entries) != 10 {
 		t.Errorf("recovered %s", describe(r))
 	}
@@ -274,7 +274,8 @@ func TestAReaderGivesNothingBehindDamage(t *testing.T) {
 	}
 }
 
-// FuzzSnapshot reads arbitrary bytes as a snapshot file. It must not panic, nor allocate what a length claims.
+// FuzzSnapshot reads arbitrary bytes as a snapshot file. It must not panic, nor allocate what a
+// length claims.
 func FuzzSnapshot(f *testing.F) {
 	mem := vfs.NewMem()
 	s, err := Open(Config{Dir: "data", FS: mem, ClusterID: testCluster, NodeID: testNode})

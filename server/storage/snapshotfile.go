@@ -20,24 +20,25 @@ import (
 //	length(4) data checksum(4), for each chunk
 //	0(4) sum of the lengths(8) checksum(4)
 //
-// with little-endian numbers. The header is group(4) index(8) term(8), the length of the
-// cluster's id (1) and the id, and the members. A checksum is CRC-32C over all data so far, from
-// the header on, so chunks that are swapped or missing show too.
+// with little-endian numbers. The header is group(4) index(8) term(8), the length of the cluster's
+// id (1) and the id, and the members. A checksum is CRC-32C over all data so far, from the header
+// on, so chunks that are swapped or missing are detected too.
 const (
 	snapshotMagic   = "LSSNAP"
 	snapshotVersion = 1
 
-	// chunkSize is how much is held back for one checksum.
+	// chunkSize is how much data is buffered for one checksum.
 	chunkSize = 256 << 10
-	// writeOutEvery is how much of a file is written before the kernel is told to bring it to the disk. Otherwise the sync
-	// at the end writes all of it at once, and the syncs of the log wait for it. Nobody waits for the parts.
+	// writeOutEvery is how much of a file is written before the kernel is told to write it to disk.
+	// Otherwise the sync at the end writes all of it at once, and the syncs of the log wait for
+	// that. Nobody waits for the partial writes.
 	writeOutEvery = 4 << 20
 	// headerLimit bounds the header: 64 KiB are thousands of members.
 	headerLimit = 64 << 10
 )
 
-// A SnapshotWriter writes one snapshot file. It is used by one goroutine, and ends
-// with Commit or Abort.
+// A SnapshotWriter writes one snapshot file. It is used by one goroutine, and ends with Commit or
+// Abort.
 type SnapshotWriter struct {
 	s     *Store
 	ref   snapshotRef
@@ -45,7 +46,7 @@ type SnapshotWriter struct {
 	f     vfs.File
 	crc   uint32
 	total uint64
-	buf   []byte // the chunk that is being filled, behind room for its length
+	buf   []byte // the chunk that is being filled, after room for its length
 	err   error  // sticky
 }
 
@@ -64,7 +65,7 @@ func (s *Store) newWriter(ref snapshotRef, meta *raftpb.SnapshotMetadata) (*Snap
 	w := &SnapshotWriter{s: s, ref: ref, tmp: tmp, buf: make([]byte, 4, 4+chunkSize+4)}
 	header, err := s.snapshotHeader(ref, meta)
 	if err == nil {
-		// Before it is written: a file may change the buffers given to Write.
+		// Before it is written: a file may modify the buffers given to Write.
 		w.crc = crc32.Checksum(header[12:len(header)-4], castagnoli)
 		w.f, err = s.fs.Create(s.snapshotPath(tmp), vfs.WriteCategoryUnspecified)
 	}
@@ -96,7 +97,7 @@ func (s *Store) snapshotHeader(ref snapshotRef, meta *raftpb.SnapshotMetadata) (
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[12:], castagnoli)), nil
 }
 
-// Write takes a part of the content.
+// Write adds a part of the content.
 func (w *SnapshotWriter) Write(p []byte) (int, error) {
 	n := 0
 	for len(p) > 0 && w.err == nil {
@@ -123,7 +124,7 @@ func (w *SnapshotWriter) flush() {
 	w.buf = w.buf[:4]
 }
 
-// Commit makes the file durable under its final name. Afterwards nothing else may be called.
+// Commit makes the file durable under its final name. Nothing else may be called afterwards.
 func (w *SnapshotWriter) Commit() error {
 	w.flush()
 	if w.err == nil {
@@ -159,10 +160,10 @@ func (w *SnapshotWriter) finish() error {
 	return syncDir(s.fs, s.path(snapshotsName))
 }
 
-// Abort gives the file up. It may follow anything.
+// Abort abandons the file. It may be called after any other method.
 func (w *SnapshotWriter) Abort() {
 	if w.f != nil {
-		w.f.Close() // the file goes away: its error says nothing
+		w.f.Close() // the file is removed: its error says nothing
 		w.f = nil
 	}
 	if w.release() {
@@ -172,7 +173,7 @@ func (w *SnapshotWriter) Abort() {
 	}
 }
 
-// release gives the temporary name free, and reports whether it was taken.
+// release frees the temporary name, and reports whether it was in use.
 func (w *SnapshotWriter) release() bool {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -181,14 +182,14 @@ func (w *SnapshotWriter) release() bool {
 	return taken
 }
 
-// A snapshotReader gives the content of a file, chunk by chunk as checked.
+// A snapshotReader returns the content of a file, chunk by chunk as checked.
 type snapshotReader struct {
 	f     vfs.File
 	r     *bufio.Reader
 	crc   uint32
 	total uint64
 	chunk []byte
-	rest  []byte // of chunk, not yet given out
+	rest  []byte // of chunk, not returned yet
 	err   error  // sticky
 }
 
@@ -237,7 +238,7 @@ func (r *snapshotReader) header(cluster string, ref snapshotRef) (*raftpb.Snapsh
 	return &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}, nil
 }
 
-// checked reads n bytes and the checksum behind them.
+// checked reads n bytes and the checksum after them.
 func (r *snapshotReader) checked(n uint32) ([]byte, error) {
 	if need := int(n) + 4; cap(r.chunk) < need {
 		r.chunk = make([]byte, need)
@@ -265,7 +266,7 @@ func (r *snapshotReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a chunk. io.EOF means that the end was reached and is right.
+// next reads a chunk. io.EOF means that the end was reached and is correct.
 func (r *snapshotReader) next() ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r.r, head[:]); err != nil {

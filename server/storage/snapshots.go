@@ -13,15 +13,15 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// keptSnapshots is how many snapshots of a group are kept: one to start from, and one for when that
-// file turns out damaged.
+// keptSnapshots is how many snapshots of a group are kept: one to start from, and one in case that
+// file turns out to be damaged.
 const keptSnapshots = 2
 
 // A snapshotRef names a snapshot file.
 type snapshotRef struct {
 	group       uint32
 	index, term uint64
-	// received: from another node, and the log isn't replaced by it yet
+	// received: from another node, and it has not replaced the log yet
 	received bool
 }
 
@@ -40,7 +40,7 @@ func (s *Store) snapshotPath(name string) string {
 	return s.fs.PathJoin(s.path(snapshotsName), name)
 }
 
-// scanSnapshots lists the files that are there and removes unfinished ones.
+// scanSnapshots lists the existing files and removes unfinished ones.
 func (s *Store) scanSnapshots() error {
 	names, err := s.fs.List(s.path(snapshotsName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +67,7 @@ func (s *Store) scanSnapshots() error {
 	return nil
 }
 
-// keep adds a snapshot to the list, in the order of their indexes.
+// keep adds a snapshot to the list, in index order.
 func (s *Store) keep(ref snapshotRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,16 +95,16 @@ func (s *Store) setBase(group uint32, index uint64) {
 	s.mu.base[group] = index
 }
 
-// adopt notes that the log now starts at a received snapshot. Those before it are of no use any more.
+// adopt records that the log now starts at a received snapshot. Those before it are useless now.
 func (s *Store) adopt(group uint32, meta *raftpb.SnapshotMetadata) {
 	s.setBase(group, meta.GetIndex())
 	s.keep(snapshotRef{group: group, index: meta.GetIndex(), term: meta.GetTerm()})
 	s.prune(group)
 }
 
-// prune removes what is of no use: files from before the base, all but the last two of
-// the log, and all but the last two that were received and not taken over. Before Recover nobody knows which
-// files are of the log, and all stay.
+// prune removes what is useless: files from before the base, all but the last two of the log, and
+// all but the last two that were received and not adopted. Before Recover it is not known which
+// files belong to the log, and all of them stay.
 func (s *Store) prune(group uint32) {
 	s.mu.Lock()
 	if _, known := s.mu.base[group]; !known {
@@ -129,7 +129,7 @@ func (s *Store) prune(group uint32) {
 	}
 }
 
-// dropSnapshot removes a file. That it comes back after a power cut does no harm.
+// dropSnapshot removes a file. It does no harm if the file reappears after a power cut.
 func (s *Store) dropSnapshot(group uint32, ref snapshotRef, why string) {
 	s.mu.Lock()
 	s.mu.kept[group] = slices.DeleteFunc(s.mu.kept[group], func(r snapshotRef) bool { return r.same(ref.index, ref.term) })
@@ -144,8 +144,8 @@ func (s *Store) dropSnapshot(group uint32, ref snapshotRef, why string) {
 // damagedSuffix marks a file that was set aside.
 const damagedSuffix = ".damaged"
 
-// setAside takes damaged snapshots from those that are kept, so that good ones are not given up for them. The
-// files stay, under another name, for whoever wants to know what happened.
+// setAside removes damaged snapshots from the kept ones, so that good ones are not dropped because
+// of them. The files stay, under another name, for analysis.
 func (s *Store) setAside(group uint32, damaged []snapshotRef) {
 	for _, ref := range damaged {
 		s.mu.Lock()
@@ -158,8 +158,9 @@ func (s *Store) setAside(group uint32, damaged []snapshotRef) {
 	}
 }
 
-// oldestNeeded is the lowest entry that has to stay: the one at the older of the two
-// snapshots (its term shows that the file is of this log), or all when there are no two yet.
+// oldestNeeded returns the lowest entry that must be kept: the one at the older of the two
+// snapshots (its term shows that the file belongs to this log), or all entries if there are not two
+// yet.
 func (s *Store) oldestNeeded(group uint32) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,20 +176,20 @@ func (s *Store) oldestNeeded(group uint32) uint64 {
 	return lowest
 }
 
-// CreateSnapshot starts a snapshot file of this node's own state at meta. Nothing is there under its name before
-// Commit.
+// CreateSnapshot starts a snapshot file of this node's own state at meta. No file has its final
+// name before Commit.
 func (s *Store) CreateSnapshot(group uint32, meta *raftpb.SnapshotMetadata) (*SnapshotWriter, error) {
 	return s.newWriter(snapshotRef{group: group, index: meta.GetIndex(), term: meta.GetTerm()}, meta)
 }
 
-// ReceiveSnapshot starts the file of a snapshot that another node sends. After Commit it waits for
-// an Append with that snapshot.
+// ReceiveSnapshot starts the file of a snapshot sent by another node. After Commit, it waits for an
+// Append with that snapshot.
 func (s *Store) ReceiveSnapshot(group uint32, meta *raftpb.SnapshotMetadata) (*SnapshotWriter, error) {
 	return s.newWriter(snapshotRef{group: group, index: meta.GetIndex(), term: meta.GetTerm(), received: true}, meta)
 }
 
-// OpenSnapshot opens the content of a snapshot. Every byte is checked before it is
-// given out, and io.EOF comes only after a check that nothing is missing.
+// OpenSnapshot opens the content of a snapshot. Every byte is checked before it is returned, and
+// io.EOF comes only after a check that nothing is missing.
 func (s *Store) OpenSnapshot(group uint32, meta *raftpb.SnapshotMetadata) (io.ReadCloser, error) {
 	ref := snapshotRef{group: group, index: meta.GetIndex(), term: meta.GetTerm()}
 	r, _, err := s.openSnapshot(ref)

@@ -14,28 +14,31 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A Config is what Open needs.
+// A Config configures Open.
 type Config struct {
 	Dir       string
 	FS        vfs.FS // default: the machine's
 	ClusterID string // not empty, no white space
 	NodeID    uint64 // not zero
-	// Origin is noted in a directory that is made, one word: the backup that it is made from. Default: none.
+	// Origin is recorded in a directory that is created, one word: the backup that it is made from.
+	// Default: none.
 	Origin string
-	// NodeName names the nodes of the cluster whose ids are known, for errors; else "". Default: none is known.
+	// NodeName returns the name of a node with a known id, for errors; else "". Default: none is
+	// known.
 	NodeName func(id uint64) string
 	// Replacing allows a directory whose content is being replaced; see [BeginReplace].
 	Replacing bool
-	// Random is where the instance id is drawn from. Default: crypto/rand.
+	// Random is the source of the instance id. Default: crypto/rand.
 	Random io.Reader
-	// Waited is told of each opening of a file that has to wait for a file descriptor, from any goroutine. Default: nobody is.
+	// Waited is called for each open of a file that has to wait for a file descriptor, from any
+	// goroutine. Default: none.
 	Waited func()
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
 }
 
-// A Store is an open data directory. Append, Compact, Bootstrap and Recover may be called from
-// one goroutine at a time; the rest from any.
+// A Store is an open data directory. Append, Compact, Bootstrap and Recover may be called from only
+// one goroutine at a time; all other methods from any.
 type Store struct {
 	dir string
 	fs  vfs.FS
@@ -46,18 +49,18 @@ type Store struct {
 	replacing bool
 	db        *pebble.DB
 	lock      io.Closer
-	slow      io.Closer // the watch for slow operations
+	slow      io.Closer // the watchdog for slow operations
 	patient   *patient  // fs
 
 	wal struct {
 		sync.Mutex
 		noted  uint64        // number in the file WAL
 		newest atomic.Uint64 // number of the newest log
-		used   uint64        // newest log noted as used; belongs to Append
+		used   uint64        // newest log recorded as used; belongs to Append
 		fresh  atomic.Bool   // see freshLogs
 	}
 
-	groups map[uint32]*groupState // as written last
+	groups map[uint32]*groupState // as last written
 
 	mu struct {
 		sync.Mutex
@@ -72,8 +75,8 @@ type Store struct {
 // slowDisk is how long an operation on a file may take before it is logged.
 const slowDisk = 2 * time.Second
 
-// Open opens the data directory, or makes it, with mode 0700. What is not certainly this
-// node's directory in good order is refused with a [*RefusedError].
+// Open opens the data directory, or creates it with mode 0700. Anything that is not certainly this
+// node's directory, and intact, is refused with a [*RefusedError].
 func Open(cfg Config) (*Store, error) {
 	s := &Store{
 		dir: cfg.Dir,
@@ -117,15 +120,15 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Starved reports whether a file cannot be opened for want of a file descriptor, or could not some seconds ago. What is written waits
-// meanwhile, and nothing is wrong with the disk.
+// Starved reports whether a file cannot be opened for lack of a file descriptor, or could not until
+// a few seconds ago. Writes wait meanwhile, and the disk is fine.
 func (s *Store) Starved() bool { return s.patient.starved() }
 
-// Hurry makes what waits for a file descriptor fail, from now on.
+// Hurry makes everything that waits for a file descriptor fail, from now on.
 func (s *Store) Hurry() { s.patient.giveUp() }
 
-// open goes through the directory from the outside in. Nothing is changed before it is
-// known to be ours.
+// open goes through the directory from the outside in. Nothing is changed before it is known to be
+// ours.
 func (s *Store) open(random io.Reader) error {
 	state, err := s.inspect()
 	if err != nil {
@@ -134,7 +137,7 @@ func (s *Store) open(random io.Reader) error {
 	if err := s.acquire(); err != nil {
 		return err
 	}
-	if state == dirUnfinished { // nothing was promised from it yet
+	if state == dirUnfinished { // nothing has been promised from it yet
 		if err := s.clear(); err != nil {
 			return err
 		}
@@ -158,20 +161,21 @@ func (s *Store) open(random io.Reader) error {
 	return s.scanSnapshots()
 }
 
-// InstanceID is the id drawn when the directory was made.
+// InstanceID returns the id drawn when the directory was created.
 func (s *Store) InstanceID() InstanceID { return s.id.instance }
 
-// Failed is closed when the store can't be trusted any more; Err then tells why. The process has to end.
+// Failed is closed when the store can't be trusted any longer; Err then returns why. The process
+// must exit.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
-// Err is the failure that made the store unusable, or nil.
+// Err returns the failure that made the store unusable, or nil.
 func (s *Store) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.failure
 }
 
-// fail remembers the first failure.
+// fail records the first failure.
 func (s *Store) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +185,8 @@ func (s *Store) fail(err error) {
 	}
 }
 
-// Close releases the directory. After a failure it leaves Pebble as it is, since closing would write; the
-// directory then stays locked until the process has ended. It is idempotent.
+// Close releases the directory. After a failure it leaves Pebble as it is, since closing would
+// write; the directory then stays locked until the process exits. Close is idempotent.
 func (s *Store) Close() (err error) {
 	defer rescue(&err)
 	defer func() { err = errors.Join(err, s.slow.Close()) }() // last: any use starts it again

@@ -28,10 +28,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// leaks is set in the process of a test whose store leaves goroutines to the end of its process.
+// leaks is set in the process of a test whose store leaves goroutines until its process exits.
 const leaks = "LOCKSTEP_TEST_LEAKS"
 
-// inOwnProcess runs the calling test alone in another process. It reports whether this is that one.
+// inOwnProcess runs only the calling test in another process. It reports whether this is that
+// process.
 func inOwnProcess(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(leaks) != "" {
@@ -51,7 +52,8 @@ const (
 	testGroup   = 1
 )
 
-// open opens a directory as the test node's. close ends it unless the test has done so.
+// open opens a directory as the test node's. It is closed when the test ends, unless the test has
+// done so.
 func open(t *testing.T, fs vfs.FS, dir string) *Store {
 	t.Helper()
 	s, err := Open(Config{Dir: dir, FS: fs, ClusterID: testCluster, NodeID: testNode})
@@ -119,7 +121,7 @@ func recovered(t *testing.T, s *Store) Recovered {
 	return r
 }
 
-// describe says in a line what was recovered.
+// describe formats what was recovered in one line.
 func describe(r Recovered) string {
 	if !r.Found {
 		return "nothing"
@@ -143,7 +145,7 @@ func wantRecovered(t *testing.T, s *Store, want string) {
 	}
 }
 
-// snapshotAt writes a snapshot of the node's own.
+// snapshotAt writes a snapshot of the node's own state.
 func snapshotAt(t *testing.T, s *Store, term, index uint64, content string) *raftpb.SnapshotMetadata {
 	t.Helper()
 	meta := &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf(1, 2, 3)}
@@ -179,7 +181,7 @@ func content(t *testing.T, s *Store, meta *raftpb.SnapshotMetadata) string {
 	return string(b)
 }
 
-// refused opens and recovers, and wants a refusal of a kind.
+// refused opens and recovers, and expects a refusal of this kind.
 func refused(t *testing.T, fs vfs.FS, dir string, kind error, words ...string) {
 	t.Helper()
 	refusedAs(t, Config{Dir: dir, FS: fs, ClusterID: testCluster, NodeID: testNode}, kind, words...)

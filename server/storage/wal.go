@@ -12,11 +12,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 )
 
-// Pebble takes some losses for the clean end of a log: that its newest write-ahead log is gone or empty, and
-// damage within the last 32 KiB of it. The file WAL and checkTail close these gaps.
+// Pebble takes some losses for the clean end of a log: a newest write-ahead log that is gone or
+// empty, and damage within the last 32 KiB of it. The file WAL and checkTail close these gaps.
 
-// walCreated notes the newest write-ahead log. Pebble calls it when the file and
-// its directory entry are durable.
+// walCreated records the newest write-ahead log. Pebble calls it when the file and its directory
+// entry are durable.
 func (s *Store) walCreated(info pebble.WALCreateInfo) {
 	if info.Err != nil {
 		s.noLog(info.Err)
@@ -27,9 +27,9 @@ func (s *Store) walCreated(info pebble.WALCreateInfo) {
 	s.wal.newest.Store(n)
 }
 
-// noLog ends the store when there is no new write-ahead log. Pebble's answer to that is a panic which can't be
-// recovered from (it holds a mutex that it has unlocked), so its goroutine, which is the one of the
-// write, is stopped for ever. Open reports the error by itself.
+// noLog fails the store when there is no new write-ahead log. Pebble's reaction is a panic that
+// can't be recovered from (it holds a mutex that it has unlocked), so its goroutine, which is that
+// of the write, is blocked forever. Open itself reports the error.
 func (s *Store) noLog(err error) {
 	if s.db != nil {
 		s.fail(fmt.Errorf("storage: make a new write-ahead log: %w", err))
@@ -37,8 +37,8 @@ func (s *Store) noLog(err error) {
 	}
 }
 
-// walUsed notes, once for each write-ahead log, that something was acknowledged from it. before is the newest one
-// before that write: if it still is, the write went there.
+// walUsed records, once for each write-ahead log, that something was acknowledged from it. before
+// is the newest log before that write: if it still is, the write went there.
 func (s *Store) walUsed(before uint64) error {
 	if s.wal.used == before || s.wal.newest.Load() != before {
 		return nil
@@ -59,7 +59,7 @@ func (s *Store) noteWAL(n uint64, used bool) error {
 	s.wal.Lock()
 	defer s.wal.Unlock()
 	if n < s.wal.noted {
-		return nil // a newer one was made meanwhile
+		return nil // a newer one was created meanwhile
 	}
 	if err := writeFile(s.fs, s.dir, walName, []byte(text)); err != nil {
 		err = fmt.Errorf("storage: note the newest log: %w", err)
@@ -70,7 +70,8 @@ func (s *Store) noteWAL(n uint64, used bool) error {
 	return nil
 }
 
-// checkWAL refuses when the newest known log is gone, or has lost what was acknowledged from it.
+// checkWAL refuses to open if the newest known log is gone, or has lost what was acknowledged from
+// it.
 func (s *Store) checkWAL() error {
 	text, err := readFile(s.fs, s.path(walName), 64)
 	if err != nil {
@@ -91,8 +92,8 @@ func (s *Store) checkWAL() error {
 	return s.checkTail(logs[len(logs)-1], want, state == "used")
 }
 
-// checkTail tells damage from a torn tail in the newest log: what lies behind the place where reading stops
-// may show that this place was durable.
+// checkTail distinguishes damage from a torn tail in the newest log: what lies after the place
+// where reading stops may show that this place was durable.
 func (s *Store) checkTail(newest, noted uint64, used bool) error {
 	damaged := func(at int64, what string) error {
 		return s.refuse(ErrDamaged, fmt.Sprintf("%s (file %s/%s, offset %d)", what, logName, walFile(newest), at), remedyDamaged, nil)
@@ -121,7 +122,7 @@ func walFile(n uint64) string { return fmt.Sprintf("%06d.log", n) }
 
 func (s *Store) walPath(n uint64) string { return s.fs.PathJoin(s.path(logName), walFile(n)) }
 
-// walFiles lists the numbers of the write-ahead logs in rising order.
+// walFiles lists the numbers of the write-ahead logs in ascending order.
 func (s *Store) walFiles() ([]uint64, error) {
 	names, err := s.fs.List(s.path(logName))
 	if err != nil {
@@ -152,7 +153,8 @@ func (s *Store) locateDamage() string {
 	return ""
 }
 
-// readWAL reads a log until it ends, torn or not, and tells where. An error is damage that Pebble sees too.
+// readWAL reads a log until it ends, torn or not, and returns where. An error is damage that Pebble
+// detects too.
 func (s *Store) readWAL(n uint64) (offset int64, err error) {
 	f, err := s.fs.Open(s.walPath(n))
 	if err != nil {
@@ -176,13 +178,13 @@ func (s *Store) readWAL(n uint64) (offset int64, err error) {
 	}
 }
 
-// newReader is record.NewReader for a plain number: the type that it takes has no public name.
+// newReader is record.NewReader for a plain number: its parameter type is not exported.
 func newReader[T ~uint64](make func(io.Reader, T) *record.Reader, r io.Reader, n uint64) *record.Reader {
 	return make(r, T(n))
 }
 
-// walReadLimit bounds what is read behind a torn tail: a log is not longer than a few
-// memtables, and the largest batch.
+// walReadLimit bounds what is read after a torn tail: a log is not longer than a few memtables plus
+// the largest batch.
 const walReadLimit = 256 << 20
 
 func (s *Store) readFrom(n uint64, at int64) ([]byte, error) {

@@ -6,24 +6,26 @@ import (
 	"hash/crc32"
 )
 
-// The chunks of a write-ahead log, as Pebble's package record writes them since FormatWALSyncChunks:
+// The chunks of a write-ahead log, as Pebble's package record has written them since
+// FormatWALSyncChunks:
 //
 //	checksum(4) length(2) kind(1) log number(4) synced(8) payload
 //
-// in blocks of 32 KiB that no chunk crosses. synced is up to where the log was durable
+// in blocks of 32 KiB that no chunk crosses. synced is the offset up to which the log was durable
 // when the chunk was written.
 const (
 	walBlock      = 32 << 10
 	walChunkHead  = 19
 	walTrailer    = 11
-	walChunkFirst = 9 // kinds of this form
+	walChunkFirst = 9 // kinds of this format
 	walChunkLast  = 12
 )
 
-// durableBeyond reports whether a chunk in rest, which follows offset at of log n, says that the log was durable beyond at.
+// durableBeyond reports whether a chunk in rest, which follows offset at of log n, says that the
+// log was durable beyond at.
 //
-// Pebble looks for such chunks from the next block on. Within the block it can't
-// resume, since the lengths of damaged chunks can't be trusted. We try every byte.
+// Pebble looks for such chunks from the next block on. Within the block it can't resume, since the
+// lengths of damaged chunks can't be trusted. We try every byte.
 func durableBeyond(rest []byte, at int64, n uint64) bool {
 	broken := at
 	if room := walBlock - at%walBlock; room < walChunkHead {
@@ -46,9 +48,10 @@ func durableBeyond(rest []byte, at int64, n uint64) bool {
 	return false
 }
 
-// tornBytes is how much of an incomplete record of log n starts rest. It is zero for the zeros of a file made
-// longer in advance, for what an older log left in a file that is used again, and for the trailer that Pebble
-// writes when it closes a log: the first 11 bytes of a head, with the number of the next log.
+// tornBytes returns how much of an incomplete record of log n is at the start of rest. It is zero
+// for the zeros of a preallocated file, for what an older log left in a reused file, and for the
+// trailer that Pebble writes when it closes a log: the first 11 bytes of a header, with the number
+// of the next log.
 func tornBytes(rest []byte, n uint64) int {
 	if len(rest) >= walTrailer {
 		if number := binary.LittleEndian.Uint32(rest[7:]); number != uint32(n) && number != 0 {
@@ -58,7 +61,7 @@ func tornBytes(rest []byte, n uint64) int {
 	return len(bytes.TrimRight(rest, "\x00"))
 }
 
-// walChecksum is CRC-32C in the masked form that LevelDB introduced.
+// walChecksum is CRC-32C in the masked form introduced by LevelDB.
 func walChecksum(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8

@@ -30,7 +30,8 @@ func (t *Transport) accept(ctx context.Context) error {
 			return nil
 		}
 		if e := net.Error(nil); errors.As(err, &e) && !errors.Is(err, net.ErrClosed) {
-			t.log.Warn("accept peer", "err", err) // out of file descriptors, say: it may pass
+			// Out of file descriptors, for example: it may pass.
+			t.log.Warn("accept peer", "err", err)
 			if !sleep(ctx, 100*time.Millisecond) {
 				return nil
 			}
@@ -50,7 +51,7 @@ func (t *Transport) accept(ctx context.Context) error {
 	}
 }
 
-// hostOf is where a connection comes from, without the port.
+// hostOf returns where a connection comes from, without the port.
 func hostOf(a net.Addr) string {
 	if host, _, err := net.SplitHostPort(a.String()); err == nil {
 		return host
@@ -68,7 +69,7 @@ func (t *Transport) peersAt(host string) (n int) {
 	return n
 }
 
-// serve shakes hands and does what the connection is for.
+// serve performs the handshake and does what the connection is for.
 func (t *Transport) serve(ctx context.Context, raw net.Conn, g *guest) {
 	defer raw.Close()
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
@@ -92,7 +93,7 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn, g *guest) {
 		return
 	}
 	p := t.find(c.peer.Node)
-	if p == nil { // it asked to join, or was removed just now
+	if p == nil { // it asked to join, or was just removed
 		return
 	}
 	p.met(c.peer)
@@ -109,7 +110,7 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn, g *guest) {
 	}
 }
 
-// noise counts a failed handshake, and logs it once in 10 s: strangers may knock often.
+// noise counts a failed handshake, and logs one every 10 s: strangers may connect often.
 func (t *Transport) noise(ctx context.Context, c net.Conn, err error) {
 	if f, ok := errors.AsType[failure](err); ok && ctx.Err() == nil {
 		t.count(f.why)
@@ -125,8 +126,8 @@ func (t *Transport) noise(ctx context.Context, c net.Conn, err error) {
 	}
 }
 
-// readStream hands over what a peer sends until the stream ends. A new stream of the same peer ends the
-// older one: the peer has given that up.
+// readStream hands over what a peer sends until the stream ends. A new stream from the same peer
+// ends the older one: the peer has abandoned that.
 func (t *Transport) readStream(ctx context.Context, c *conn) {
 	t.mu.Lock()
 	if old := t.mu.streams[c.peer.Node]; old != nil {
@@ -153,7 +154,8 @@ func (t *Transport) readStream(ctx context.Context, c *conn) {
 // batchLimit bounds the messages handed over at once.
 const batchLimit = 256
 
-// readMessages reads a frame, then all that are there already: one hand-over for each write of the peer.
+// readMessages reads a frame, then all others that have already arrived: one hand-over for each
+// write of the peer.
 func (t *Transport) readMessages(c *conn) error {
 	var extended time.Time
 	for {
@@ -201,7 +203,8 @@ func answerPing(c *conn) error {
 	return err
 }
 
-// decode checks what a peer may send: messages from itself, to us, of a kind that travels.
+// decode checks that a peer may send this: messages from itself, to us, of a kind that is sent over
+// the network.
 func (t *Transport) decode(kind, want frameKind, payload []byte, from uint64) (uint32, *raftpb.Message, error) {
 	if kind != want || len(payload) < 8 {
 		return 0, nil, fmt.Errorf("frame of kind %d and %d bytes, want kind %d", kind, len(payload), want)

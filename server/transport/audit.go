@@ -11,16 +11,18 @@ import (
 )
 
 const (
-	// auditBytesPerSecond bounds the answers from the audit log: some 80,000 lines, more than the events of any
-	// peak, and a fraction of what a network of 1 Gb/s leaves beside Raft's messages.
+	// auditBytesPerSecond bounds the answers from the audit log: some 80,000 lines, more than the
+	// events of any peak, and a fraction of what Raft's messages leave of a 1 Gb/s network.
 	auditBytesPerSecond = 32 << 20
-	// answerPatience is how long a question waits for those of other peers. It is less than the asking side waits.
+	// answerPatience is how long a question waits for those of other peers. It is less than the
+	// asking side waits.
 	answerPatience = contentTimeout / 2
 )
 
-// AskAudit asks a peer for the lines of its audit log from one event up to, and not with, another. The answer is what the
-// peer's Config.Audit gave, checked for damage; only behind io.EOF it is whole. It must be closed, and
-// ctx ends it too. [ErrNoAudit] says that the peer keeps no audit log, or is of a build that does not know the question.
+// AskAudit asks a peer for the lines of its audit log for the events in [from, to). The answer is
+// what the peer's Config.Audit returned, checked for damage; it is complete only once io.EOF is
+// reached. It must be closed, and ctx ends it too. [ErrNoAudit] says that the peer keeps no audit
+// log, or that its build does not know the question.
 func (t *Transport) AskAudit(ctx context.Context, node, from, to uint64) (io.ReadCloser, error) {
 	p := t.find(node)
 	if p == nil {
@@ -38,9 +40,9 @@ func (t *Transport) AskAudit(ctx context.Context, node, from, to uint64) (io.Rea
 }
 
 var (
-	// ErrNoAudit is matched by the error of AskAudit when asking that peer again won't help.
+	// ErrNoAudit is matched by the error of AskAudit if asking that peer again won't help.
 	ErrNoAudit = errors.New("the peer keeps no audit log")
-	// errNoAudit is the other side of it.
+	// errNoAudit is its counterpart on the other side.
 	errNoAudit = errors.New("this node keeps no audit log")
 )
 
@@ -92,7 +94,7 @@ func (t *Transport) answerAudit(ctx context.Context, c *conn) {
 		return
 	}
 	t.log.Debug("question for the audit log not answered", "peer", c.peer.Name, "err", err)
-	// The peer asks again, here or elsewhere, whether this comes or not.
+	// The peer asks again, here or elsewhere, whether this arrives or not.
 	_ = c.send(appendRefusal(nil, refusedOther, err.Error()))
 }
 
@@ -116,7 +118,7 @@ func (t *Transport) tellAudit(ctx context.Context, c *conn) error {
 	return c.send(end)
 }
 
-// takeTurn waits, for a while, until no other question is being answered.
+// takeTurn waits, for a limited time, until no other question is being answered.
 func (t *Transport) takeTurn(ctx context.Context) error {
 	patience := time.NewTimer(answerPatience)
 	defer patience.Stop()

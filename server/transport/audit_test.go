@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// telling makes a pair of whom the second answers questions.
+// telling makes a pair of which the second answers questions.
 func telling(t *testing.T, audit func(from, to uint64) (io.ReadCloser, error)) *side {
 	a, _ := pair(t, func(n uint64, s *side) {
 		if n == 2 {
@@ -52,7 +52,7 @@ func TestANodeWithoutAnAuditLogSaysSo(t *testing.T) {
 	}
 }
 
-// refusedWith gives the error of asking a peer that refuses the handshake with a text.
+// refusedWith returns the error of asking a peer that refuses the handshake with a text.
 func refusedWith(t *testing.T, text string) error {
 	a, _ := pair(t, func(n uint64, s *side) {
 		if n == 2 {
@@ -67,7 +67,8 @@ func refusedWith(t *testing.T, text string) error {
 					return
 				}
 				if _, err := c.expect(frameHello); err == nil {
-					_, _ = c.Write(appendRefusal(nil, refusedOther, text)) // a failure shows as another error at the asker
+					// A failure shows as another error on the asking side.
+					_, _ = c.Write(appendRefusal(nil, refusedOther, text))
 				}
 			}()
 			return own, nil

@@ -7,11 +7,12 @@ import (
 	"io"
 )
 
-// A frame on the wire is length(4) kind(1) payload, the length counting kind and payload, big endian.
+// A frame on the wire is length(4) kind(1) payload, the length counting kind and payload, big
+// endian.
 const (
 	frameHead = 5
-	// frameLimit bounds a frame after the handshake. An entry is at most some 256 KiB and a
-	// message 128 KiB more.
+	// frameLimit bounds a frame after the handshake. An entry is at most some 256 KiB and a message
+	// 128 KiB more.
 	frameLimit = 4 << 20
 	// handshakeLimit bounds a frame before the other side is known.
 	handshakeLimit = 8 << 10
@@ -20,7 +21,7 @@ const (
 type frameKind byte
 
 const (
-	framePing     frameKind = iota + 1 // nothing: shows that the sender lives, and is answered by the same
+	framePing     frameKind = iota + 1 // empty: the sender is alive; answered by a ping
 	frameHello                         // dialer: JSON hello
 	frameWelcome                       // acceptor: JSON welcome
 	frameMAC                           // either: proof of the secret
@@ -28,10 +29,10 @@ const (
 	frameRefused                       // either: the reason in words; nothing follows
 	frameMessage                       // checksum(4), group(4), Raft message
 	frameSnapshot                      // checksum(4), group(4), MsgSnap
-	frameChunk                         // checksum(4), a part of the content of a snapshot or an answer
+	frameChunk                         // checksum(4), a part of the content of a snapshot or answer
 	frameEnd                           // checksum(4), size(8): the content is complete
 	frameStored                        // receiver: the snapshot is durable
-	frameQuestion                      // checksum(4), from(8), to(8): numbers of events, answered by chunks and an end
+	frameQuestion                      // checksum(4), from(8), to(8): events; answered in chunks
 )
 
 // appendFrame appends a small frame.
@@ -40,7 +41,7 @@ func appendFrame(dst []byte, kind frameKind, payload []byte) []byte {
 	return append(append(dst, byte(kind)), payload...)
 }
 
-// A frameReader reads frames. Its buffer is used again by the next read.
+// A frameReader reads frames. The next read reuses its buffer.
 type frameReader struct {
 	r   *bufio.Reader
 	buf []byte
@@ -75,7 +76,7 @@ func (f *frameReader) ready() bool {
 	return err == nil && uint64(f.r.Buffered()) >= 4+uint64(binary.BigEndian.Uint32(head))
 }
 
-// noEOF tells an end in the middle of something from one between two things.
+// noEOF turns io.EOF, an end between two frames, into io.ErrUnexpectedEOF, an end inside one.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// preamble is the first thing on a connection. Whoever sends something else is not a node.
+// preamble is the first thing on a connection. Whatever sends something else is not a node.
 const preamble = "LOCKSTP1"
 
-// protocolVersion changes when older nodes can't understand us any more.
+// protocolVersion changes when older nodes can no longer understand us.
 const protocolVersion = 1
 
 // handshakeTimeout bounds the whole handshake.
@@ -30,9 +30,9 @@ const handshakeTimeout = 5 * time.Second
 const (
 	purposeStream   = "stream"
 	purposeSnapshot = "snapshot"
-	purposeAsk      = "ask"   // the handshake alone
+	purposeAsk      = "ask"   // only the handshake
 	purposeJoin     = "join"  // a node that does not know its id asks for it
-	purposeAudit    = "audit" // a question for lines of the audit log; nodes of older builds refuse it
+	purposeAudit    = "audit" // a question for lines of the audit log; older builds refuse it
 )
 
 // A hello opens the handshake.
@@ -42,21 +42,23 @@ type hello struct {
 	From    Identity `json:"from"`
 	To      uint64   `json:"to,string"`
 	Nonce   []byte   `json:"nonce"`
-	// Order says who proves the secret first; builds before the field leave it out and mean the acceptor.
+	// Order says which side proves the secret first; older builds leave it out and mean the
+	// acceptor.
 	Order int `json:"order,omitempty"`
 }
 
-// dialerFirst is the order in which the dialer proves the secret before the acceptor tells it anything.
+// dialerFirst is the order in which the dialer proves the secret before the acceptor reveals
+// anything.
 const dialerFirst = 1
 
-// A welcome answers it.
+// A welcome answers a hello.
 type welcome struct {
-	From  Identity `json:"from,omitzero"` // in the older order alone
+	From  Identity `json:"from,omitzero"` // only in the older order
 	Nonce []byte   `json:"nonce"`
 	Order int      `json:"order,omitempty"` // dialerFirst, if the hello has it
 }
 
-// An introduction is what the acceptor tells a dialer that has proved the secret.
+// An introduction is what the acceptor says about itself to a dialer that has proved the secret.
 type introduction struct {
 	From    Identity `json:"from"`
 	Refused string   `json:"refused,omitempty"` // why the two cannot talk; nothing follows
@@ -73,19 +75,20 @@ type conn struct {
 	guest    *guest // its place while it is accepted and nothing is proved; nil: none
 }
 
-// newConn has a small buffer: whoever is at the other end has proved nothing yet.
+// newConn uses a small buffer: the other end has proved nothing yet.
 func newConn(c net.Conn) *conn {
 	return &conn{Conn: c, frames: &frameReader{r: bufio.NewReaderSize(c, 4<<10)}}
 }
 
-// grow gives a connection the buffer for what follows its handshake, of which a part may be there already.
+// grow gives a connection the buffer for what follows its handshake; some of that may already have
+// arrived.
 func (c *conn) grow() {
-	early, _ := c.frames.r.Peek(c.frames.r.Buffered()) // so much is there
+	early, _ := c.frames.r.Peek(c.frames.r.Buffered()) // what has arrived already
 	c.frames.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), c.Conn), 64<<10)
 }
 
 // mac proves that its sender knows the secret and saw the same handshake. The role keeps one side's
-// proof from being played back as the other's.
+// proof from being replayed as the other's.
 func mac(secret []byte, role string, said ...[]byte) []byte {
 	h := hmac.New(sha256.New, secret)
 	for _, part := range append([][]byte{[]byte(role)}, said...) {
@@ -95,7 +98,7 @@ func mac(secret []byte, role string, said ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// proved finds the secret that a proof was made with.
+// proved returns the secret that a proof was made with.
 func proved(secrets [][]byte, proof []byte, role string, said ...[]byte) (secret []byte, ok bool) {
 	for _, secret := range secrets {
 		if hmac.Equal(proof, mac(secret, role, said...)) {
@@ -126,7 +129,8 @@ func (c *conn) expect(kind frameKind) ([]byte, error) {
 	return append([]byte(nil), payload...), nil
 }
 
-// dial connects to a peer and shakes hands. The identity is zero until the peer has proved the secret.
+// dial connects to a peer and performs the handshake. The identity is zero until the peer has
+// proved the secret.
 func (t *Transport) dial(ctx context.Context, p Peer, purpose string) (*conn, Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -152,7 +156,8 @@ func (t *Transport) dial(ctx context.Context, p Peer, purpose string) (*conn, Id
 
 var errNoSecret = errors.New("this node has no cluster secret: start it with --cluster-secret-file, as the other nodes")
 
-// An unproved error is of a side that has not proved the secret. Nothing may come of what it says but that it is not let in.
+// An unproved error is from a side that has not proved the secret. What it says must have no
+// effect, except that it is not let in.
 type unproved struct{ error }
 
 func (e unproved) Unwrap() []error { return []error{e.error, ErrUnproved} }
@@ -207,7 +212,7 @@ func (t *Transport) greet(c *conn, p Peer, purpose string, self Identity) (told 
 	return c.verdict()
 }
 
-// proveFirst proves the secret to the acceptor, and takes its own proof and introduction.
+// proveFirst proves the secret to the acceptor, and takes its proof and introduction.
 func (t *Transport) proveFirst(c *conn, secret, greeting, answer []byte) (Identity, error) {
 	if _, err := c.Write(appendFrame(nil, frameMAC, mac(secret, "dialer", greeting, answer))); err != nil {
 		return Identity{}, err
@@ -236,7 +241,8 @@ func (t *Transport) proveFirst(c *conn, secret, greeting, answer []byte) (Identi
 	return in.From, nil
 }
 
-// proveToOlder checks the proof of an acceptor of an older build, which proves the secret first, and gives our own.
+// proveToOlder checks the proof of an acceptor of an older build, which proves the secret first,
+// and sends our own.
 func (t *Transport) proveToOlder(c *conn, secrets [][]byte, from Identity, greeting, answer []byte) (Identity, []byte, error) {
 	proof, err := c.expect(frameMAC)
 	if err != nil {
@@ -249,7 +255,8 @@ func (t *Transport) proveToOlder(c *conn, secrets [][]byte, from Identity, greet
 	return from, appendFrame(nil, frameMAC, mac(secret, "dialer", greeting, answer)), nil
 }
 
-// verdict reads whether the acceptor, which has proved the secret, lets us in: only one that has may end a node with this.
+// verdict reads whether the acceptor, which has proved the secret, lets us in: only an acceptor
+// that has may end a node with this.
 func (c *conn) verdict() (told []byte, err error) {
 	told, err = c.expect(frameReady)
 	if e := new(refusedError); errors.As(err, &e) && e.received() != 0 {
@@ -258,7 +265,7 @@ func (c *conn) verdict() (told []byte, err error) {
 	return told, err
 }
 
-// meet decides on the peer that was dialled. A node that is to join knows none of them yet.
+// meet decides on the peer that was dialled. A node that is to join knows no peers yet.
 func (t *Transport) meet(peer Identity, purpose string) error {
 	if purpose == purposeJoin {
 		return nil
@@ -277,7 +284,7 @@ func appendRefusal(dst []byte, code byte, reason string) []byte {
 	return appendFrame(dst, frameRefused, append([]byte{code}, reason[:min(len(reason), limit)]...))
 }
 
-// A refusedError is a refusal that was received. It matches ErrRefused.
+// A refusedError is a received refusal. It matches ErrRefused.
 type refusedError struct {
 	code   byte
 	reason string
@@ -293,8 +300,8 @@ func refusal(payload []byte) error {
 	return &refusedError{code: payload[0], reason: string(payload[1:])}
 }
 
-// codeFor is the code that the peer understands. Builds before the verdicts, which tell no level, know Unwanted alone and read the
-// words.
+// codeFor returns the code that the peer understands. Builds before the verdicts, which report no
+// level, know only Unwanted and read the words.
 func codeFor(err error, peer *Identity) byte {
 	if v := VerdictOf(err); peer.Level == 0 && (v == Removed || v == Replaced) {
 		return byte(Unwanted)
@@ -312,13 +319,13 @@ func admitCode(err error) byte {
 	return refusedOther // we could not tell: that is no reason for the peer to end
 }
 
-// refuse tells the other side why, and gives the same as an error.
+// refuse tells the other side why, and returns the same as an error.
 func (t *Transport) refuse(c *conn, code byte, reason string) error {
 	_, err := c.Write(appendRefusal(nil, code, reason))
 	return errors.Join(errors.New(reason), err)
 }
 
-// A failure is a handshake that an acceptor gave up, and why, for the metric.
+// A failure is why an acceptor abandoned a handshake, with the kind for the metric.
 type failure struct {
 	error
 	why Refusal
@@ -384,7 +391,8 @@ func (c *conn) hear() (*hello, []byte, error) {
 	return h, greeting, nil
 }
 
-// challenge has the dialer prove the secret before it is told anything, and then proves it with the same one.
+// challenge makes the dialer prove the secret before it is told anything, and then proves it with
+// the same one.
 func (t *Transport) challenge(c *conn, h *hello, secrets [][]byte, greeting []byte) error {
 	answer, err := json.Marshal(welcome{Order: dialerFirst, Nonce: nonce()})
 	if err != nil {
@@ -416,9 +424,10 @@ func (t *Transport) challenge(c *conn, h *hello, secrets [][]byte, greeting []by
 	return err
 }
 
-// challengeOlder shakes hands with a dialer of a build that wants the acceptor's proof first. A stranger would get by it what
-// a secret can be guessed with. So it is given only to a member that has shown at its own address, by proving the secret as such a
-// build does, that it is of one; see docs/adr/0018.
+// challengeOlder performs the handshake with a dialer of a build that wants the acceptor's proof
+// first. That would give a stranger what it needs to guess the secret. So the proof is given only
+// to a member that has answered at its own address and proved the secret there in the older order;
+// see docs/adr/0018.
 func (t *Transport) challengeOlder(c *conn, h *hello, secrets [][]byte, greeting []byte) error {
 	if p := t.find(h.From.Node); p == nil || !p.older.Load() || h.Purpose == purposeJoin {
 		return failure{t.refuse(c, refusedOther, "the dialer must prove the cluster secret first: an older build is let in when it has "+
@@ -439,7 +448,8 @@ func (t *Transport) challengeOlder(c *conn, h *hello, secrets [][]byte, greeting
 	return err
 }
 
-// takeProof reads the dialer's proof, and gives it a place among those that have proved the secret.
+// takeProof reads the dialer's proof, and gives the connection a place among those that have proved
+// the secret.
 func (t *Transport) takeProof(c *conn, secrets [][]byte, greeting, answer []byte) ([]byte, error) {
 	proof, err := c.expect(frameMAC)
 	if err != nil {
@@ -461,7 +471,7 @@ func (t *Transport) takeProof(c *conn, secrets [][]byte, greeting, answer []byte
 	}
 }
 
-// admit decides on a peer that has proved the secret, and gives what it is told.
+// admit decides on a peer that has proved the secret, and returns what to tell it.
 func (t *Transport) admit(h *hello) (ready []byte, err error) {
 	if h.Purpose == purposeJoin {
 		return t.welcomeJoin(h.From)
@@ -478,10 +488,11 @@ func (t *Transport) admit(h *hello) (ready []byte, err error) {
 	return nil, nil
 }
 
-// unknownPurpose is how a node refuses what it does not know. Those of other builds read it: its words stay.
+// unknownPurpose is how a node refuses a purpose that it does not know. Other builds read it, so
+// its words must not change.
 const unknownPurpose = "purpose %.64q is not known"
 
-// objection says why two nodes cannot talk whatever they think of each other, or "".
+// objection returns why two nodes cannot talk, whatever they think of each other, or "".
 func (t *Transport) objection(h *hello) string {
 	self := &t.cfg.Self
 	switch {

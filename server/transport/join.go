@@ -12,16 +12,17 @@ import (
 // A JoinAnswer is what a member tells a node that was added and has not started yet.
 type JoinAnswer struct {
 	Node     uint64   `json:"node,string"`
-	Peers    []Peer   `json:"peers"`    // the present members, that node included
+	Peers    []Peer   `json:"peers"`    // the present members, including that node
 	Founders []uint64 `json:"founders"` // the voters that the group started with
-	// Cluster is the id that handshakes have, and Birth that of the cluster, if it has one. Builds before these tell neither.
+	// Cluster is the id used in handshakes, and Birth the birth of the cluster, if it has one.
+	// Older builds report neither.
 	Cluster string `json:"cluster,omitempty"`
 	Birth   string `json:"birth,omitempty"`
 }
 
-// A Joiner is a [Handler] that can tell nodes which were added what they need to start.
+// A Joiner is a [Handler] that can tell added nodes what they need to start.
 type Joiner interface {
-	// Join answers a node that comes under a name, without an id. An error of NotAdmitted tells it that waiting
+	// Join answers a node that gives a name but no id. A NotAdmitted error tells it that waiting
 	// won't help.
 	Join(id Identity) (JoinAnswer, error)
 }
@@ -38,8 +39,8 @@ func (t *Transport) welcomeJoin(id Identity) ([]byte, error) {
 	return json.Marshal(answer)
 }
 
-// AskToJoin asks the member at an address what the node self, whose id is not known yet, needs to start.
-// [ErrNotAdmitted] says that this member does not want it.
+// AskToJoin asks the member at an address what the node self, whose id is not known yet, needs to
+// start. [ErrNotAdmitted] says that this member does not expect the node.
 func AskToJoin(ctx context.Context, cfg Config, address string) (JoinAnswer, error) {
 	var answer JoinAnswer
 	if cfg.Dial == nil {
@@ -65,5 +66,5 @@ func AskToJoin(ctx context.Context, cfg Config, address string) (JoinAnswer, err
 	return answer, nil
 }
 
-// deadline ends reads and writes that wait. Its error says that the connection has ended already.
+// deadline ends pending reads and writes. An error means that the connection has already ended.
 func deadline(c net.Conn) { _ = c.SetDeadline(time.Unix(1, 0)) }

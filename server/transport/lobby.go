@@ -10,30 +10,33 @@ import (
 
 // Bounds of the connections that have not proved the secret.
 const (
-	// greetingTimeout is how long one may take until its greeting is there.
+	// greetingTimeout is how long a connection may take until its greeting has arrived.
 	greetingTimeout = time.Second
-	// lobbyPlaces is how many there may be, and lobbyReserved how many of those only hosts of peers may have.
+	// lobbyPlaces is how many there may be, and lobbyReserved how many of those are reserved for
+	// hosts of peers.
 	lobbyPlaces, lobbyReserved = 64, 16
-	// lobbyPerHost is how many may come from one host, or from the host of several peers for each of those.
+	// lobbyPerHost is how many may come from one host, or from the host of several peers for each
+	// of them.
 	lobbyPerHost = 8
 )
 
-// A lobby has the accepted connections that have not proved the secret. A new one always finds a place, at the cost of the one
-// that has been silent for longest: a node greets at once. So silent strangers keep no node out, not even from the same host.
+// A lobby has the accepted connections that have not proved the secret. A new one always finds a
+// place, at the cost of the one that has been silent for longest: a node greets at once. So silent
+// strangers keep no node out, not even from the same host.
 type lobby struct {
 	mu     sync.Mutex
-	guests []*guest // in the order in which they came
+	guests []*guest // in order of arrival
 }
 
-// A guest is one of those. lobby.mu guards its fields but host.
+// A guest is one of those connections. lobby.mu guards all fields except host.
 type guest struct {
 	conn  net.Conn
 	host  string
-	peers int // that are at its host
+	peers int // number of peers at its host
 	spoke bool
 }
 
-// enter gives a connection a place, if need be that of another one. nil means that there is none.
+// enter gives a connection a place, if necessary that of another one. nil means that there is none.
 func (l *lobby) enter(conn net.Conn, host string, peers int) *guest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +68,8 @@ func (l *lobby) count(which func(*guest) bool) (n int) {
 	return n
 }
 
-// sendAway takes the place of the first that came and has not greeted yet, or else of the first, and reports whether there was one.
+// sendAway closes one of the connections that match: the first to arrive among those that have not
+// greeted, or else the first of all. It reports whether there was one.
 func (l *lobby) sendAway(which func(*guest) bool) bool {
 	victim := -1
 	for i, g := range l.guests {
@@ -81,7 +85,7 @@ func (l *lobby) sendAway(which func(*guest) bool) bool {
 	return true
 }
 
-// heard notes that a connection has greeted.
+// heard records that a connection has greeted.
 func (l *lobby) heard(g *guest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,17 +106,21 @@ func (l *lobby) leave(g *guest) bool {
 // A Refusal is a kind of failed handshake.
 type Refusal int
 
-// The kinds. All but Imposter are of connections to this node.
+// The kinds. All except Imposter are about connections to this node.
 const (
-	Silent      Refusal = iota // no greeting came
+	Silent      Refusal = iota // no greeting arrived
 	Crowded                    // its place was needed for another
-	Garbage                    // what came is no greeting that this build understands
+	Garbage                    // this build does not understand the greeting
 	Unproved                   // it ended before it proved the secret
 	WrongSecret                // its proof is wrong
-	OlderOrder                 // it wanted the acceptor's proof first, and is no member that is known to be of an older build
-	Mismatch                   // it proved the secret, and takes this node for another one, or is of another cluster
-	NotLetIn                   // it proved the secret, and is not let in
-	Imposter                   // whoever answered at a peer's address did not prove the secret
+	// OlderOrder: it wanted the acceptor's proof first, and is not a member known to run an older
+	// build.
+	OlderOrder
+	// Mismatch: it proved the secret, but takes this node for another one, or is of another
+	// cluster.
+	Mismatch
+	NotLetIn // it proved the secret, but is not let in
+	Imposter // whatever answered at a peer's address did not prove the secret
 	numRefusals
 )
 
@@ -123,10 +131,10 @@ func (r Refusal) String() string {
 // Refusals counts the failed handshakes of each kind.
 type Refusals [numRefusals]uint64
 
-// A RefusalCounter counts them as they come. Its zero value is ready.
+// A RefusalCounter counts them as they occur. Its zero value is ready.
 type RefusalCounter struct{ of [numRefusals]atomic.Uint64 }
 
-// Read tells how many there have been. It may be called from any goroutine.
+// Read returns the counts so far. It may be called from any goroutine.
 func (c *RefusalCounter) Read() (all Refusals) {
 	for i := range all {
 		all[i] = c.of[i].Load()

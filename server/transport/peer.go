@@ -17,11 +17,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Bounds and times of a stream that we write.
+// Bounds and times of an outgoing stream.
 const (
 	normalLimit = 1 << 20  // bytes unsent
 	urgentLimit = 64 << 10 // bytes unsent of votes, heartbeats and their answers
-	// writeLimit bounds one write and about half the kernel's buffer: what is in there can't be overtaken
+	// writeLimit bounds one write and about half the kernel's buffer: nothing can overtake what is
+	// in there
 	writeLimit = 128 << 10
 
 	writeTimeout = 3 * time.Second
@@ -40,24 +41,24 @@ type peer struct {
 	seen chan struct{} // the peer has dialled us, so it is up
 	stop func()        // ends its stream; Transport.mu guards it
 
-	// older says that it has proved the secret as a build does that proves it first as an acceptor.
+	// older says that the peer, as an acceptor, has proved the secret first, as older builds do.
 	older atomic.Bool
 
-	// Transport.mu guards these.
-	asking  bool   // a handshake of Verify or Renew is under way
-	renewed uint64 // calls of Renew before the last one
+	// Guarded by Transport.mu.
+	asking  bool   // a handshake of Verify or Renew is in progress
+	renewed uint64 // calls of Renew before the last handshake
 
 	mu struct {
 		sync.Mutex
 		connected bool
 		urgent    []byte // frames that go first
 		normal    []byte
-		writing   int // bytes of normal frames in the write under way
+		writing   int // bytes of normal frames in the write in progress
 		dropping  bool
 		touched   bool // queued since the last flush
 
 		clientAddress string
-		host          string // where it was found last
+		host          string // where it was last found
 		problem       string
 		verdict       Verdict   // why the peer does not let us in
 		conn          io.Closer // the stream that is up
@@ -70,8 +71,8 @@ func newPeer(t *Transport, p Peer) *peer {
 	return n
 }
 
-// urgent says which messages go first: few, small, and what elections and quorum rounds wait for. Raft bears it
-// that they overtake.
+// urgent reports whether a message goes first: such messages are few and small, and elections and
+// quorum rounds wait for them. Raft tolerates that they overtake others.
 func urgent(m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
@@ -81,14 +82,14 @@ func urgent(m *raftpb.Message) bool {
 	return false
 }
 
-// queue encodes a message behind those that wait. flush makes the writer see it.
+// queue encodes a message after those that wait. flush makes the writer see it.
 func (p *peer) queue(group uint32, m *raftpb.Message) {
 	if !p.enqueue(group, m) {
 		p.t.cfg.Handler.Unreachable(p.Node)
 	}
 }
 
-// enqueue is false when the message is the first of a burst of dropped ones.
+// enqueue returns false if the message is the first of a burst of dropped ones.
 func (p *peer) enqueue(group uint32, m *raftpb.Message) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +109,8 @@ func (p *peer) enqueue(group uint32, m *raftpb.Message) bool {
 	return !first
 }
 
-// appendMessage appends a frame with a message, behind a checksum: that of TCP misses one in some 65,000 damaged
-// packets. A message has no field that can't be encoded.
+// appendMessage appends a frame with a message, preceded by a checksum: TCP's misses one in some
+// 65,000 damaged packets. A message has no field that can't be encoded.
 func appendMessage(dst []byte, kind frameKind, group uint32, m *raftpb.Message) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0, byte(kind), 0, 0, 0, 0)
@@ -133,7 +134,7 @@ func (p *peer) flush() {
 	if touched {
 		select {
 		case p.wake <- struct{}{}:
-		default: // awake already
+		default: // already awake
 		}
 	}
 }
@@ -149,9 +150,9 @@ func (p *peer) run(ctx context.Context) {
 		}
 		p.disconnected(err)
 		if time.Since(began) > redialMax {
-			wait = redialMin // it did hold for a while
+			wait = redialMin // it did last for a while
 		}
-		// Half of it by lot, so that the nodes don't all come at once.
+		// Half of it is random, so that the nodes don't all connect at once.
 		pause := time.NewTimer(wait/2 + rand.N(wait/2))
 		select {
 		case <-ctx.Done():
@@ -196,7 +197,7 @@ func (p *peer) serve(ctx context.Context) error {
 	watcher.Go(func() { cancel(watch(c)) })
 	err = p.write(ctx, c)
 	if cause := context.Cause(ctx); cause != nil {
-		return cause // a failed write came of it
+		return cause // the failed write is a consequence
 	}
 	return err
 }
@@ -209,7 +210,7 @@ func (p *peer) connected(c *conn) {
 	p.t.log.Info("peer connected", "peer", p.Name, "address", p.Address)
 }
 
-// reset ends the stream if it is up, and the wait for the next try.
+// reset ends the stream if it is up, and the wait for the next attempt.
 func (p *peer) reset() {
 	p.mu.Lock()
 	if p.mu.conn != nil {
@@ -219,7 +220,7 @@ func (p *peer) reset() {
 	p.dialledUs()
 }
 
-// dialledUs ends the wait for the next try.
+// dialledUs ends the wait for the next attempt.
 func (p *peer) dialledUs() {
 	select {
 	case p.seen <- struct{}{}:
@@ -227,21 +228,21 @@ func (p *peer) dialledUs() {
 	}
 }
 
-// met notes what a peer said of itself.
+// met records what a peer said about itself.
 func (p *peer) met(id Identity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.clientAddress = id.ClientAddress
 }
 
-// foundAt notes from where a connection to or of the peer, which has proved itself, has come.
+// foundAt records where a connection to or from the peer, which has proved itself, came from.
 func (p *peer) foundAt(host string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.host = host
 }
 
-// isAt reports whether the peer's connections are to be expected from a host.
+// isAt reports whether the peer's connections are expected from a host.
 func (p *peer) isAt(host string) bool {
 	if named, _, err := net.SplitHostPort(p.Address); err == nil && named == host {
 		return true
@@ -251,7 +252,7 @@ func (p *peer) isAt(host string) bool {
 	return p.mu.host == host
 }
 
-// disconnected forgets what is queued. Each reason is logged when it is new.
+// disconnected drops what is queued. A reason is logged when it is new.
 func (p *peer) disconnected(err error) {
 	p.mu.Lock()
 	was, before := p.mu.connected, p.mu.problem
@@ -275,7 +276,8 @@ func (p *peer) disconnected(err error) {
 	}
 }
 
-// reason is an error's text without the addresses of the one connection, so that the same problem reads the same.
+// reason returns an error's text without the addresses of the particular connection, so that the
+// same problem reads the same.
 func reason(err error) string {
 	if e := new(net.OpError); errors.As(err, &e) {
 		return e.Op + ": " + e.Err.Error()

@@ -20,8 +20,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// SendSnapshot sends a MsgSnap and its content on a connection of its own, at the configured rate, and returns when
-// the peer has it durable.
+// SendSnapshot sends a MsgSnap and its content on a connection of its own, at the configured rate,
+// and returns once the peer has made it durable.
 func (t *Transport) SendSnapshot(ctx context.Context, group uint32, msg *raftpb.Message, content io.Reader) error {
 	p := t.find(msg.GetTo())
 	if p == nil {
@@ -42,7 +42,7 @@ func (t *Transport) SendSnapshot(ctx context.Context, group uint32, msg *raftpb.
 	return nil
 }
 
-// lastWord reads a refusal that the peer sent before it closed.
+// lastWord reads a refusal that the peer sent before it closed the connection.
 func (c *conn) lastWord() error {
 	c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	if _, err := c.expect(frameStored); errors.Is(err, ErrRefused) {
@@ -70,7 +70,7 @@ func (t *Transport) sendContent(ctx context.Context, c *conn, group uint32, msg 
 	return err
 }
 
-// contentTimeout is how long a part of a content may take to be sent, or to come.
+// contentTimeout is how long a part of a content may take to be sent, or to arrive.
 const contentTimeout = 10 * time.Second
 
 // send writes one frame of a content.
@@ -82,7 +82,8 @@ func (c *conn) send(frame []byte) error {
 	return err
 }
 
-// sendChunks sends the content, at most so many bytes in a second, and gives the frame that ends it.
+// sendChunks sends the content, at most this many bytes per second, and returns the frame that ends
+// it.
 func sendChunks(ctx context.Context, content io.Reader, bytesPerSecond int, send func([]byte) error) ([]byte, error) {
 	var crc uint32
 	var total uint64
@@ -114,7 +115,7 @@ func sendChunks(ctx context.Context, content io.Reader, bytesPerSecond int, send
 	}
 }
 
-// readSnapshot receives one snapshot and answers how it went.
+// readSnapshot receives one snapshot and reports the outcome to the sender.
 func (t *Transport) readSnapshot(ctx context.Context, c *conn) {
 	err := t.storeSnapshot(ctx, c)
 	answer := appendFrame(nil, frameStored, nil)
@@ -155,8 +156,8 @@ func (t *Transport) storeSnapshot(ctx context.Context, c *conn) error {
 	return t.cfg.Handler.ReceiveSnapshot(ctx, group, msg, &contentReader{c: c})
 }
 
-// A contentReader reads the content of a snapshot or an answer from its chunks. It gives nothing
-// unchecked, and io.EOF only behind a right end.
+// A contentReader reads the content of a snapshot or an answer from its chunks. It returns nothing
+// unchecked, and io.EOF only after a correct end.
 type contentReader struct {
 	c     *conn
 	crc   uint32

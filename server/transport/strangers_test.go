@@ -32,7 +32,7 @@ func knock(t *testing.T, b *side) stranger {
 	return stranger{t, newConn(raw)}
 }
 
-// greets sends what node 1 says to node 2, and gives it as sent.
+// greets sends what node 1 says to node 2, and returns it as sent.
 func (s stranger) greets(order int) []byte {
 	s.t.Helper()
 	h := hello{
@@ -87,7 +87,7 @@ func TestAStrangerIsToldNothingBeforeItHasProvedTheSecret(t *testing.T) {
 	}
 }
 
-// oldAcceptor answers as builds did that proved the secret first.
+// oldAcceptor answers like builds that proved the secret first.
 func oldAcceptor(t *testing.T, l net.Listener, self Identity, secret string) {
 	t.Helper()
 	done := make(chan struct{})
@@ -137,7 +137,7 @@ func answerAsOld(c *conn, self Identity, secret string) error {
 	return err
 }
 
-// dialAsOld shakes hands as the dialer of such a build.
+// dialAsOld performs the handshake as the dialer of such a build.
 func dialAsOld(t *testing.T, b *side, secret string) error {
 	t.Helper()
 	s := knock(t, b)
@@ -158,8 +158,9 @@ func dialAsOld(t *testing.T, b *side, secret string) error {
 	return err
 }
 
-// A build that proves the secret first as an acceptor, and wants that of others, is talked to in both directions. The proof that it
-// wants is for it alone, and for as long as it is of that build.
+// A node talks in both directions to a build that proves the secret first as an acceptor, and
+// expects that from others. Only that member gets the proof that it expects, and only while it runs
+// that build.
 func TestAMemberOfAnOlderBuildIsTalkedToOnceItHasAnsweredAtItsAddress(t *testing.T) {
 	var old net.Listener
 	a, b := pair(t, func(n uint64, s *side) {
@@ -214,12 +215,12 @@ func TestWhoAnswersAtAPeersAddressWithoutTheSecretEndsNothing(t *testing.T) {
 		},
 	} {
 		before := a.cfg.Refused.Read()[Imposter]
-		for a.cfg.Refused.Read()[Imposter] == before { // others dial too: a, its stream
+		for a.cfg.Refused.Read()[Imposter] == before { // others dial too: a's stream
 			raw, err := l.Accept()
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer(newConn(raw)) // a may have gone already
+			answer(newConn(raw)) // a may already be gone
 			io.Copy(io.Discard, raw)
 			raw.Close()
 		}
@@ -263,7 +264,7 @@ func TestSecretsAreRotatedOneNodeAtATime(t *testing.T) {
 	}
 }
 
-// Nodes are let in while silent connections from their own host take every place again and again.
+// Nodes are let in while silent connections from their own host repeatedly take every place.
 func TestSilentConnectionsKeepNoNodeOut(t *testing.T) {
 	a, b := pair(t, nil)
 	ctx, stop := context.WithCancel(t.Context())
@@ -278,7 +279,7 @@ func TestSilentConnectionsKeepNoNodeOut(t *testing.T) {
 					continue
 				}
 				end := context.AfterFunc(ctx, func() { c.Close() })
-				io.Copy(io.Discard, c) // until it is sent away
+				io.Copy(io.Discard, c) // until the connection is closed
 				end()
 				c.Close()
 				sleep(ctx, 20*time.Millisecond)

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// watch reads the answers to our pings until they stay away. Without them a stream over a broken network would
-// last until the kernel gives up on it, and after a repair wait for its next, rare, retransmission.
+// watch reads the answers to our pings until they stop. Otherwise, a stream over a broken network
+// would last until the kernel gives up on it and, after a repair, wait for its next, rare,
+// retransmission.
 func watch(c *conn) error {
 	for {
 		if err := c.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
@@ -32,7 +33,7 @@ func watch(c *conn) error {
 	}
 }
 
-// ignoreReset drops what says no more than that the peer has gone.
+// ignoreReset drops errors that only say that the peer is gone.
 func ignoreReset(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
 		return nil
@@ -40,10 +41,11 @@ func ignoreReset(err error) error {
 	return err
 }
 
-// write sends what is queued, everything at once up to a bound, and a ping now and then.
+// write sends what is queued, everything at once up to a bound, and a ping at intervals.
 //
-// To save the wake-up of this goroutine, Send itself wrote to the socket as far as that took bytes without waiting: with five
-// processes on two cores neither grants/s nor CPU per grant changed, for one worker or 64.
+// To save the wake-up of this goroutine, we tried letting Send itself write to the socket as far as
+// that accepted bytes without waiting: with five processes on two cores neither grants/s nor CPU
+// per grant changed, for one worker or 64.
 func (p *peer) write(ctx context.Context, c net.Conn) error {
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
@@ -83,12 +85,12 @@ func writeAll(c net.Conn, out net.Buffers) error {
 
 // An outgoing is what the writer has taken from the queues.
 type outgoing struct {
-	urgent, normal []byte // the buffers of the last writes, to be used again
+	urgent, normal []byte // the buffers of the last writes, for reuse
 	rest           []byte // of normal, not written yet
 }
 
-// take swaps the queues for buffers that are written. Of the normal frames it gives a
-// part, so that urgent ones don't wait for a megabyte on a slow link.
+// take swaps the queues for buffers that have been written. It takes only a part of the normal
+// frames, so that urgent ones don't wait for a megabyte on a slow link.
 func (p *peer) take(o *outgoing, ping bool) (out net.Buffers) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +124,8 @@ func recycle(b []byte) []byte {
 	return b[:0]
 }
 
-// firstFrames is the longest part of b of whole frames within writeLimit, but at least one frame.
+// firstFrames returns the longest part of b that consists of whole frames within writeLimit, but at
+// least one frame.
 func firstFrames(b []byte) []byte {
 	end := 0
 	for end < len(b) {

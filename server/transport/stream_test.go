@@ -58,7 +58,7 @@ func TestWhatCannotBeSentIsReportedOnceABurst(t *testing.T) {
 	eventually(t, "the reason", func() bool { return strings.Contains(a.Peers()[0].Problem, "no route") })
 }
 
-// stuckConn takes nothing more once it is stuck.
+// stuckConn accepts nothing more once it is stuck.
 type stuckConn struct {
 	net.Conn
 	stuck chan struct{}
@@ -191,7 +191,7 @@ func TestALongQueueIsWrittenInPartsOfWholeFrames(t *testing.T) {
 	}
 }
 
-// mute is a connection whose far end has gone without a word.
+// mute is a connection whose far end has disappeared silently.
 type mute struct {
 	net.Conn
 	gone chan struct{}
@@ -200,7 +200,7 @@ type mute struct {
 func (c mute) Write(p []byte) (int, error) {
 	select {
 	case <-c.gone:
-		return len(p), nil // into the void
+		return len(p), nil // lost
 	default:
 		return c.Conn.Write(p)
 	}

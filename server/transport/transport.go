@@ -20,38 +20,40 @@ import (
 var (
 	// ErrRefused is matched by the error of a handshake that the peer refused.
 	ErrRefused = errors.New("refused by the peer")
-	// ErrUnproved is matched by the error of a handshake in which whoever answered did not prove the secret: anybody may have said it.
+	// ErrUnproved is matched by the error of a handshake in which the other side did not prove the
+	// secret: anybody may have answered.
 	ErrUnproved = errors.New("not proved by the cluster secret")
-	// ErrNotAdmitted is matched by what NotAdmitted makes, here and at the peer.
+	// ErrNotAdmitted is matched by errors made by NotAdmitted, here and at the peer.
 	ErrNotAdmitted = errors.New("not admitted")
 )
 
-// An Identity is what a node tells of itself in the handshake.
+// An Identity is what a node says about itself in the handshake.
 type Identity struct {
 	ClusterID     string   `json:"cluster"`
 	Node          uint64   `json:"node,string"`
 	Instance      [16]byte `json:"instance"`
 	Name          string   `json:"name"`
 	ClientAddress string   `json:"client_address"`
-	PeerAddress   string   `json:"peer_address"` // where it is dialled by its peers
+	PeerAddress   string   `json:"peer_address"` // where its peers dial it
 
-	// Builds before the fields below neither send nor read them.
+	// Older builds neither send nor read the fields below.
 
-	// Level is the newest feature level that the node's build knows; 0: it does not tell.
+	// Level is the newest feature level that the node's build knows; 0: not reported.
 	Level uint32 `json:"level,omitempty"`
-	// Zone is where the node says that it is; "": it does not.
+	// Zone is where the node says that it is; "": not reported.
 	Zone string `json:"zone,omitempty"`
-	// Birth is that of the node's cluster in hexadecimal digits, empty while it knows none.
+	// Birth is the birth of the node's cluster in hexadecimal digits, empty while it knows none.
 	Birth string `json:"birth,omitempty"`
 	// Rootless says that its cluster began without a birth.
 	Rootless bool `json:"rootless,omitempty"`
-	// Start counts the starts of its directory, and StartIDs are the ids of the last ones, 4 bytes each, the present
-	// one at the end.
+	// Start counts the starts of its directory, and StartIDs are the ids of the last ones, 4 bytes
+	// each, the present one last.
 	Start    uint64 `json:"start,omitempty"`
 	StartIDs []byte `json:"start_ids,omitempty"`
-	// LastEntry is the index of the last entry of its log that was durable when this process started; 0: it does not tell.
+	// LastEntry is the index of the last log entry that was durable when this process started; 0:
+	// not reported.
 	LastEntry uint64 `json:"last_entry,omitempty"`
-	// Marks are indexes of its log and the hash of its state after each, 8 and 8 bytes.
+	// Marks are log indexes and the hash of its state after each, 8 and 8 bytes.
 	Marks []byte `json:"marks,omitempty"`
 }
 
@@ -62,45 +64,48 @@ type Peer struct {
 	Address string // host:port
 }
 
-// A Handler receives what peers send. Its methods are called from several
-// goroutines. Admit and ReceiveSnapshot may wait for the disk; the others must not block.
+// A Handler receives what peers send. Its methods are called from several goroutines. Admit and
+// ReceiveSnapshot may wait for the disk; the others must not block.
 type Handler interface {
-	// Admit decides on a peer whose cluster and secret are right. dialled says that the peer has answered at its
-	// address, else it has dialled us. The text of the error is told to the peer. An error of NotAdmitted is told to
-	// its Rejected too. A handshake that it holds up for more than 5 s fails, and is tried again.
+	// Admit decides on a peer whose cluster and secret are right. dialled says that the peer has
+	// answered at its address; otherwise it has dialled us. The peer is told the text of the error.
+	// An error made by NotAdmitted is also passed to its Rejected. A handshake that Admit delays
+	// for more than 5 s fails, and is tried again.
 	Admit(id Identity, dialled bool) error
-	// Receive takes messages of one peer, in the order sent but for votes and heartbeats, which may
-	// overtake. The slice is the callee's.
+	// Receive takes messages of one peer, in the order sent, except that votes and heartbeats may
+	// overtake. The callee owns the slice.
 	Receive(group uint32, msgs []*raftpb.Message)
-	// Rejected tells that a peer's Admit has refused us with an error of NotAdmitted. It is told at each try.
+	// Rejected reports that a peer's Admit has refused us with an error made by NotAdmitted. It is
+	// called after each attempt.
 	Rejected(node uint64, err error)
-	// Unreachable tells that messages to the peer were dropped, once per burst.
+	// Unreachable reports that messages to the peer were dropped, once per burst.
 	Unreachable(node uint64)
-	// ReceiveSnapshot reads the content of the snapshot that msg (a MsgSnap) announces. nil says that
-	// it is durable. The sender is told the error's text.
+	// ReceiveSnapshot reads the content of the snapshot that msg (a MsgSnap) announces. nil means
+	// that it is durable. The sender is told the text of an error.
 	ReceiveSnapshot(ctx context.Context, group uint32, msg *raftpb.Message, content io.Reader) error
 }
 
-// A Config is what New needs.
+// A Config configures New.
 type Config struct {
 	Self Identity
-	// Present is Self with what is true now; it is asked for each handshake. Default: Self.
+	// Present returns Self with its current values; it is called for each handshake. Default: Self.
 	Present  func() Identity
 	Peers    []Peer       // without Self
 	Listener net.Listener // where peers dial us; Run closes it
-	// Dial reaches a peer. Default: plain TCP.
+	// Dial connects to a peer. Default: plain TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Secrets gives the secrets that the nodes of the cluster share; it is asked for each handshake. The first one is what this node
-	// proves itself with, and each of them is accepted. Default, and without any: no handshake succeeds.
+	// Secrets returns the secrets that the nodes of the cluster share; it is called for each
+	// handshake. This node proves its identity with the first one, and accepts each of them.
+	// Default: none. Without any secret, no handshake succeeds.
 	Secrets func() [][]byte
 	Handler Handler
-	// SnapshotBytesPerSecond bounds one snapshot that is sent. Default: 64 MiB/s.
+	// SnapshotBytesPerSecond limits the rate at which one snapshot is sent. Default: 64 MiB/s.
 	SnapshotBytesPerSecond int
-	// Audit gives what is told to a peer that asks for the lines of this node's audit log from one event up to, and
-	// not with, another. It is called from several goroutines, may block, and its answer is closed. Default: peers that
-	// ask are refused.
+	// Audit returns the answer for a peer that asks for the lines of this node's audit log for the
+	// events in [from, to). It is called from several goroutines and may block, and its answer is
+	// closed. Default: peers that ask are refused.
 	Audit func(from, to uint64) (io.ReadCloser, error)
-	// Refused counts the handshakes that fail. Default: nobody reads them.
+	// Refused counts the handshakes that fail. Default: they are counted nowhere.
 	Refused *RefusalCounter
 	// Logger receives the log. Default: discard.
 	Logger *slog.Logger
@@ -114,20 +119,20 @@ type Transport struct {
 
 	lobby     lobby         // accepted connections that have not proved the secret
 	incoming  chan struct{} // a place for each one that has
-	answering chan struct{} // the one place for an answer from the audit log
+	answering chan struct{} // the only place for an answer from the audit log
 
 	mu struct {
 		sync.Mutex
 		streams   map[uint64]*conn // the accepted stream of each peer
 		renewals  uint64           // calls of Renew
 		receiving bool             // a snapshot is being received
-		noise     time.Time        // when a stranger was logged last
-		serving   context.Context  // that of Run while it runs; peers that come later run in it
+		noise     time.Time        // when a stranger was last logged
+		serving   context.Context  // the context of Run while it runs; peers added later run in it
 		running   sync.WaitGroup   // the streams to peers
 	}
 }
 
-// A peerTable is the present peers. It never changes.
+// A peerTable has the present peers. It never changes.
 type peerTable struct {
 	peers map[uint64]*peer
 	order []*peer // by node id
@@ -140,7 +145,7 @@ func (t *Transport) secrets() [][]byte {
 	return t.cfg.Secrets()
 }
 
-// find gives a present peer, or nil.
+// find returns a present peer, or nil.
 func (t *Transport) find(node uint64) *peer { return t.table.Load().peers[node] }
 
 // New checks the configuration. It opens nothing.
@@ -166,7 +171,7 @@ func New(cfg Config) (*Transport, error) {
 	t := &Transport{
 		cfg: cfg,
 		log: cfg.Logger,
-		// Two connections a peer are in use, four more may be on their way out.
+		// Two connections per peer are in use; four more may be closing.
 		incoming:  make(chan struct{}, 16+4*MaxPeers),
 		answering: make(chan struct{}, 1),
 	}
@@ -186,8 +191,8 @@ func New(cfg Config) (*Transport, error) {
 // MaxPeers bounds the peers of a node.
 const MaxPeers = 16
 
-// SetPeers replaces the peers. Streams to and from those that are gone, or have moved, end; those to new ones
-// begin if Run runs. Self is left out. Beyond MaxPeers it panics.
+// SetPeers replaces the peers. Streams to and from peers that are gone, or have moved, end; streams
+// to new ones begin if Run is running. Self is left out. More than MaxPeers peers cause a panic.
 func (t *Transport) SetPeers(peers []Peer) {
 	if len(peers) > MaxPeers {
 		panic(fmt.Sprintf("transport: %d peers, the limit is %d", len(peers), MaxPeers))
@@ -224,7 +229,7 @@ func (t *Transport) SetPeers(peers []Peer) {
 	}
 }
 
-// startLocked runs the stream to a peer if Run runs. t.mu must be held.
+// startLocked runs the stream to a peer if Run is running. t.mu must be held.
 func (t *Transport) startLocked(p *peer) {
 	if t.mu.serving == nil || t.mu.serving.Err() != nil {
 		return
@@ -248,8 +253,8 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	return c, err
 }
 
-// Run accepts and dials until ctx is done, or the listener fails. It closes the listener, and returns after
-// all its goroutines have ended.
+// Run accepts and dials until ctx is done, or the listener fails. It closes the listener, and
+// returns after all its goroutines have ended.
 func (t *Transport) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return t.accept(ctx) })
@@ -260,15 +265,16 @@ func (t *Transport) Run(ctx context.Context) error {
 	}
 	t.mu.Unlock()
 	err := g.Wait()
-	t.mu.running.Wait() // none is added any more: ctx is done
+	t.mu.running.Wait() // no more are added: ctx is done
 	if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// Send queues messages to their peers and never blocks. Those of one call go out together. What finds no room or no
-// connection is dropped. The messages must not change any more.
+// Send queues messages to their peers and never blocks. Messages of one call go out together.
+// Messages without room or without a connection are dropped. The messages must not be modified
+// afterwards.
 func (t *Transport) Send(group uint32, msgs []*raftpb.Message) {
 	table := t.table.Load()
 	for _, m := range msgs {
@@ -281,9 +287,9 @@ func (t *Transport) Send(group uint32, msgs []*raftpb.Message) {
 	}
 }
 
-// Ask only shakes hands with a peer. nil means that the peer is there and takes us for what we say;
-// [ErrRefused] that it doesn't; anything else that it could not be asked. The identity is what the peer said of itself once it has
-// proved the secret, refusal or not; else zero.
+// Ask only performs a handshake with a peer. nil means that the peer is there and takes us for what
+// we say; [ErrRefused] that it doesn't; anything else that it could not be asked. The identity is
+// what the peer said about itself, refusal or not, if it has proved the secret; else zero.
 func (t *Transport) Ask(ctx context.Context, node uint64) (Identity, error) {
 	p := t.find(node)
 	if p == nil {
@@ -297,15 +303,16 @@ func (t *Transport) Ask(ctx context.Context, node uint64) (Identity, error) {
 	return id, c.Close()
 }
 
-// Reset ends our stream to a peer, which is dialled again at once: another process may be at its address now.
+// Reset ends our stream to a peer, which is dialled again at once: another process may be at its
+// address now.
 func (t *Transport) Reset(node uint64) {
 	if p := t.find(node); p != nil {
 		p.reset()
 	}
 }
 
-// Verify asks who is at a peer's address, with a handshake of its own: our stream goes on. It returns at once, and asks at most
-// once at a time.
+// Verify asks which node is at a peer's address, with a separate handshake: our stream goes on. It
+// returns at once, and only one such handshake per peer runs at a time.
 func (t *Transport) Verify(node uint64) {
 	if p := t.find(node); p != nil {
 		p.dialledUs()
@@ -315,8 +322,8 @@ func (t *Transport) Verify(node uint64) {
 	}
 }
 
-// Renew shakes hands again with every peer, for what a handshake tells has changed. The streams go on, but for those of a peer where
-// this fails.
+// Renew repeats the handshake with every peer, because what it reports has changed. The streams go
+// on, except those of a peer where the handshake fails.
 func (t *Transport) Renew() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -333,7 +340,8 @@ func (t *Transport) renewed() uint64 {
 	return t.mu.renewals
 }
 
-// renew shakes hands again with a peer whose stream began with what was true before the last Renew.
+// renew repeats the handshake with a peer whose stream began with what was true before the last
+// Renew.
 func (t *Transport) renew(p *peer, began uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -358,7 +366,7 @@ func (t *Transport) verifyLocked(p *peer) {
 	})
 }
 
-// asked takes the end of a handshake of Verify or Renew, and reports whether another one is due.
+// asked handles the end of a handshake of Verify or Renew, and reports whether another one is due.
 func (t *Transport) asked(ctx context.Context, p *peer, began uint64, err error) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -374,7 +382,7 @@ func (t *Transport) asked(ctx context.Context, p *peer, began uint64, err error)
 	return p.asking
 }
 
-// A PeerStatus is what is known of a peer.
+// A PeerStatus is what is known about a peer.
 type PeerStatus struct {
 	Peer
 	ClientAddress string // empty until the first handshake
@@ -384,7 +392,7 @@ type PeerStatus struct {
 	Verdict Verdict
 }
 
-// Peers tells about all peers, by node id.
+// Peers returns the status of all peers, by node id.
 func (t *Transport) Peers() []PeerStatus {
 	order := t.table.Load().order
 	all := make([]PeerStatus, 0, len(order))

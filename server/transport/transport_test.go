@@ -66,7 +66,8 @@ func (s *side) ReceiveSnapshot(_ context.Context, _ uint32, msg *raftpb.Message,
 	return s.store(msg, r)
 }
 
-// pair makes two nodes, 1 and 2, that know each other. change may alter a configuration; start runs them.
+// pair makes two nodes, 1 and 2, that know each other. change may modify a configuration; start
+// runs them.
 func pair(t *testing.T, change func(node uint64, s *side)) (a, b *side) {
 	var ls [2]net.Listener
 	for i := range ls {
@@ -106,7 +107,7 @@ func pair(t *testing.T, change func(node uint64, s *side)) (a, b *side) {
 	return sides[0], sides[1]
 }
 
-// only gives the one secret.
+// only returns just this secret.
 func only(secret string) func() [][]byte { return func() [][]byte { return [][]byte{[]byte(secret)} } }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -204,7 +205,8 @@ func TestAnAskIsAnsweredAndANodeIsToldThatItIsRejected(t *testing.T) {
 	}
 }
 
-// What a handshake tells may change: then there is another one, and the streams go on only if both still let each other in.
+// What a handshake reports may change: then there is another one, and the streams continue only if
+// both sides still admit each other.
 func TestRenewShakesHandsAgain(t *testing.T) {
 	var dialled, knocked atomic.Int64
 	var refuse atomic.Bool
@@ -245,7 +247,7 @@ func TestRenewShakesHandsAgain(t *testing.T) {
 	eventually(t, "both streams have ended", func() bool { return !a.Peers()[0].Reachable && !b.Peers()[0].Reachable })
 }
 
-// Who is at an address is asked without the end of the stream that is up.
+// The node at an address is asked without ending the stream that is up.
 func TestVerifyAsksAndLeavesTheStreamAlone(t *testing.T) {
 	var dialled atomic.Int64
 	a, _ := pair(t, func(n uint64, s *side) {
@@ -266,7 +268,7 @@ func TestVerifyAsksAndLeavesTheStreamAlone(t *testing.T) {
 	}
 }
 
-// A node of a build before the verdicts understands Unwanted and the words alone.
+// A node of a build before the verdicts understands only Unwanted and the words.
 func TestAnOlderPeerIsToldInItsOwnCode(t *testing.T) {
 	for v, want := range map[Verdict]Verdict{Removed: Unwanted, Replaced: Unwanted, Unwanted: Unwanted, OlderCopy: OlderCopy} {
 		if got := codeFor(NotAdmitted(v, "x"), &Identity{}); got != byte(want) {
@@ -278,7 +280,7 @@ func TestAnOlderPeerIsToldInItsOwnCode(t *testing.T) {
 	}
 }
 
-// Nodes of builds before the verdicts told them in words, under one number.
+// Nodes of builds before the verdicts expressed them in words, under one number.
 func TestAnOlderPeersWordsAreUnderstood(t *testing.T) {
 	for text, want := range map[string]Verdict{
 		`member "n3" was removed from the cluster: delete its data directory`:          Removed,
@@ -316,8 +318,8 @@ func TestAResetStreamIsDialledAgainAndTellsWhatIsTrueNow(t *testing.T) {
 	a.connected()
 }
 
-// TestStrangersAreClosed sends what no node sends. The connection must end and nothing large be
-// allocated, and the peers must still be served.
+// TestStrangersAreClosed sends what no node sends. The connection must end without a large
+// allocation, and the peers must still be served.
 func TestStrangersAreClosed(t *testing.T) {
 	a, b := pair(t, nil)
 	for name, bytes := range map[string]string{

@@ -5,17 +5,18 @@ import (
 	"strings"
 )
 
-// A Verdict is why a node does not let another one in. It goes over the wire as a number, so the numbers stay.
+// A Verdict is why a node does not let another one in. It is sent as a number, so the numbers must
+// not change.
 type Verdict byte
 
-// The verdicts. Unwanted is that of builds before the others, which told them apart by their words, and of a node that
-// was not added.
+// The verdicts. Unwanted is used by older builds, which distinguished the others by their words,
+// and for a node that was not added.
 const (
 	Unwanted   Verdict = 1
-	Removed    Verdict = 3 // it is a member no more
+	Removed    Verdict = 3 // it is no longer a member
 	Replaced   Verdict = 4 // it is known with another data directory
 	OtherBirth Verdict = 5 // its directory belongs to another cluster
-	OlderCopy  Verdict = 6 // its directory is an older copy, or is used by another process elsewhere
+	OlderCopy  Verdict = 6 // its directory is an older copy, or another process uses it elsewhere
 	Diverged   Verdict = 7 // its state differs at an entry that both have applied
 	TooOld     Verdict = 8 // its build cannot apply what the cluster's log may hold
 )
@@ -27,7 +28,8 @@ type notAdmitted struct {
 	remote  bool
 }
 
-// NotAdmitted is the error of a Handler's Admit that tells the peer why it is not let in, by its Rejected.
+// NotAdmitted makes an error for a Handler's Admit that tells the peer, through its Rejected, why
+// it is not let in.
 func NotAdmitted(v Verdict, reason string) error { return &notAdmitted{verdict: v, reason: reason} }
 
 func (e *notAdmitted) Error() string { return e.reason }
@@ -37,7 +39,8 @@ func (e *notAdmitted) Is(target error) bool {
 	return target == ErrNotAdmitted || e.remote && target == ErrRefused
 }
 
-// VerdictOf is the verdict in an error that a peer's refusal, or an own one, came to; zero: there is none.
+// VerdictOf returns the verdict in an error from a peer's refusal, or from our own; zero: there is
+// none.
 func VerdictOf(err error) Verdict {
 	e, ok := errors.AsType[*notAdmitted](err)
 	if !ok {
@@ -46,7 +49,8 @@ func VerdictOf(err error) Verdict {
 	return e.verdict
 }
 
-// received is the verdict of a peer's refusal, zero when it is none. A peer of a build before the verdicts says it in words.
+// received returns the verdict of a peer's refusal, zero if it has none. A peer of an older build
+// expresses it in words.
 func (e *refusedError) received() Verdict {
 	switch v := Verdict(e.code); {
 	case v == Unwanted && strings.Contains(e.reason, "was removed"):

@@ -10,13 +10,12 @@ import (
 type Applied struct {
 	Node        uint64
 	Index, Term uint64
-	Entry       *machine.Entry // nil for entries of Raft's own
-	Encoded     []byte         // Entry as it stands in the log
+	Entry       *machine.Entry // nil for Raft's own entries
+	Encoded     []byte         // Entry as it is in the log
 	Output      *machine.Output
 }
 
-// A Book is the committed log as an outsider sees it. The zero value is not usable:
-// see [NewBook].
+// A Book is the committed log as an outsider sees it. The zero value is not usable: see [NewBook].
 type Book struct {
 	table    *table
 	first    uint64 // index of the first entry of log
@@ -24,7 +23,7 @@ type Book struct {
 	reads    map[string][]held
 	renewals map[machine.SessionID]renewal
 	count    func(event string)
-	top      struct { // the newest term of the log
+	top      struct { // the newest term in the log
 		term  uint64
 		since time.Duration // when its first entry was applied
 	}
@@ -33,8 +32,8 @@ type Book struct {
 // A digest is what all replicas must agree on at one index.
 type digest struct{ term, entry, output uint64 }
 
-// NewBook returns the book of a cluster whose log begins behind index start. count is
-// called with the name of each noteworthy thing that happened; nil discards them.
+// NewBook returns the book of a cluster whose log begins after index start. count is called with
+// the name of each noteworthy event; nil discards them.
 func NewBook(start uint64, count func(event string)) *Book {
 	if count == nil {
 		count = func(string) {}
@@ -45,11 +44,11 @@ func NewBook(start uint64, count func(event string)) *Book {
 	}
 }
 
-// Last is the highest index that any replica has applied.
+// Last returns the highest index that any replica has applied.
 func (b *Book) Last() uint64 { return b.first + uint64(len(b.log)) - 1 }
 
-// Apply takes one entry that a replica applied at the time of the last SetNow. first reports whether no replica had
-// applied that index before.
+// Apply takes one entry that a replica applied at the time of the last SetNow. first reports
+// whether no replica had applied that index before.
 func (b *Book) Apply(a Applied) (first bool, v *Violation) {
 	d := digest{term: a.Term, entry: sum(a.Encoded), output: outputDigest(a.Output)}
 	switch last := b.Last(); {

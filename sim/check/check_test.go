@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A service is a real machine whose log is written down in a book.
+// A service is a real machine whose log is recorded in a book.
 type service struct {
 	t     interface{ Fatalf(string, ...any) }
 	m     *machine.Machine
@@ -24,8 +24,8 @@ func newService(t interface{ Fatalf(string, ...any) }) *service {
 	return s
 }
 
-// apply gives the commands to the machine, has tamper change what it said, and returns what the
-// book thinks of it.
+// apply gives the commands to the machine, lets tamper modify the output, and returns the book's
+// verdict on it.
 func (s *service) apply(tamper func(*machine.Output), cs ...machine.Command) (machine.Output, *Violation) {
 	s.index++
 	e := &machine.Entry{Commands: cs}
@@ -230,8 +230,8 @@ func TestABookFindsAnAcknowledgementThatIsNotInTheLog(t *testing.T) {
 	wantBroken(t, s.book.Told(a, machine.ClaimStatus{Seq: 3, State: machine.Granted, Token: 5}), Survival)
 }
 
-// TestTheBookAgreesWithTheMachine runs random commands through both. They were written apart, so an
-// error would have to be made twice to be missed.
+// TestTheBookAgreesWithTheMachine runs random commands through both. They were written
+// independently, so an error would have to be made twice to be missed.
 func TestTheBookAgreesWithTheMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newService(t)

@@ -56,7 +56,7 @@ func (r *replay) open(c machine.OpenSession, res *machine.Result) *Violation {
 	return nil
 }
 
-// live returns the session if it takes requests, and otherwise checks the refusal.
+// live returns the session if it accepts requests, and otherwise checks the refusal.
 func (r *replay) live(id machine.SessionID, res *machine.Result) (*session, *Violation) {
 	s := r.sessions[id]
 	if s != nil && s.ended == machine.OK {
@@ -80,7 +80,7 @@ func (r *replay) acquire(a machine.Acquire, res *machine.Result) *Violation {
 	seq := a.Seq
 	if !s.numbered {
 		if res.Code != machine.OK {
-			return nil // it has no number, and a retry may have the answer of its nonce
+			return nil // it has no number, and a retry may get the answer of its nonce
 		}
 		seq = res.Claim.Seq
 		if before := s.nonces[a.Nonce]; a.Nonce != "" && before != 0 && before != seq {
@@ -112,7 +112,7 @@ func (r *replay) acquire(a machine.Acquire, res *machine.Result) *Violation {
 	return r.answered(c, res)
 }
 
-// again checks the answer to an Acquire of a claim that was made, or cancelled, before.
+// again checks the answer to an Acquire of a claim that was already made or cancelled.
 func (r *replay) again(c *claim, a machine.Acquire, res *machine.Result) *Violation {
 	same := reflect.DeepEqual(c.spec, a.Spec)
 	switch {
@@ -141,7 +141,7 @@ func (r *replay) answered(c *claim, res *machine.Result) *Violation {
 	return nil
 }
 
-// refused checks the refusal of a claim that is not known.
+// refused checks the refusal of an unknown claim.
 func (r *replay) refused(s *machine.Spec, res *machine.Result) *Violation {
 	switch res.Code {
 	case machine.ModeMismatch:
@@ -202,8 +202,8 @@ func (r *replay) release(c machine.Release, res *machine.Result) *Violation {
 	return r.match(r.settle(), owedToOwners)
 }
 
-// confirm ends the closing of a claim whose session has ended: its owner knows now. v is
-// what is wrong with the answer, if something is.
+// confirm ends the closing of a claim whose session has ended: its owner knows of the end now. v is
+// what is wrong with the answer, if anything.
 func (r *replay) confirm(k *claim, v *Violation) *Violation {
 	if v == nil && k != nil && k.held {
 		r.count(ConfirmedEnd)
@@ -215,8 +215,8 @@ func (r *replay) confirm(k *claim, v *Violation) *Violation {
 	return r.match(r.settle(), owedToOwners)
 }
 
-// end ends a live claim at its owner's wish. One that is over already, but closing,
-// thereby confirms that its owner knows.
+// end ends a live claim at its owner's request. For a claim that is over but closing, it confirms
+// that the owner knows.
 func (r *replay) end(k *claim, s machine.State) {
 	if k.state == machine.Queued {
 		r.dequeue(k)

@@ -42,7 +42,7 @@ func (d *digester) status(c *machine.ClaimStatus) {
 	d.word(uint64(len(c.Blockers)))
 }
 
-// outputDigest is a hash of what applying one entry gave.
+// outputDigest returns a hash of what applying one entry produced.
 func outputDigest(o *machine.Output) uint64 {
 	d := digester(fnvOffset)
 	for i := range o.Results {

@@ -2,7 +2,7 @@ package check
 
 import "github.com/lockstep-dev/lockstep/server/machine"
 
-// Names of things that happened, for the counters of a report.
+// Names of noteworthy events, for the counters of a report.
 const (
 	ExpiredQueued  = "session expired while its claim was queued"
 	ExpiredHolding = "session expired while it held a lock"
@@ -153,7 +153,7 @@ func (r *replay) revokeClaim(k *claim, now bool) {
 	}
 }
 
-// hurry frees a claim that is closing at an operator's wish.
+// hurry frees a closing claim at an operator's request.
 func (r *replay) hurry(k *claim) {
 	r.count(RevokedNow)
 	k.unsafe = true

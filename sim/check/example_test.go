@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
-// A service answers that a claim was granted. No replica has applied anything of the kind.
+// A service answers that a claim was granted. No replica has applied anything like it.
 func ExampleBook_Told() {
 	book := check.NewBook(1, nil)
 

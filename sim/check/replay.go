@@ -7,15 +7,15 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A replay holds one entry against the table, command by command.
+// A replay compares one entry with the table, command by command.
 type replay struct {
 	*table
 	count  func(string)
 	term   uint64
 	index  uint64
 	events []machine.Event // Granted ones not matched yet
-	owed   []*claim        // claims whose owner must be told of their change
-	ended  []*session      // sessions whose owner must be told of their end
+	owed   []*claim        // claims whose change must be reported to the owner
+	ended  []*session      // sessions whose end must be reported to the owner
 	early  func(*session) *Violation
 	queued map[queuePlace]bool // by this entry
 }
@@ -54,7 +54,7 @@ func (b *Book) replay(a Applied) *Violation {
 	return nil
 }
 
-// queuedOnce checks that a claim enters the queue of a name once for ever.
+// queuedOnce checks that a claim enters the queue of a name only once, ever.
 func (r *replay) queuedOnce(e machine.Event) *Violation {
 	place := queuePlace{e.Claim, e.Name}
 	if r.claim(e.Claim) != nil || r.queued[place] {
@@ -69,14 +69,13 @@ type queuePlace struct {
 	name  string
 }
 
-// Whether the owners of granted claims have their answer at once, or must be told of a change.
+// Whether the owners of granted claims have their answer at once, or must get a change.
 const (
 	toldAlready  = false
 	owedToOwners = true
 )
 
-// match takes the Granted events of one command and holds them against what the rule
-// grants.
+// match takes the Granted events of one command and compares them with what the rule grants.
 func (r *replay) match(granted []*claim, owed bool) *Violation {
 	want := map[*claim]int{}
 	n := 0
@@ -152,8 +151,8 @@ func (r *replay) token(c *claim, e machine.Event) *Violation {
 	return nil
 }
 
-// unexpected says which promise a grant breaks that the rule does not make. granted is
-// what the rule grants instead.
+// unexpected says which promise a grant breaks that the rule does not allow. granted is what the
+// rule grants instead.
 func (r *replay) unexpected(e machine.Event, granted []*claim) *Violation {
 	c, s := r.claim(e.Claim), r.sessions[e.Claim.Session]
 	switch {
@@ -176,7 +175,7 @@ func (r *replay) unexpected(e machine.Event, granted []*claim) *Violation {
 	return broken(Exclusion, "%q was granted to %v beside %v", e.Name, e.Claim, ids(n.holders))
 }
 
-// told checks that every change that a client did not cause was announced to it.
+// told checks that every change that a client did not cause was reported to it.
 func (r *replay) told(changes []machine.Change) *Violation {
 	for i := range changes {
 		ch := &changes[i]

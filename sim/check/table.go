@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A claim is the book's own record of a claim. It is kept for ever.
+// A claim is the book's own record of a claim. It is kept forever.
 type claim struct {
 	id      machine.ClaimID
 	spec    machine.Spec
@@ -17,9 +17,9 @@ type claim struct {
 	held    bool          // among the holders of its names: granted, or over but still closing
 	since   time.Duration // true time at which it was queued, or began to close
 	counted time.Duration // service counted by then
-	over    uint64        // the change of its session that told of its end; 0: none did
-	// unsafe marks a grant that an operator ended with --now: its holder may
-	// believe in it for up to a TTL.
+	over    uint64        // the change of its session that reported its end; 0: none did
+	// unsafe marks a grant that an operator ended with --now: its holder may believe in it for up
+	// to a TTL.
 	unsafe bool
 }
 
@@ -30,27 +30,27 @@ type name struct {
 	queue   []*claim
 }
 
-// A session is the book's own record of a session. It is kept for ever.
+// A session is the book's own record of a session. It is kept forever.
 type session struct {
 	id       machine.SessionID
 	ttl      machine.Millis
 	numbered bool // by its client
 	ended    machine.Code
 	change   uint64
-	heard    time.Duration // true time of its opening, or of the last renewal that the service confirmed
+	heard    time.Duration // true time of its opening, or of the last confirmed renewal
 	kept     bool          // it was renewed
 	counted  time.Duration // service counted by then
 	claims   map[uint64]*claim
-	nonces   map[string]uint64 // the claim that each made
-	order    []*claim          // as they were made
+	nonces   map[string]uint64 // the claim that each one made
+	order    []*claim          // in the order in which they were made
 }
 
-// A table is the lock table by the book.
+// A table is the lock table according to the book.
 type table struct {
 	sessions map[machine.SessionID]*session
-	opened   []*session // as they were opened
+	opened   []*session // in the order in which they were opened
 	names    map[string]*name
-	order    []*name // in the order of their first use
+	order    []*name // in order of first use
 	top      machine.Token
 	floor    bool          // a token floor was set
 	now      time.Duration // true time
@@ -58,7 +58,7 @@ type table struct {
 	service  tally
 }
 
-// begin is the time of what begins now, and the service counted by then.
+// begin returns the time for whatever begins now, and the service counted by then.
 func (t *table) begin() (since, counted time.Duration) { return t.now, t.service.counted(t.now) }
 
 func newTable() *table {
@@ -82,7 +82,7 @@ func (t *table) claim(id machine.ClaimID) *claim {
 	return nil
 }
 
-// fits reports whether the name can take the claim now, the queue aside.
+// fits reports whether the name can take the claim now, ignoring the queue.
 func (n *name) fits(c *claim) bool {
 	used := c.spec.Weight
 	for _, h := range n.holders {
@@ -116,7 +116,7 @@ func (t *table) ready(c *claim) bool {
 	return true
 }
 
-// firstReady returns a claim that the rule says is granted now, or nil.
+// firstReady returns a claim that must be granted now according to the rule, or nil.
 func (t *table) firstReady() *claim {
 	for _, n := range t.order {
 		if len(n.queue) > 0 && t.ready(n.queue[0]) {
@@ -126,8 +126,8 @@ func (t *table) firstReady() *claim {
 	return nil
 }
 
-// settle grants until no head fits, and returns what was granted. The set does not
-// depend on the order: a grant takes room only from names whose head it was.
+// settle grants until no head fits, and returns what was granted. The set does not depend on the
+// order: a grant takes room only from names whose head it was.
 func (t *table) settle() []*claim {
 	var granted []*claim
 	for c := t.firstReady(); c != nil; c = t.firstReady() {
@@ -157,7 +157,7 @@ func (t *table) dequeue(c *claim) {
 	}
 }
 
-// free takes the claim from the holders of its names.
+// free removes the claim from the holders of its names.
 func (t *table) free(c *claim) {
 	c.held = false
 	for _, text := range c.spec.Names {

@@ -12,8 +12,9 @@ const slip = 2 * time.Second
 // grace is what the service adds to every lease and delay.
 const grace = 500 * time.Millisecond
 
-// Confirmed tells that the leader of a term confirms a renewal now. A leader that was deposed may confirm late what it
-// read before (see Renews): its successor times the lease from its own beginning, and the client from its sending.
+// Confirmed records that the leader of a term confirms a renewal now. A deposed leader may confirm
+// late what it read earlier (see Renews): its successor times the lease from its own beginning, and
+// the client from when it sent the request.
 func (b *Book) Confirmed(term uint64, id machine.SessionID) {
 	if s := b.table.sessions[id]; s != nil && term >= b.top.term {
 		s.kept = true
@@ -22,8 +23,8 @@ func (b *Book) Confirmed(term uint64, id machine.SessionID) {
 }
 
 // Overdue finds what should have ended by now: sessions that were not renewed, waits that ran out,
-// delays that passed. It counts from healthy, since when the cluster has been well, or from the last
-// change of leaders, which starts all of them anew, if that was later.
+// delays that passed. It counts from healthy, since when the cluster has been well, or from the
+// last change of leader, which starts all of them over, if that was later.
 func (b *Book) Overdue(now, healthy time.Duration) *Violation {
 	start := max(healthy, b.top.since)
 	late := func(since, span time.Duration) bool { return now > max(since, start)+span*101/100+slip }

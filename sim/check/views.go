@@ -7,27 +7,27 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A renewal is the newest one of a session that its client heard confirmed.
+// A renewal is the newest renewal of a session whose confirmation reached its client.
 type renewal struct {
 	sent time.Duration
 	ttl  time.Duration
 }
 
-// slack is how much of the TTL rates of clocks may eat: the client's and the leader's
-// are each within 1 % of true time.
+// slack is the fraction of the TTL that clock rates may consume: the client's and the leader's are
+// each within 1 % of true time.
 const slack = 50
 
-// Renewed tells that a client heard the confirmation of a renewal, or of the opening, that
-// it sent at the true time sent.
+// Renewed records that a client received the confirmation of a renewal, or of an opening, that it
+// sent at the true time sent.
 func (b *Book) Renewed(id machine.SessionID, sent, ttl time.Duration) {
 	if r, ok := b.renewals[id]; !ok || sent > r.sent {
 		b.renewals[id] = renewal{sent, ttl}
 	}
 }
 
-// Renews checks a renewal that the leader of a term confirms now, and read at the true time read: when
-// it read it, no leader of a later term may have begun to time the lease. Were it
-// otherwise, the session could end under its client.
+// Renews checks a renewal that the leader of a term confirms now, and read at the true time read:
+// at that time, no leader of a later term may have started timing the lease. Otherwise the session
+// could end while its client believes in it.
 func (b *Book) Renews(term uint64, read time.Duration) *Violation {
 	if b.top.term > term && b.top.since < read {
 		return broken(EarlyExpiry, "a renewal that came at %v was confirmed by the leader of term %d, deposed at %v by term %d",
@@ -36,10 +36,11 @@ func (b *Book) Renews(term uint64, read time.Duration) *Violation {
 	return nil
 }
 
-// SetNow tells the true time of what follows.
+// SetNow sets the true time of what follows.
 func (b *Book) SetNow(now time.Duration) { b.table.now = now }
 
-// early checks that a session which expires now was not renewed within its TTL, whether or not its client heard of it.
+// early checks that a session which expires now was not renewed within its TTL, whether or not its
+// client learned of the renewal.
 func (b *Book) early(s *session) *Violation {
 	ttl := millis(s.ttl)
 	if lived := b.table.now - s.heard; s.kept && lived < ttl-ttl/slack {
@@ -52,8 +53,8 @@ func (b *Book) early(s *session) *Violation {
 	return nil
 }
 
-// Believed checks a claim whose holder believes in it at this moment against what the service
-// has granted: if the service has taken it back, nobody may hold what it excludes.
+// Believed checks a claim in which its holder believes at this moment against what the service has
+// granted: if the service has taken it back, nobody may hold anything that it excludes.
 func (b *Book) Believed(id machine.ClaimID, token machine.Token) *Violation {
 	c := b.table.claim(id)
 	if c == nil || c.token != token || c.token == 0 && c.spec.Mode != machine.Permits {
@@ -71,8 +72,8 @@ func (b *Book) Believed(id machine.ClaimID, token machine.Token) *Violation {
 	return nil
 }
 
-// Unaware checks a claim that its holder believes in with a lease that counts the changes of its session up to change: the end
-// of the claim must not be among them.
+// Unaware checks a claim in which its holder believes under a lease that covers the changes of its
+// session up to change: the end of the claim must not be among them.
 func (b *Book) Unaware(id machine.ClaimID, change uint64) *Violation {
 	if c := b.table.claim(id); c != nil && c.over != 0 && c.over <= change {
 		return broken(HoldersView, "%v is %s by change %d, and its holder believes in it with change %d", id, stateName(c.state), c.over, change)
@@ -80,7 +81,7 @@ func (b *Book) Unaware(id machine.ClaimID, change uint64) *Violation {
 	return nil
 }
 
-// Opened checks that a session which a client was told to be open is in the log.
+// Opened checks that a session which was reported to a client as open is in the log.
 func (b *Book) Opened(id machine.SessionID) *Violation {
 	if b.table.sessions[id] == nil {
 		return broken(Survival, "session %v was opened and is not in the log", id)
@@ -88,7 +89,7 @@ func (b *Book) Opened(id machine.SessionID) *Violation {
 	return nil
 }
 
-// Told checks what a client was told of a claim: it must be in the log by now.
+// Told checks what was reported to a client about a claim: it must be in the log by now.
 func (b *Book) Told(session machine.SessionID, s machine.ClaimStatus) *Violation {
 	c := b.table.claim(machine.ClaimID{Session: session, Seq: s.Seq})
 	switch {
@@ -102,7 +103,7 @@ func (b *Book) Told(session machine.SessionID, s machine.ClaimStatus) *Violation
 	return nil
 }
 
-// Ended checks that a session which a client was told to be over is so.
+// Ended checks that a session which was reported to a client as ended has ended.
 func (b *Book) Ended(id machine.SessionID) *Violation {
 	if s := b.table.sessions[id]; s != nil && s.ended == machine.OK {
 		return broken(WrongAnswer, "session %v lives and was told that it has ended", id)
@@ -110,7 +111,7 @@ func (b *Book) Ended(id machine.SessionID) *Violation {
 	return nil
 }
 
-// Remaining describes what is still held or queued: at most a few lines for people.
+// Remaining describes what is still held or queued, in at most a few lines for people.
 func (b *Book) Remaining() []string {
 	var out []string
 	for _, n := range b.table.order {
@@ -136,8 +137,8 @@ func describe(c *claim) string {
 	return c.id.Session.String()[:12] + "/" + string(rune('0'+c.id.Seq%10)) + " (" + stateName(c.state) + ")"
 }
 
-// Holders returns the claims that hold a name and are not closing, in the order of their grants, with
-// their tokens: what an operator may revoke.
+// Holders returns the claims that hold a name and are not closing, in grant order, with their
+// tokens: what an operator may revoke.
 func (b *Book) Holders(text string) (ids []machine.ClaimID, tokens []machine.Token) {
 	n := b.table.names[text]
 	if n == nil {
@@ -152,13 +153,13 @@ func (b *Book) Holders(text string) (ids []machine.ClaimID, tokens []machine.Tok
 	return ids, tokens
 }
 
-// A held is who held a name from one index on.
+// A held says who held a name from one index on.
 type held struct {
 	from   uint64
 	tokens []machine.Token
 }
 
-// remember notes who holds each name behind the entry at index, for reads.
+// remember records who holds each name after the entry at index, for reads.
 func (b *Book) remember(index uint64) {
 	for _, n := range b.table.order {
 		tokens := make([]machine.Token, 0, len(n.holders))

@@ -46,11 +46,11 @@ func broken(p Promise, format string, args ...any) *Violation {
 	return &Violation{Promise: p, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Outlived is the violation of a client that believes in its lease, for left from now on, when the
-// service ends its session.
+// Outlived returns the violation for a client that still believes in its lease, for left from now
+// on, when the service ends its session.
 func Outlived(id machine.SessionID, left time.Duration) *Violation {
 	return broken(HoldersView, "session %v expired while its client believes in it for another %v", id, left)
 }
 
-// Late is the violation of a bound on the recovery.
+// Late returns the violation of a bound on the recovery.
 func Late(format string, args ...any) *Violation { return broken(Liveness, format, args...) }

@@ -21,12 +21,12 @@ import (
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
-// A cluster is some servers of this process.
+// A cluster is a set of servers in this process.
 type cluster struct {
 	t     *testing.T
 	names []string
 	dirs  map[string]string
-	peers map[string]string // name -> address, fixed for the life of the cluster
+	peers map[string]string // name -> address, fixed for the lifetime of the cluster
 	ports map[string]string // name -> client address
 
 	mu      sync.Mutex
@@ -49,7 +49,7 @@ func startCluster(t *testing.T, n int) *cluster {
 		ports:   make(map[string]string),
 		running: make(map[string]*running),
 	}
-	free, err := testbed.Addresses(2 * n) // a node has to come back at its own
+	free, err := testbed.Addresses(2 * n) // a node has to come back at its own address
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func (c *cluster) start(name string) {
 	c.mu.Unlock()
 }
 
-// stop ends a server in the planned way: it hands over and says goodbye.
+// stop stops a server in the planned way: it hands over and sends its clients away.
 func (c *cluster) stop(name string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -115,7 +115,7 @@ func (c *cluster) stop(name string) {
 	}
 }
 
-// leader waits for a leader and names it.
+// leader waits for a leader and returns its name.
 func (c *cluster) leader() string {
 	c.t.Helper()
 	var found string
@@ -158,7 +158,7 @@ func (c *cluster) endpoints() []string {
 	return out
 }
 
-// client makes a client with a network of its own.
+// client makes a client with its own network.
 func (c *cluster) client(t *testing.T, ttl time.Duration, change ...func(*client.Config)) (*client.Client, *network) {
 	t.Helper()
 	n := &network{conns: make(map[*wire]bool)}
@@ -193,7 +193,7 @@ func (c *cluster) admin(t *testing.T) *client.Admin {
 	return a
 }
 
-// until waits for something to hold.
+// until waits until holds returns true.
 func until(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !holds(); {
@@ -212,19 +212,19 @@ func logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// A network is what lies between one client and the cluster. While it is cut, what either
-// side sends vanishes and no connection ends.
+// A network is between one client and the cluster. While it is cut, what either side sends vanishes
+// and no connection ends.
 type network struct {
 	mu    sync.Mutex
 	cut   bool
 	conns map[*wire]bool
-	// swallow, when set, makes what the cluster sends vanish while what the client sends arrives.
+	// swallow, if set, makes what the cluster sends vanish while what the client sends arrives.
 	swallow bool
 }
 
 func (n *network) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if n.isCut() {
-		<-ctx.Done() // SYN without an answer
+		<-ctx.Done() // a SYN without an answer
 		return nil, ctx.Err()
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)

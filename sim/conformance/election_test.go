@@ -17,17 +17,17 @@ import (
 
 const (
 	electionOffice = "election/office"
-	// electionTTL outlasts what a busy machine keeps a test from renewing.
+	// electionTTL is longer than a busy machine can keep a test from renewing.
 	electionTTL = 10 * time.Second
-	// settleTime is what an observer has to report something that it should not.
+	// settleTime is how long an observer has to report something that it should not report.
 	settleTime = 200 * time.Millisecond
 )
 
-// A stall holds up the calls that it is asked about until it is ended, as a slow network does.
+// A stall holds up selected calls until it is ended, as a slow network does.
 type stall struct {
 	once    sync.Once
 	reached chan struct{} // closed when a call is held up
-	ended   chan struct{} // closed when calls go on
+	ended   chan struct{} // closed when calls continue
 }
 
 func newStall() *stall {
@@ -67,9 +67,10 @@ func (s *stall) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	return open(ctx, desc, cc, method, opts...)
 }
 
-// TestADelayedObserverInventsNoLeader delays an observer before it subscribes, between subscribing and reading, and between
-// two of its looks, while two leaders come and go (etcd#18163). It reports none of the two as leading, sees the third
-// come, and sees that nobody leads when that one is gone.
+// TestADelayedObserverInventsNoLeader delays an observer before it subscribes, between subscribing
+// and reading, and between two of its reads, while two leaders come and go (etcd#18163). It must
+// not report either of the two as leading; it must see the third one come, and see that nobody
+// leads when that one is gone.
 func TestADelayedObserverInventsNoLeader(t *testing.T) {
 	c := startCluster(t, 3)
 	for name, slow := range map[string]func(s *stall, cfg *client.Config){
@@ -116,7 +117,7 @@ func TestADelayedObserverInventsNoLeader(t *testing.T) {
 	}
 }
 
-// observe reports who leads until ctx is done, and calls after behind each report.
+// observe reports who leads until ctx is done, and calls the function after once per report.
 func observe(ctx context.Context, k *client.Client, reports chan<- string, after func()) {
 	defer close(reports)
 	for leader, err := range election.Observe(ctx, k, electionOffice) {
@@ -149,7 +150,7 @@ func reportsUntil(t *testing.T, reports <-chan string, last string) (got []strin
 
 func leadBriefly(t *testing.T, c *cluster, identity string) { leadWhile(t, c, identity, func() {}) }
 
-// leadWhile has a candidate lead for as long as f takes.
+// leadWhile makes a candidate lead while f runs.
 func leadWhile(t *testing.T, c *cluster, identity string, f func()) {
 	t.Helper()
 	k, _ := c.client(t, electionTTL)
@@ -174,9 +175,9 @@ type turn struct {
 	at    time.Time
 }
 
-// TestAResignationCedesTheOffice has leaders resign as soon as they lead. The office goes to one who waits each time, never
-// back to the one who resigned, and each beginning has one end. Identity and token of what an observer is told belong
-// together, however fast the leaders change.
+// TestAResignationCedesTheOffice makes leaders resign as soon as they lead. Each time, leadership
+// goes to a waiting candidate, never back to the one that resigned, and each beginning has one end.
+// The identity and token that an observer gets belong together, however fast the leaders change.
 func TestAResignationCedesTheOffice(t *testing.T) {
 	const rounds = 30
 	c := startCluster(t, 3)
@@ -224,7 +225,7 @@ func resignAlways(ctx context.Context, candidate *election.Candidate, turns chan
 	})
 }
 
-// checkTurns checks so many terms and returns whose each token was.
+// checkTurns checks this many terms and returns whose each token was.
 func checkTurns(t *testing.T, turns <-chan turn, rounds int) map[lockstep.Token]string {
 	t.Helper()
 	leaders := map[lockstep.Token]string{}
@@ -248,7 +249,8 @@ func checkTurns(t *testing.T, turns <-chan turn, rounds int) map[lockstep.Token]
 	slices.Sort(took)
 	median, slowest := took[len(took)/2], took[len(took)-1]
 	t.Logf("%d terms, the median hand-over took %v, the slowest %v", rounds, median, slowest)
-	if median > time.Second || slowest > electionTTL/2 { // one on a busy machine may be slow; none waits for the lease
+	// One may be slow on a busy machine; none waits for the lease.
+	if median > time.Second || slowest > electionTTL/2 {
 		t.Errorf("a hand-over took %v, the slowest %v; want 1 s and at most %v", median, slowest, electionTTL/2)
 	}
 	return leaders

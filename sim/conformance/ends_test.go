@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// A shared secret is what a handle has: two processes may use one session by it.
+// A sharedSecret is what a handle has: it lets two processes use one session.
 type sharedSecret struct {
 	Session string `json:"session"`
 	Secret  []byte `json:"secret"`

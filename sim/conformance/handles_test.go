@@ -25,7 +25,8 @@ func detached(t *testing.T, c *cluster, name string) lockstep.Handle {
 	return h
 }
 
-// turns attaches the lock and uses it, again when another came between, as the commands do.
+// turns attaches the lock and uses it, and retries if another process attached in between, as the
+// commands do.
 func turns(ctx context.Context, k *client.Client, h lockstep.Handle, use func(lockstep.Lock) error) (err error) {
 	for range 8 {
 		l, err := k.Attach(ctx, h)
@@ -85,7 +86,8 @@ func TestAReleaseBesideARenewalFreesTheLock(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			time.Sleep(time.Duration(i%10) * 500 * time.Microsecond)
-			if err := renew(t.Context(), a, h); err != nil && !errors.Is(err, lockstep.ErrLost) { // when the release came first
+			// ErrLost: the release came first.
+			if err := renew(t.Context(), a, h); err != nil && !errors.Is(err, lockstep.ErrLost) {
 				t.Errorf("round %d: renew: %v", i, err)
 			}
 		})
@@ -99,8 +101,8 @@ func TestAReleaseBesideARenewalFreesTheLock(t *testing.T) {
 	}
 }
 
-// TestAHandleIsSharedByMachinesWhoseClocksDiffer: attachments are numbered by the wall clock, and the service takes only rising
-// numbers.
+// TestAHandleIsSharedByMachinesWhoseClocksDiffer: attachments are numbered by the wall clock, and
+// the service accepts only rising numbers.
 func TestAHandleIsSharedByMachinesWhoseClocksDiffer(t *testing.T) {
 	c := startCluster(t, 1)
 	c.leader()
@@ -117,7 +119,7 @@ func TestAHandleIsSharedByMachinesWhoseClocksDiffer(t *testing.T) {
 	}
 }
 
-// numbered is the handle as a machine with this clock would use it.
+// numbered returns the handle as a machine with this clock would use it.
 func numbered(t *testing.T, h lockstep.Handle, clock time.Time) lockstep.Handle {
 	t.Helper()
 	prefix, body, _ := strings.Cut(string(h), ".")

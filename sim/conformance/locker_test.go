@@ -67,12 +67,10 @@ func TestTheNativeLockerKeepsTheContract(t *testing.T) {
 	})
 }
 
-// suiteTTL is long enough to live through an election on a machine that is busy with
-// other tests.
+// suiteTTL is long enough to survive an election on a machine that is busy with other tests.
 const suiteTTL = 5 * time.Second
 
-// TestMain lets more tests run side by side than there are processors: most of them wait
-// for leases.
+// TestMain lets more tests run in parallel than there are processors: most of them wait for leases.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {

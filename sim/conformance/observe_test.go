@@ -63,7 +63,7 @@ func TestAWatchGoesOnOverTheRestartOfEveryNode(t *testing.T) {
 	events := make(chan string, 100)
 	go func() {
 		defer close(events)
-		for e, err := range admin.Watch(ctx, "w/", 1) { // behind the first grant
+		for e, err := range admin.Watch(ctx, "w/", 1) { // after the first grant
 			if err != nil {
 				events <- err.Error()
 				return

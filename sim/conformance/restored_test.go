@@ -29,7 +29,8 @@ func (c *cluster) save(ctx context.Context) (path string) {
 	return path
 }
 
-// restore replaces the cluster, at the same addresses, by one that begins with the backup and grants at once.
+// restore replaces the cluster, at the same addresses, by one that begins with the backup and
+// grants at once.
 func (c *cluster) restore(path string) {
 	c.t.Helper()
 	for _, name := range c.names {
@@ -66,7 +67,8 @@ func follow(ctx context.Context, admin *client.Admin, from client.Position) <-ch
 	return seen
 }
 
-// TestARestoreUnderThoseWhoWatchAndHold has a watch that is ahead of the backup, a watcher of one lock, and a client that holds.
+// TestARestoreUnderThoseWhoWatchAndHold has a watch that is ahead of the backup, a watcher of one
+// lock, and a client that holds a lock.
 func TestARestoreUnderThoseWhoWatchAndHold(t *testing.T) {
 	c := startCluster(t, 3)
 	k, _ := c.client(t, 20*time.Second)
@@ -76,7 +78,8 @@ func TestARestoreUnderThoseWhoWatchAndHold(t *testing.T) {
 		t.Helper()
 		for range n {
 			l, err := k.Acquire(ctx, "w/x")
-			if errors.Is(err, lockstep.ErrLost) { // it waited in the session that the restore has revoked
+			// It waited in the session that the restore revoked.
+			if errors.Is(err, lockstep.ErrLost) {
 				l, err = k.Acquire(ctx, "w/x")
 			}
 			if err != nil {
@@ -109,7 +112,8 @@ func TestARestoreUnderThoseWhoWatchAndHold(t *testing.T) {
 	c.restore(path)
 	work(5)
 	var loss *lockstep.LossError
-	// A node that does not know its new cluster yet says what the backup says: that the restore has revoked the session.
+	// A node that does not know its new cluster yet says what the backup says: the restore has
+	// revoked the session.
 	if cause := context.Cause(held.Context()); !errors.As(cause, &loss) || loss.Reason != lockstep.RecordMissing && loss.By != "restore" {
 		t.Errorf("the lock of the old cluster ended with %v", cause)
 	}
@@ -123,11 +127,13 @@ func TestARestoreUnderThoseWhoWatchAndHold(t *testing.T) {
 			t.Fatalf("watched %+v, want event %d of the new history", got, want)
 		}
 	}
-	kept, err := k.Acquire(ctx, "w/x") // else nobody holds it, as before: that is no news for who missed what was between
+	// Otherwise nobody holds it, as before, which is not a change for a watcher that missed what
+	// was in between.
+	kept, err := k.Acquire(ctx, "w/x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for found := false; !found; { // states may be left out, the last one is not
+	for found := false; !found; { // states may be skipped, but not the last one
 		select {
 		case s := <-states:
 			if err, bad := s.(error); bad {

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// patience bounds what should happen at once, on a machine that is busy with other tests.
+	// patience bounds the wait for what should happen at once, on a machine that is busy with other
+	// tests.
 	patience = 20 * time.Second
-	// longTTL outlasts patience: what has ended within patience did not end by the lease.
+	// longTTL is longer than patience: what ends within patience did not end because of the lease.
 	longTTL = 60 * time.Second
 )
 
@@ -34,7 +35,7 @@ func acquire(t *testing.T, l lockstep.Locker, name string, opts ...lockstep.Acqu
 	return lock
 }
 
-// release gives a lock back for certain.
+// release releases a lock, and fails the test if that is not certain.
 func release(t *testing.T, l lockstep.Lock) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -170,7 +171,7 @@ func TestLostAnswersLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// acquireLater starts an Acquire and waits until it stands in the queue or has the lock.
+// acquireLater starts an Acquire and waits until it is in the queue or has the lock.
 func acquireLater(t *testing.T, k *client.Client, name string) <-chan lockstep.Lock {
 	t.Helper()
 	before := claims(t, k, name)
@@ -263,7 +264,7 @@ func TestDeadWaitersDoNotAddUp(t *testing.T) {
 	ttl := 2 * suiteTTL
 	holder, _ := c.client(t, ttl)
 	l := acquire(t, holder, "jobs/x")
-	for i := range 3 { // the oldest waiters are cut off and never heard of again
+	for i := range 3 { // the oldest waiters are cut off and never come back
 		dead, n := c.client(t, ttl)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -12,8 +12,9 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// TestAThousandWaiters is the crowd of accept/storm.sh: 1,000 clients, each with a session of its own, that want a lock of
-// the cluster at LOCKSTEP_TEST_STORM while it grants nothing. It makes the file LOCKSTEP_TEST_STORM_WAITING once all of them wait.
+// TestAThousandWaiters is the crowd of accept/storm.sh: 1,000 clients, each with its own session,
+// that want a lock of the cluster at LOCKSTEP_TEST_STORM while it grants nothing. It creates the
+// file LOCKSTEP_TEST_STORM_WAITING once all of them wait.
 func TestAThousandWaiters(t *testing.T) {
 	endpoints := os.Getenv("LOCKSTEP_TEST_STORM")
 	if endpoints == "" {

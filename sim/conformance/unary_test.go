@@ -11,7 +11,8 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// TestAUnaryWaitOutlivesTheLeader: a call that waits in the queue at a follower, as one of curl does, goes on at the next leader.
+// TestAUnaryWaitOutlivesTheLeader: a call that waits in the queue through a follower, like one from
+// curl, continues at the next leader.
 func TestAUnaryWaitOutlivesTheLeader(t *testing.T) {
 	c := startCluster(t, 3)
 	leader := c.leader()

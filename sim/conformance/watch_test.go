@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-// tokens sends the token of each state's holder, 0 for nobody, and then the watch's error if it had one.
+// tokens sends the token of each state's holder, 0 for none, and then the watch's error, if any.
 func tokens(ctx context.Context, k *client.Client, name string) <-chan any {
 	seen := make(chan any)
 	go func() {
@@ -30,7 +30,7 @@ func tokens(ctx context.Context, k *client.Client, name string) <-chan any {
 	return seen
 }
 
-// next wants the next state.
+// next expects this as the next state.
 func next(t *testing.T, seen <-chan any, want any) {
 	t.Helper()
 	select {
@@ -46,10 +46,10 @@ func next(t *testing.T, seen <-chan any, want any) {
 func TestALockIsWatchedOverTheRestartOfEveryNode(t *testing.T) {
 	c := startCluster(t, 3)
 	observer, _ := c.client(t, 5*time.Second)
-	k, _ := c.client(t, longTTL) // a lock is held while a node restarts
+	k, _ := c.client(t, longTTL) // a lock stays held while a node restarts
 	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Second)
 	defer cancel()
-	seen := tokens(ctx, observer, "w/x") // of a cluster without any event yet
+	seen := tokens(ctx, observer, "w/x") // of a cluster that has no events yet
 	next(t, seen, lockstep.Token(0))
 	work := func() {
 		t.Helper()
@@ -65,7 +65,7 @@ func TestALockIsWatchedOverTheRestartOfEveryNode(t *testing.T) {
 	}
 	for _, name := range c.names {
 		work()
-		other, err := k.Acquire(ctx, "w/x/other") // another name with the same beginning
+		other, err := k.Acquire(ctx, "w/x/other") // another name with the same prefix
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,8 @@ func TestALockIsWatchedOverTheRestartOfEveryNode(t *testing.T) {
 	}
 }
 
-// The observer is away while leaders come and go: it misses them, and is told what is true then.
+// The observer is away while leaders come and go: it misses them, and gets the state that is true
+// then.
 func TestASlowWatcherSeesTheLastState(t *testing.T) {
 	c := startCluster(t, 1)
 	observer, _ := c.client(t, 5*time.Second)
@@ -147,7 +148,7 @@ func TestAWatchSeesARevokedLockUntilItsHolderHasStopped(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-l.Context().Done()
-			l.Release(ctx) // the consent; the loss is no news
+			l.Release(ctx) // the acknowledgement; the loss is already known
 		}
 	}
 	if !free {

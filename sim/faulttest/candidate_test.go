@@ -29,8 +29,8 @@ const (
 	// candidateVariable makes the test binary a candidate; it holds its orders as JSON.
 	candidateVariable = "LOCKSTEP_TEST_CANDIDATE"
 	office            = "faults/office"
-	// computing is how long a leader works between reading the resource and writing it. A leader that is frozen in
-	// between writes late when it wakes.
+	// computing is how long a leader works between reading the resource and writing it. A leader
+	// that is frozen in between writes late when it wakes.
 	computing = 80 * time.Millisecond
 	// turn bounds the wait for the file while another process is stopped in the middle of a step.
 	turn = 300 * time.Millisecond
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// orders are what a candidate process is told.
+// orders tell a candidate process what to do.
 type orders struct {
 	ID                int // of the process
 	Endpoints, Behind []string
@@ -63,7 +63,7 @@ type contestant struct {
 	file    *filefence.File
 }
 
-// stand leads whenever it is elected, until TERM. USR1 makes it resign.
+// stand campaigns until TERM, and leads whenever it is elected. USR1 makes it resign.
 func stand(text string) error {
 	var c contestant
 	if err := json.Unmarshal([]byte(text), &c.orders); err != nil {
@@ -107,7 +107,7 @@ func (c *contestant) open(locker *client.Client) (err error) {
 	return err
 }
 
-// heedResign resigns at each USR1 until ctx is done; then the channel is closed.
+// heedResign resigns on each USR1 until ctx is done; then the channel is closed.
 func (c *contestant) heedResign(ctx context.Context, candidate *election.Candidate) <-chan struct{} {
 	ended, signals := make(chan struct{}), make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1)
@@ -135,7 +135,7 @@ func leaks() string {
 	return ""
 }
 
-// note ends the process when it cannot: a journal with a gap proves nothing.
+// note ends the process if it cannot write: a journal with a gap proves nothing.
 func (c *contestant) note(w what, token lockstep.Token, n int) {
 	if err := c.journal.note(entry{ID: c.ID, What: w, Token: token, N: n}); err != nil {
 		panic(err)
@@ -166,8 +166,8 @@ func (c *contestant) lead(ctx context.Context, token lockstep.Token) error {
 	return nil
 }
 
-// add reads the resource and writes it with one more line. Its context does not end with the term: a write that is on
-// its way is not called back.
+// add reads the resource and writes it with one more line. Its context does not end with the term:
+// a write in flight cannot be recalled.
 func (c *contestant) add(ctx context.Context, grant fence.Grant, entered *bool) (n int, err error) {
 	if !*entered {
 		if err := c.file.Enter(ctx, grant); err != nil {
@@ -191,5 +191,5 @@ func (c *contestant) add(ctx context.Context, grant fence.Grant, entered *bool) 
 	return next.n, c.file.Write(ctx, grant, append(data, next.String()...))
 }
 
-// now is the clock that all processes of the machine share.
+// now reads the clock that all processes of the machine share.
 func now() time.Duration { return lease.SystemClock().Now() }

@@ -12,8 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
-// A Cluster is a set of server processes on this machine. It is used by the
-// goroutine of one test.
+// A Cluster is a set of server processes on this machine. It is used by the goroutine of one test.
 type Cluster struct {
 	t      *testing.T
 	binary string
@@ -28,8 +27,8 @@ type node struct {
 	exited                     chan struct{}
 }
 
-// Start starts a cluster of so many nodes. Its processes and files are gone when the test ends.
-// It builds the program from this repository.
+// Start starts a cluster of size nodes. Its processes and files are removed when the test ends. It
+// builds the program from this repository.
 func Start(t *testing.T, size int) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, binary: build(t), dir: t.TempDir()}
@@ -55,8 +54,8 @@ func Start(t *testing.T, size int) *Cluster {
 // programDir is the environment variable that names the directory where Run keeps the program.
 const programDir = "FAULTTEST_PROGRAM_DIR"
 
-// Run runs the tests of a package and returns the exit code, for its TestMain. All clusters then share one build of the
-// program, which takes longer than much of what is done with them.
+// Run runs the tests of a package and returns the exit code, for its TestMain. All clusters then
+// share one build of the program, since building takes longer than much of what is tested.
 func Run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "lockstep-faulttest-")
 	if err == nil {
@@ -70,7 +69,7 @@ func Run(m *testing.M) int {
 	return m.Run()
 }
 
-// build gives the program, which is built unless another test has done so.
+// build returns the program, and builds it unless another test has done so.
 func build(t *testing.T) string {
 	t.Helper()
 	fresh := filepath.Join(t.TempDir(), "lockstep")
@@ -91,7 +90,7 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// Endpoints are the addresses for clients.
+// Endpoints returns the addresses for clients.
 func (c *Cluster) Endpoints() []string {
 	var list []string
 	for _, n := range c.nodes {
@@ -108,14 +107,14 @@ func (c *Cluster) peers() string {
 	return strings.Join(list, ",")
 }
 
-// StartNode starts node i, from 0, on the directory that it had before.
+// StartNode starts node i, from 0, on its previous directory.
 func (c *Cluster) StartNode(i int) {
 	c.t.Helper()
 	c.StartNodeWith(i, c.ServerArgs(i, false))
 }
 
-// ServerArgs is the command line of node i, with further flags: of the whole cluster, or with alone of
-// a cluster that it is alone in.
+// ServerArgs returns the command line of node i, with further flags: for the whole cluster or, with
+// alone, for a cluster of only this node.
 func (c *Cluster) ServerArgs(i int, alone bool, flags ...string) []string {
 	n := c.nodes[i]
 	members := c.peers()
@@ -129,7 +128,7 @@ func (c *Cluster) ServerArgs(i int, alone bool, flags ...string) []string {
 	}, flags...)
 }
 
-// StartNodeWith starts node i with a command line of ServerArgs.
+// StartNodeWith starts node i with a command line from ServerArgs.
 func (c *Cluster) StartNodeWith(i int, args []string) {
 	c.t.Helper()
 	n := c.nodes[i]
@@ -150,22 +149,22 @@ func (c *Cluster) StartNodeWith(i int, args []string) {
 	}()
 }
 
-// SecretFile is the file with the secret of the cluster.
+// SecretFile returns the file with the cluster secret.
 func (c *Cluster) SecretFile() string { return filepath.Join(c.dir, "cluster.secret") }
 
-// DataDir is the data directory of node i.
+// DataDir returns the data directory of node i.
 func (c *Cluster) DataDir(i int) string { return filepath.Join(c.dir, c.nodes[i].name) }
 
-// Peer is the address at which node i's peers reach it.
+// Peer returns the address at which node i's peers reach it.
 func (c *Cluster) Peer(i int) string { return c.nodes[i].peer }
 
-// Health is the address of node i's health and metrics.
+// Health returns the address of node i's health and metrics.
 func (c *Cluster) Health(i int) string { return c.nodes[i].health }
 
-// HTTP is the address of node i's JSON API and profiles.
+// HTTP returns the address of node i's JSON API and profiles.
 func (c *Cluster) HTTP(i int) string { return c.nodes[i].http }
 
-// Pid is the process of node i.
+// Pid returns the process id of node i.
 func (c *Cluster) Pid(i int) int { return c.nodes[i].process.Process.Pid }
 
 // Index finds a node by its name.
@@ -181,7 +180,7 @@ func (c *Cluster) Index(name string) int {
 // Kill ends node i with SIGKILL and waits until it is gone.
 func (c *Cluster) Kill(i int) { c.end(i, os.Kill) }
 
-// Stop asks node i to end in good order and waits until it is gone.
+// Stop asks node i to shut down gracefully and waits until it is gone.
 func (c *Cluster) Stop(i int) { c.end(i, os.Interrupt) }
 
 func (c *Cluster) end(i int, signal os.Signal) {
@@ -189,12 +188,12 @@ func (c *Cluster) end(i int, signal os.Signal) {
 	if n.process == nil {
 		return
 	}
-	_ = n.process.Process.Signal(signal) // it may have ended by itself
+	_ = n.process.Process.Signal(signal) // it may have exited by itself
 	<-n.exited
 	n.process = nil
 }
 
-// KillAll kills every node that runs, all at once.
+// KillAll kills all running nodes at once.
 func (c *Cluster) KillAll() {
 	for _, n := range c.nodes {
 		if n.process != nil {
@@ -209,7 +208,7 @@ func (c *Cluster) KillAll() {
 	}
 }
 
-// showLogs puts the ends of the nodes' logs into the test's.
+// showLogs adds the ends of the nodes' logs to the test's log.
 func (c *Cluster) showLogs() {
 	for _, n := range c.nodes {
 		content, err := os.ReadFile(filepath.Join(c.dir, n.name+".log"))
@@ -219,7 +218,7 @@ func (c *Cluster) showLogs() {
 	}
 }
 
-// Command makes a command of the program that talks to this cluster.
+// Command returns a command of the program that talks to this cluster.
 func (c *Cluster) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(c.binary, args...)
 	cmd.Env = append(os.Environ(), "LOCKSTEP_ENDPOINTS="+strings.Join(c.Endpoints(), ","))

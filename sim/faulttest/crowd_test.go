@@ -27,7 +27,7 @@ const (
 	crowdTTL    = 4 * time.Second
 )
 
-// A crowd stands for one office: groups of candidates that share a client each.
+// A crowd campaigns for one name: groups of candidates that share a client each.
 type crowd struct {
 	t      *testing.T
 	source fence.Source
@@ -36,25 +36,25 @@ type crowd struct {
 
 	mu struct {
 		sync.Mutex
-		inside lockstep.Token // of the body that runs; zero: none
+		inside lockstep.Token // of the running body; zero: none
 		last   lockstep.Token
 		terms  int
-		dead   []lockstep.Token // whose group died in the term
+		dead   []lockstep.Token // tokens of terms in which the group died
 	}
 }
 
-// A group lives and dies together, as the candidates of one process.
+// A group lives and dies together, like the candidates of one process.
 type group struct {
 	number  int
 	client  *client.Client
 	proxies []*testbed.Proxy
 	alive   context.Context
 	die     context.CancelFunc
-	dooms   int // the number of the candidate that takes its group along when it leads; -1: nobody
+	dooms   int // number of the candidate whose leadership kills its group; -1: none
 }
 
-// TestACrowdOfCandidates queues many candidates for one office. Each leads once and ends, some resign first, and three
-// times the leader dies with all the candidates of its client.
+// TestACrowdOfCandidates queues many candidates for one name. Each leads once and ends, some resign
+// first, and three times the leader dies with all the candidates of its client.
 func TestACrowdOfCandidates(t *testing.T) {
 	cluster := faulttest.Start(t, 3)
 	gate := newClient(t, client.Config{Endpoints: cluster.Endpoints(), TTL: 60 * time.Second, UnavailableAfter: 30 * time.Second})
@@ -133,7 +133,7 @@ func awaitCrowd(t *testing.T, cluster *faulttest.Cluster, count int) {
 	t.Fatalf("there were never %d candidates in the queue", count)
 }
 
-// stand runs one candidate until it has led in peace, or its group is dead.
+// stand runs one candidate until it has led undisturbed, or its group is dead.
 func (c *crowd) stand(ctx context.Context, g *group, number int) {
 	candidate, err := election.New(g.client, crowdOffice, election.Config{Identity: fmt.Sprintf("candidate-%02d-%05d", g.number, number)})
 	if err != nil {
@@ -194,7 +194,7 @@ func (c *crowd) end(token lockstep.Token) {
 	}
 }
 
-// check finds that all have led who could, and that the dead write no more.
+// check checks that all candidates that could lead have led, and that the dead no longer write.
 func (c *crowd) check(ctx context.Context, waiting int, took time.Duration) {
 	if ctx.Err() != nil {
 		c.t.Fatalf("not all have led in time: %d terms of %d candidates", c.mu.terms, waiting)

@@ -1,6 +1,6 @@
-// Package faulttest runs the real server program and does to it what life does: it
+// Package faulttest runs the real server program and does to it what happens in production: it
 // kills and freezes processes, and cuts connections.
 //
-// Its tests are slower than others and speak to the service through the same
-// client as everybody. Those that take minutes have the build tag "acceptance".
+// Its tests are slower than others and use the same client as everyone else. Those that take
+// minutes have the build tag "acceptance".
 package faulttest

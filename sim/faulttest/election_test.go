@@ -28,15 +28,16 @@ const (
 	contestants = 8
 	electionTTL = 3 * time.Second
 	electGrace  = 500 * time.Millisecond
-	// takeover is what may pass from a fault to the next term, and handover after a resignation.
+	// takeover is how much time may pass from a fault to the next term, and handover after a
+	// resignation.
 	takeover = electionTTL + electGrace + time.Second
 	handover = time.Second
-	// outage bounds the same while a server is down as well: all leases start anew when another leads, and a claim that
-	// was left in the queue by a session that was lost has to end first.
+	// outage is the same bound while a server is down as well: all leases start over when another
+	// leads, and a claim left in the queue by a lost session has to end first.
 	outage = 3*takeover + 5*time.Second
 )
 
-// A fault of the leader, with how long the next one may take.
+// A fault of the leader, with how long the next one may take to lead.
 type fault struct {
 	name  string
 	limit time.Duration
@@ -52,7 +53,7 @@ func leaderFaults() []fault {
 	}
 }
 
-// A seat is one of eight, with the network of whoever sits there.
+// A seat is one of eight, with the network of whichever process occupies it.
 type seat struct {
 	id      int // of the process
 	proxies []*testbed.Proxy
@@ -61,7 +62,7 @@ type seat struct {
 	stderr  strings.Builder
 }
 
-// A contest is one run. It is used by the goroutine of the test alone.
+// A contest is one run. Only the goroutine of the test uses it.
 type contest struct {
 	t       *testing.T
 	cluster *faulttest.Cluster
@@ -82,9 +83,10 @@ type undoing struct {
 	do func()
 }
 
-// TestElectionsUnderFaults has 8 candidate processes on 3 server processes. Leaders are killed, frozen, cut off and
-// asked to resign at random moments, and the server's leader is killed and frozen too. The journal of all and
-// the resource then show whether the promises of package election were kept.
+// TestElectionsUnderFaults runs 8 candidate processes on 3 server processes. Leaders are killed,
+// frozen, cut off and asked to resign at random moments, and the server's leader is killed and
+// frozen too. The combined journal and the resource then show whether the promises of package
+// election were kept.
 func TestElectionsUnderFaults(t *testing.T) {
 	c := newContest(t)
 	faults, rounds := leaderFaults(), 0
@@ -146,14 +148,14 @@ func (c *contest) sit(s *seat) {
 	}
 	s.cmd, s.gone = cmd, gone
 	go func() {
-		_ = cmd.Wait() // the journal has how it ended
+		_ = cmd.Wait() // the journal records how it ended
 		close(gone)
 	}()
 }
 
 func (c *contest) path(name string) string { return filepath.Join(c.dir, name) }
 
-// clear ends what a failed test has left.
+// clear cleans up after a failed test.
 func (c *contest) clear() {
 	for _, s := range c.seats {
 		_ = s.cmd.Process.Kill()
@@ -189,7 +191,7 @@ func (c *contest) pump() {
 	c.entries = append(c.entries, found...)
 }
 
-// until pumps until it holds; false after limit.
+// until pumps until holds returns true; it returns false after limit.
 func (c *contest) until(limit time.Duration, holds func() bool) bool {
 	for end := now() + limit; ; time.Sleep(2 * time.Millisecond) {
 		if c.pump(); holds() {
@@ -226,7 +228,8 @@ func (c *contest) seated(id int) *seat {
 	return nil
 }
 
-// hurt does something to the leader, with server to that of the cluster too, and measures how long it takes until another leads.
+// hurt applies a fault to the leader, with server to the cluster's leader too, and measures how
+// long it takes until another one leads.
 func (c *contest) hurt(f fault, server bool) {
 	c.t.Helper()
 	c.leader()
@@ -271,7 +274,8 @@ func (c *contest) kill(s *seat) {
 	c.sit(s)
 }
 
-// longerThanLease is how long a leader is frozen or cut off: the next one is at work when it comes back.
+// longerThanLease returns how long a leader is frozen or cut off: the next one is at work when it
+// comes back.
 func longerThanLease() time.Duration { return takeover + rand.N(1500*time.Millisecond) }
 
 func (c *contest) freeze(s *seat) {
@@ -322,7 +326,7 @@ func (c *contest) leadingNode() int {
 	return c.cluster.Index(status.Leader)
 }
 
-// finish ends all in good order, and has the journal and the resource judged.
+// finish ends everything gracefully, and has the journal and the resource judged.
 func (c *contest) finish() {
 	c.until(outage, func() bool { return len(c.later) == 0 })
 	c.leader()

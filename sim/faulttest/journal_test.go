@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// what happened.
+// what is a kind of event.
 type what string
 
 const (
@@ -27,9 +27,9 @@ const (
 	refused  what = "refused" // the resource refused it
 	busy     what = "busy"    // no turn at the resource, or no answer
 	resigned what = "resigned"
-	left     what = "left" // Run returned and the client is closed; Note tells the goroutines that are left
+	left     what = "left" // Run returned and the client is closed; Note: the goroutines left
 
-	// These are of the tester, about process ID.
+	// These are written by the tester, about process ID.
 	killed what = "killed"
 	frozen what = "frozen"
 	cut    what = "cut"
@@ -45,11 +45,11 @@ type entry struct {
 	Note  string `json:",omitempty"`
 }
 
-// A journal is a file that several processes append to. Each reads with a place of its own.
+// A journal is a file that several processes append to. Each reads at its own offset.
 type journal struct {
 	file *os.File
-	at   int64  // what is read
-	rest []byte // of a line that is not whole yet
+	at   int64  // read so far
+	rest []byte // of an incomplete line
 }
 
 func openJournal(path string) (*journal, error) {
@@ -70,7 +70,8 @@ func (j *journal) note(e entry) error {
 
 // read returns what is new.
 func (j *journal) read() (found []entry, err error) {
-	text, err := io.ReadAll(io.NewSectionReader(j.file, j.at, math.MaxInt64-j.at)) // writing moves the place of the file
+	// Writing moves the file offset.
+	text, err := io.ReadAll(io.NewSectionReader(j.file, j.at, math.MaxInt64-j.at))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
-// heapOf is what the heap of node i holds after a collection, in bytes.
+// heapOf returns the size of node i's heap after a collection, in bytes.
 func heapOf(t *testing.T, cluster *faulttest.Cluster, i int) int64 {
 	t.Helper()
 	get(t, "http://"+cluster.HTTP(i)+"/debug/pprof/heap?gc=1")

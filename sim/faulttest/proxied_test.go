@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// proxied makes a client reach each node through its proxy only, also when a node names
-// the leader by its own address.
+// proxied makes a client reach each node only through its proxy, even when a node names the leader
+// by its own address.
 func proxied(endpoints, behind []string) []grpc.DialOption {
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		if i := slices.Index(endpoints, address); i >= 0 {

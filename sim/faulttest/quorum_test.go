@@ -11,7 +11,7 @@ import (
 )
 
 func TestAMinorityGrantsNothing(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // it mostly waits
 	cluster := faulttest.Start(t, 5)
 	holder := newClient(t, client.Config{Endpoints: cluster.Endpoints(), TTL: 2 * time.Minute})
 	lock, err := holder.Acquire(t.Context(), "quorum/held", lockstep.WithWait(20*time.Second))

@@ -4,8 +4,8 @@ import (
 	"os"
 )
 
-// Restore kills all nodes, deletes their directories, makes them again from a backup and starts the nodes. flags
-// go to snapshot restore.
+// Restore kills all nodes, deletes their directories, recreates them from a backup and starts the
+// nodes. flags are passed to snapshot restore.
 func (c *Cluster) Restore(file string, flags ...string) {
 	c.t.Helper()
 	c.Wipe()

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/sim/faulttest"
 )
 
-// grants takes and frees so many locks, and gives the last token.
+// grants takes and releases this many locks, and returns the last token.
 func grants(t *testing.T, cluster *faulttest.Cluster, count int) (last lockstep.Token) {
 	t.Helper()
 	return grantsAt(t, cluster.Endpoints(), count)
@@ -78,7 +78,7 @@ func TestTokensGoOnAfterEveryRestoreAndAfterANewStart(t *testing.T) {
 }
 
 func TestARestoredClusterKeepsItsWaitOverARestart(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // it mostly waits
 	cluster := faulttest.Start(t, 3)
 	before := grants(t, cluster, 5)
 	cluster.Restore(save(t, cluster), "--longest-ttl", "12s")
@@ -233,7 +233,7 @@ func TestASurvivorIsForcedIntoANewClusterOnce(t *testing.T) {
 	if after := grants(t, cluster, 1); after <= before {
 		t.Errorf("without the flag: token %d after %d", after, before)
 	}
-	cluster.StartNode(1) // a node of the old cluster, alone and of another id
+	cluster.StartNode(1) // a node of the old cluster, alone and with another id
 	if after := grants(t, cluster, 1); after <= before {
 		t.Errorf("beside an old node: token %d after %d", after, before)
 	}

@@ -22,11 +22,11 @@ func (r *renewals) Observe(e client.Event) {
 	}
 }
 
-// TestARevocationWhileTheStreamIsBroken revokes a lock at once while its holder hears nothing, and lets the network
-// heal before the lease ends. The session lives on; the lock must be gone by the first
-// keepalive that is confirmed after that.
+// TestARevocationWhileTheStreamIsBroken revokes a lock at once while its holder hears nothing, and
+// lets the network heal before the lease ends. The session survives; the lock must be gone by the
+// first keepalive that is confirmed after that.
 func TestARevocationWhileTheStreamIsBroken(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // it mostly waits
 	cluster := faulttest.Start(t, 3)
 	var proxies []*testbed.Proxy
 	var behind []string
@@ -69,7 +69,7 @@ func TestARevocationWhileTheStreamIsBroken(t *testing.T) {
 	}
 }
 
-// believesUntilRenewed fails when the lock is still believed in after a renewal that was confirmed later than before.
+// believesUntilRenewed fails if the lock is still believed in after a later renewal was confirmed.
 func believesUntilRenewed(t *testing.T, lock lockstep.Lock, seen *renewals, before int64) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)

@@ -60,7 +60,7 @@ func holdLocks(t *testing.T, cluster *faulttest.Cluster) {
 	t.Logf("%d locks held by %d sessions after %v", sessions*locksPerSession, sessions, time.Since(begin).Round(time.Millisecond))
 }
 
-// queueWaiters queues them, whose numbers in the session then rise, and leaves them there.
+// queueWaiters queues waiters, whose numbers in the session then rise, and leaves them there.
 func queueWaiters(t *testing.T, cluster *faulttest.Cluster) {
 	begin := time.Now()
 	admin, err := client.NewAdmin(client.Config{Endpoints: cluster.Endpoints()})
@@ -139,7 +139,7 @@ func checkQueue(t *testing.T, cluster *faulttest.Cluster) {
 	}
 }
 
-// checkRestart kills all nodes and measures until the state is served again.
+// checkRestart kills all nodes and measures the time until the state is served again.
 func checkRestart(t *testing.T, cluster *faulttest.Cluster) {
 	cluster.KillAll()
 	begin := time.Now()
@@ -172,8 +172,8 @@ func checkRestart(t *testing.T, cluster *faulttest.Cluster) {
 
 const million = 1_000_000
 
-// TestAMillionNames takes and frees a million names once each. The history's rings are filled first: they are
-// bounded, and hold more after the first names than before.
+// TestAMillionNames takes and releases a million names once each. The history's rings are filled
+// first: they are bounded, and hold more after the first names than before.
 func TestAMillionNames(t *testing.T) {
 	cluster := faulttest.Start(t, 3)
 	takeAndFree(t, cluster, "warm", 600_000)
@@ -205,7 +205,7 @@ func takeAndFree(t *testing.T, cluster *faulttest.Cluster, prefix string, count 
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close(context.Background()) // or their connections would be measured
+		defer c.Close(context.Background()) // otherwise their connections would be measured
 		for a := range abreast {
 			g.Go(func() error {
 				for i := w*abreast + a; i < count; i += clients * abreast {
@@ -228,8 +228,9 @@ func takeAndFree(t *testing.T, cluster *faulttest.Cluster, prefix string, count 
 
 type footprint struct{ heap, snapshot int64 }
 
-// measure reads what each node's heap holds after a collection, and the size of its newest snapshot, just after that
-// snapshot: until the next one the log in memory grows by 32 MiB, whatever becomes of the names.
+// measure reads the size of each node's heap after a collection, and of its newest snapshot, just
+// after that snapshot: until the next one, the log in memory grows by 32 MiB, whatever happens to
+// the names.
 func measure(t *testing.T, cluster *faulttest.Cluster) []footprint {
 	t.Helper()
 	awaitSnapshots(t, cluster)
@@ -240,7 +241,7 @@ func measure(t *testing.T, cluster *faulttest.Cluster) []footprint {
 	return all
 }
 
-// awaitSnapshots takes and frees more names until each node has written a further snapshot.
+// awaitSnapshots takes and releases more names until each node has written another snapshot.
 func awaitSnapshots(t *testing.T, cluster *faulttest.Cluster) {
 	t.Helper()
 	var before [3]time.Time

@@ -36,7 +36,8 @@ import (
 
 var backWithin = flag.Duration("strangers.back", 30*time.Second, "how long a node may take to come back among silent connections")
 
-// The kinds of frames that a stranger uses. They are the protocol's, written down once more: an attacker does not ask our code.
+// The kinds of frames that a stranger uses. They repeat the protocol's numbers: an attacker does
+// not use our code.
 const (
 	kindHello = iota + 2
 	kindWelcome
@@ -46,11 +47,11 @@ const (
 	kindMessage
 )
 
-// A stranger knows the addresses and names of a cluster, and not its secret.
+// A stranger knows the addresses and names of a cluster, but not its secret.
 type stranger struct {
 	t       *testing.T
 	cluster *faulttest.Cluster
-	id      string // of the configuration, which its members make
+	id      string // of the configuration, as derived from its members
 }
 
 func newStranger(t *testing.T, cluster *faulttest.Cluster) *stranger {
@@ -63,14 +64,15 @@ func newStranger(t *testing.T, cluster *faulttest.Cluster) *stranger {
 
 func (s *stranger) nodeID(i int) uint64 { return node.ID(s.id, fmt.Sprintf("n%d", i+1)) }
 
-// as is what node i would say of itself, with a data directory that the stranger has made up.
+// as returns what node i would say about itself, with a data directory that the stranger has made
+// up.
 func (s *stranger) as(i int) transport.Identity {
 	return transport.Identity{
 		ClusterID: s.id, Node: s.nodeID(i), Name: fmt.Sprintf("n%d", i+1), Instance: [16]byte{7, 7, 7}, PeerAddress: s.cluster.Peer(i), Level: machine.FeatureLevel,
 	}
 }
 
-// greet connects to node to as node from, and gives the connection and what was sent.
+// greet connects to node to as node from, and returns the connection and what was sent.
 func (s *stranger) greet(from, to, order int) (c net.Conn, hello []byte) {
 	s.t.Helper()
 	c, err := net.DialTimeout("tcp", s.cluster.Peer(to), 10*time.Second)
@@ -149,7 +151,7 @@ func failures(reason string) string {
 	return fmt.Sprintf("lockstep_peer_handshakes_failed_total{reason=%q}", reason)
 }
 
-// counted waits until a node's metric has risen above what it was.
+// counted waits until a node's metric has risen above its previous value.
 func (s *stranger) counted(i int, line string, before float64) {
 	s.t.Helper()
 	s.eventually(line+" rises", func() bool { return metric(s.t, s.cluster, i, line) > before })
@@ -173,17 +175,17 @@ func (s *stranger) ready(i int) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// granting checks that the cluster grants and that all of it is well.
+// granting checks that the cluster grants and that all nodes are well.
 func (s *stranger) granting() {
 	s.t.Helper()
 	grants(s.t, s.cluster, 5)
 	s.eventually("all nodes are ready", func() bool { return s.ready(0) && s.ready(1) && s.ready(2) })
 }
 
-// Each attack that a stranger without the secret, or a member that is not honest, can try on the peer port of three processes. The
-// cluster grants on, restarts, and has counted it.
+// Each attack that a stranger without the secret, or a dishonest member, can try on the peer port
+// of three processes. The cluster continues to grant, restarts, and has counted the attack.
 func TestStrangersOnThePeerPort(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // it mostly waits
 	cluster := faulttest.Start(t, 3)
 	s := newStranger(t, cluster)
 	s.granting()
@@ -216,7 +218,7 @@ func (s *stranger) forgesAHeartbeat() {
 		if err != nil || kind != kindWelcome {
 			s.t.Errorf("greeted, got a frame of kind %d, %v", kind, err)
 		}
-		h := hmac.New(sha256.New, nil) // of no secret
+		h := hmac.New(sha256.New, nil) // of an empty secret
 		for _, part := range [][]byte{[]byte("dialer"), hello, welcome} {
 			fmt.Fprintf(h, "%d:", len(part))
 			h.Write(part)
@@ -263,7 +265,8 @@ func (s *stranger) liesAtTheAddressOfN3() {
 				return
 			}
 			const removed = 3
-			c.Write(frame(kindRefused, append([]byte{removed}, `member "n1" was removed`...))) // it may be gone
+			// The connection may be gone.
+			c.Write(frame(kindRefused, append([]byte{removed}, `member "n1" was removed`...)))
 			c.Close()
 		}
 	}()
@@ -288,7 +291,7 @@ func (s *stranger) isSilentWhileN3Restarts() {
 				c, err := net.DialTimeout("tcp", s.cluster.Peer(0), time.Second)
 				if err == nil {
 					end := context.AfterFunc(ctx, func() { c.Close() })
-					io.Copy(io.Discard, c) // until it is sent away
+					io.Copy(io.Discard, c) // until the connection is closed
 					end()
 					c.Close()
 				}
@@ -311,7 +314,7 @@ func (s *stranger) isSilentWhileN3Restarts() {
 	}
 }
 
-// A liar lets everybody in and keeps nothing.
+// A liar admits everybody and keeps nothing.
 type liar struct{}
 
 func (liar) Admit(transport.Identity, bool) error { return nil }
@@ -322,7 +325,7 @@ func (liar) ReceiveSnapshot(context.Context, uint32, *raftpb.Message, io.Reader)
 	return errors.New("not wanted")
 }
 
-// forgesAsAMember has n3's directory and secret, and sends what would end the others for good.
+// forgesAsAMember has n3's directory and secret, and sends what would stop the others for good.
 func (s *stranger) forgesAsAMember() {
 	s.cluster.Stop(2)
 	store, err := storage.Open(storage.Config{Dir: s.cluster.DataDir(2), ClusterID: s.id, NodeID: s.nodeID(2)})
@@ -366,9 +369,9 @@ func (s *stranger) forgesAsAMember() {
 	s.cluster.StartNode(2)
 }
 
-// Who comes first under the name of a node that has not started yet does not take its place.
+// Whatever comes first under the name of a node that has not started yet does not take its place.
 func TestAStrangerWhoComesFirstDoesNotTakeAPlace(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // it mostly waits
 	cluster := faulttest.Start(t, 3)
 	s := newStranger(t, cluster)
 	cluster.Wipe()
@@ -408,7 +411,7 @@ func TestAClusterWithoutAGoodSecretDoesNotStart(t *testing.T) {
 			"--initial-cluster", "n1=127.0.0.1:7401,n2=127.0.0.1:7411",
 		}, secret...)
 		cmd := cluster.Command(args...)
-		cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "LOCKSTEP_CLUSTER_SECRET_FILE=") }) // of an acceptance script
+		cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "LOCKSTEP_CLUSTER_SECRET_FILE=") }) // set by an acceptance script
 		out, err := cmd.CombinedOutput()
 		exit := new(exec.ExitError)
 		if !errors.As(err, &exit) || exit.ExitCode() != 64 || !strings.Contains(string(out), "--cluster-secret-file") || !strings.Contains(string(out), "keygen secret") {

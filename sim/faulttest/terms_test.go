@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A term as the journal has it. Zero times did not come.
+// A term as recorded in the journal. Zero times did not occur.
 type term struct {
 	token              lockstep.Token
 	id                 int
@@ -24,7 +24,7 @@ type term struct {
 	refused, busy      int
 }
 
-// drained is how long the body went on after it could know that its term was over.
+// drained returns how long the body continued after it could know that its term was over.
 func (m *term) drained() time.Duration {
 	if m.over == 0 || m.over > m.ended { // the body was as fast as the note
 		return 0
@@ -36,9 +36,10 @@ func (m *term) drained() time.Duration {
 type verdict struct {
 	problems                        []string
 	terms, writes, refusals, busies int
-	// overlaps are the bodies of frozen leaders that were still there when the next term began.
+	// overlaps counts the bodies of frozen leaders that were still running when the next term
+	// began.
 	overlaps int
-	// unconfirmed are lines of the resource whose writer was killed before it could say so.
+	// unconfirmed counts lines of the resource whose writer was killed before it could report them.
 	unconfirmed int
 	// slowest is the longest drain of a body that was not frozen.
 	slowest time.Duration
@@ -48,7 +49,8 @@ func (v *verdict) problem(format string, args ...any) {
 	v.problems = append(v.problems, fmt.Sprintf(format, args...))
 }
 
-// judge holds what happened against the promises of package election. drain is what a body may take.
+// judge compares what happened with the promises of package election. drain is how long a body may
+// take.
 func judge(journal []entry, resource []line, drain time.Duration) verdict {
 	v := verdict{}
 	terms := v.pair(journal)
@@ -77,11 +79,13 @@ func judge(journal []entry, resource []line, drain time.Duration) verdict {
 	return v
 }
 
-// pair makes terms of the journal, and checks that beginnings and ends are paired in each process.
+// pair builds terms from the journal, and checks that beginnings and ends are paired in each
+// process.
 func (v *verdict) pair(journal []entry) map[lockstep.Token]*term {
 	terms := map[lockstep.Token]*term{}
-	current := map[int]*term{}     // of a process
-	gone := map[int]bool{0: false} // whether a process that was seen is accounted for
+	current := map[int]*term{} // by process
+	// Whether the end of a process seen in the journal is accounted for.
+	gone := map[int]bool{0: false}
 	for _, e := range journal {
 		m := terms[e.Token]
 		if e.Token != 0 && e.What != began && (m == nil || m.id != e.ID || m.ended != 0 && e.What != over) {
@@ -138,8 +142,8 @@ func (v *verdict) unpaired(current map[int]*term, gone map[int]bool) {
 	}
 }
 
-// compare checks that the resource was written in the order of the tokens, each term's lines together, and has every
-// line that was confirmed.
+// compare checks that the resource was written in token order, that each term's lines are together,
+// and that it has every line that was confirmed.
 func (v *verdict) compare(terms map[lockstep.Token]*term, resource []line) {
 	last := line{}
 	has := map[line]bool{}
@@ -164,7 +168,7 @@ func (v *verdict) compare(terms map[lockstep.Token]*term, resource []line) {
 	v.unconfirmed = len(resource) - confirmed
 }
 
-// TestTheJudgeOfElectionsSeesEachProblem plants each problem in a story without any.
+// TestTheJudgeOfElectionsSeesEachProblem plants each problem in a history without any.
 func TestTheJudgeOfElectionsSeesEachProblem(t *testing.T) {
 	const drain = 10
 	story := func() []entry {
