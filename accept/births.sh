@@ -87,7 +87,7 @@ earlier_life() {
     start $anew
     # shellcheck disable=SC2086
     no_history $anew
-    says 1 "n${past%% *} ($host:" "refuses this node"
+    says 1 "n${past%% *} ($host:" "rejects this node"
     node_kill "${past%% *}"
   else
     # shellcheck disable=SC2086

@@ -218,11 +218,11 @@ descriptors() {
   wait $bench || true
   wait_serving
   alive descriptors
-  grep -l "no file descriptor is left" "$work"/n*.log >/dev/null || fail "descriptors: no log says so"
-  say "descriptors: $(cat "$work"/n*.log | grep -c 'a file descriptor came back') waits ended, all nodes live and grant"
+  grep -l "no file descriptor left" "$work"/n*.log >/dev/null || fail "descriptors: no log says so"
+  say "descriptors: $(cat "$work"/n*.log | grep -c 'file descriptor available again') waits ended, all nodes live and grant"
 }
 # /metrics needs a descriptor itself, so the log is checked instead.
-metric_waits() { cat "$work"/n*.log | grep -c "no file descriptor is left: waiting" || true; }
+metric_waits() { cat "$work"/n*.log | grep -c "no file descriptor left: waiting" || true; }
 
 files=1024
 NODE_PREFIX="prlimit --nofile=$files:$files"

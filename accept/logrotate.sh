@@ -43,7 +43,7 @@ done
 wait $load || fail "bench: $(cat bench.json)"
 for i in 1 2 3 4; do
   kill -0 "${pids[$i]}" 2>/dev/null || fail "n$i has ended: $(tail -n 3 "n$i.log")"
-  grep -q 'cannot be written' "n$i.log" && fail "n$i: $(grep 'cannot be written' "n$i.log" | head -1)"
+  grep -q 'cannot write the audit log' "n$i.log" && fail "n$i: $(grep 'cannot write the audit log' "n$i.log" | head -1)"
 done
 say "3 rotations of 4 audit logs under load: all nodes run"
 for i in 1 2 3 4; do node_term "$i"; node_start "$i"; done

@@ -9,7 +9,7 @@ fenced=$("$lockstep" backends -o json | jq -r '.[] | select(.fenced) | .scheme' 
 [ "$(xargs -n1 <<<"$backends" | sort | xargs)" = "$fenced" ] || fail "fenced are $fenced, shown are $backends"
 show() {
   "$top/bin/pause" "$@" --svg "$work/picture.svg" >"$work/log" 2>&1 || { cat "$work/log"; fail "pause $*"; }
-  [ "$(grep -c "B's 50 is lost, and nobody was told" "$work/log")" -eq 3 ] || fail "$*: the unguarded account was not damaged three times"
+  [ "$(grep -c "B's 50 is lost, and nobody noticed" "$work/log")" -eq 3 ] || fail "$*: the unguarded account was not damaged three times"
   [ "$(grep -c 'token is older than one seen here' "$work/log")" -eq 3 ] || fail "$*: A was not refused three times"
   [ "$(grep -c 'is refused:' "$work/picture.svg")" -eq 3 ] || fail "$*: the picture shows no refusal"
   say "$*: $(tail -n 1 "$work/log" | xargs)"

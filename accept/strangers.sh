@@ -17,7 +17,7 @@ say "a log beyond the last term names its directory and the way out"
 "$lockstep" keygen secret "$work/made"
 [ "$(stat -c %a "$work/made")" = 600 ] || fail "the secret has mode $(stat -c %a "$work/made")"
 if "$lockstep" keygen secret "$work/made" 2>"$work/err"; then fail "a secret was written over"; fi
-grep -q 'never written over' "$work/err" || fail "$(cat "$work/err")"
+grep -q 'never overwritten' "$work/err" || fail "$(cat "$work/err")"
 refused() { # WORDS COMMAND...
   local words=$1 code=0
   shift
@@ -32,6 +32,6 @@ refused 'at least 32' "${server[@]}" "${two[@]}" --cluster-secret-file "$work/sh
 chmod 644 "$work/made"
 refused 'chmod 600' "${server[@]}" "${two[@]}" --cluster-secret-file "$work/made"
 unset LOCKSTEP_CLUSTER_SECRET_FILE
-refused '--cluster-secret-file: is needed' "${server[@]}" "${two[@]}"
-refused '--cluster-secret-file: is needed' "${server[@]}" --peer-listen 0.0.0.0:7401 --initial-cluster n1=127.0.0.1:7401
+refused '--cluster-secret-file: is required' "${server[@]}" "${two[@]}"
+refused '--cluster-secret-file: is required' "${server[@]}" --peer-listen 0.0.0.0:7401 --initial-cluster n1=127.0.0.1:7401
 say "no secret, a short one and one that all may read: refused with exit code 64"

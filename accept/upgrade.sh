@@ -63,7 +63,7 @@ left=$(holding "$work/backup" "$work"/n?.log "$work"/metrics?)
 say "the secret of a session of before is in no file of the nodes, no backup, log or metric"
 "$new" release --handle-file "$work/handle" >"$work/released" || fail "a session of before the rise: $(cat "$work/released")"
 
-if grep -h 'peer refused' "$work"/n?.log | grep -q 'belongs to the cluster'; then fail "a peer was taken for one of another cluster: $(grep -h 'peer refused' "$work"/n?.log | head -n 3)"; fi
+if grep -h 'peer refused' "$work"/n?.log | grep -qE 'belongs to (the )?cluster'; then fail "a peer was taken for one of another cluster: $(grep -h 'peer refused' "$work"/n?.log | head -n 3)"; fi
 
 node_term 2
 lines=$(wc -l <"$work/n2.log")

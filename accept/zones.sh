@@ -24,7 +24,7 @@ until [ "$(known)" = "n1=a n2=a n3=b n4=b n5=c" ] && metric | grep -q '{member="
   [ $SECONDS -lt $deadline ] || fail "member list shows $(known), the metric $(metric)"
   sleep 0.3
 done
-"$lockstep" status | grep -q 'the cluster stops when' && fail "status warns of a zone that has no majority"
+"$lockstep" status | grep -q 'losing that zone would stop the cluster' && fail "status warns of a zone that has no majority"
 say "5 nodes in 3 zones: shown by member list and metrics"
 
 "$lockstep" run --ttl 30 zones/held -- sleep 300 & holder=$!
@@ -43,6 +43,6 @@ say "the leader is in zone b after $((SECONDS - begin)) s, and the lock is held 
 all_down
 zones=([1]=a [2]=a [3]=a [4]=b [5]=c)
 start a
-"$lockstep" status | grep -q '^3 of 5 voters are in zone a: the cluster stops when that zone is lost' || fail "status does not warn: $("$lockstep" status)"
+"$lockstep" status | grep -q '^3 of 5 voters are in zone a: losing that zone would stop the cluster' || fail "status does not warn: $("$lockstep" status)"
 grep -q 'the loss of one zone would stop the cluster' "$work"/n*.log || fail "no log warns"
 say "3 of 5 voters in one zone: status and the leader's log warn"

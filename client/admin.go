@@ -194,7 +194,7 @@ func hasToken(l *pb.Lock, token lockstep.Token) bool {
 // any of them can have.
 func (a *Admin) revokeCrowd(ctx context.Context, l *pb.Lock, r Revocation) (ended int, err error) {
 	if r.Token != 0 {
-		err = fmt.Errorf("%w: the lock has %d holders and the one with token %d is not among the first %d: revoke its session",
+		err = fmt.Errorf("%w: the lock has %d holders, and the one with token %d is not among the first %d: revoke its session instead",
 			lockstep.ErrQuota, l.GetHolderCount(), r.Token, len(l.GetHolders()))
 	} else {
 		ended, _, err = a.revoke(ctx, &pb.RevokeRequest{
@@ -341,7 +341,7 @@ func (a *Admin) conn(addr string) (*grpc.ClientConn, error) {
 		return conn, nil
 	}
 	if len(a.mu.conns) >= 2*maxEndpoints { // hints may name any number of nodes
-		return nil, fmt.Errorf("%w: the nodes have named too many leaders", lockstep.ErrUnavailable)
+		return nil, fmt.Errorf("%w: followed too many leader redirects", lockstep.ErrUnavailable)
 	}
 	conn, err := a.guard.dial(addr)
 	if err == nil {

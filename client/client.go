@@ -106,7 +106,7 @@ var promises = lockstep.Capabilities{
 	LockDelay:        true,
 	SurvivesFailover: true,
 	Notes: []string{
-		"A holder that is paused between checking and acting may act late: let the protected resource check the token.",
+		"A holder that pauses between checking and acting may act too late: let the protected resource check the token.",
 		"Permits have no token.",
 	},
 }

@@ -123,7 +123,7 @@ func (c Config) validate() error {
 func checkEndpoint(e string) error {
 	host, port, err := net.SplitHostPort(e)
 	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 || host == "" {
-		return &lockstep.InvalidError{Field: "endpoint", Value: lockstep.Excerpt(e), Rule: `must be "host:port" with a port from 1 to 65535; an IPv6 address stands in brackets`}
+		return &lockstep.InvalidError{Field: "endpoint", Value: lockstep.Excerpt(e), Rule: `must be "host:port" with a port from 1 to 65535; an IPv6 address must be in brackets`}
 	}
 	return nil
 }

@@ -52,12 +52,12 @@ func (c *Client) detach(h *handle) (text lockstep.Handle, err error) {
 			err = h.over
 			return
 		case h.endsAt != 0:
-			err = fmt.Errorf("%w: a lock with a longest hold cannot be detached", lockstep.ErrUnsupported)
+			err = fmt.Errorf("%w: a lock with a maximum hold time cannot be detached", lockstep.ErrUnsupported)
 			return
 		}
 		d, ok := h.sess.Detach(now, h.claim.seq)
 		if !ok {
-			err = fmt.Errorf("%w: the client has other claims: use one of its own for a lock that is to be detached", lockstep.ErrUnsupported)
+			err = fmt.Errorf("%w: the client has other claims: use a separate client for a lock that will be detached", lockstep.ErrUnsupported)
 			return
 		}
 		c.dropSessionLocked()

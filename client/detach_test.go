@@ -211,7 +211,7 @@ func TestAHandleThatIsInUseAllTheTimeIsToldSo(t *testing.T) {
 	cluster.Do(func(s *wirefake.Service) { s.Outrun("a", 1<<63) })
 	cluster.Do(func(s *wirefake.Service) { s.Mute = true })
 	_, err := c.Attach(t.Context(), h)
-	if !errors.Is(err, lockstep.ErrUnavailable) || !strings.Contains(err.Error(), "other commands keep taking this handle") || strings.Contains(err.Error(), "no node") {
+	if !errors.Is(err, lockstep.ErrUnavailable) || !strings.Contains(err.Error(), "other commands keep attaching this handle") || strings.Contains(err.Error(), "no node") {
 		t.Errorf("err %v", err)
 	}
 }

@@ -53,7 +53,7 @@ func fromWire(e *pb.Error) error {
 	if s, ok := sentinelOf[e.GetReason()]; ok {
 		return fmt.Errorf("%w: %s", s, text)
 	}
-	return errors.New("lockstep: the service says: " + text)
+	return errors.New("lockstep: error from the service: " + text)
 }
 
 // wireError is the service's own error in the one that gRPC returned; nil if there is
@@ -116,7 +116,7 @@ func uncertainty(err error) error {
 	if errors.Is(err, lockstep.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &uncertain{err}
 	}
-	return fmt.Errorf("%w; an earlier try, whose answer was lost, may have taken effect: look before you try again", err)
+	return fmt.Errorf("%w; an earlier attempt, whose response was lost, may have taken effect: check before you retry", err)
 }
 
 // An uncertain is ErrUncertain with the error of the last attempt, but it no longer matches
@@ -124,7 +124,7 @@ func uncertainty(err error) error {
 type uncertain struct{ last error }
 
 func (e *uncertain) Error() string {
-	return fmt.Sprintf("%v: the request may have taken effect: look before you try again: %v", lockstep.ErrUncertain, e.last)
+	return fmt.Sprintf("%v: the request may have taken effect: check before you retry: %v", lockstep.ErrUncertain, e.last)
 }
 
 func (e *uncertain) Is(target error) bool {
@@ -135,9 +135,9 @@ func (e *uncertain) Is(target error) bool {
 func plain(text string) string {
 	switch {
 	case isHTTP(text):
-		return "an HTTP server answers there: clients use the gRPC port of a node, 7400 by default"
+		return "this is an HTTP server: clients use the gRPC port of a node, 7400 by default"
 	case strings.Contains(text, "error reading server preface"):
-		return "what answers there is no client port of a node: clients use 7400 by default"
+		return "this is not the client port of a node: clients use 7400 by default"
 	}
 	if _, desc, ok := strings.Cut(text, " desc = "); ok && strings.HasPrefix(text, "rpc error: code = ") {
 		text = desc

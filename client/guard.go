@@ -181,7 +181,7 @@ func (g *guard) poll(ctx context.Context, extra []answer) (v verdict, rest time.
 // the old one is held. It sets the pin first, so that one of the two refuses a connection that
 // starts in the meantime.
 func (g *guard) adopt(e *ClusterError) {
-	g.cfg.Logger.Warn("the cluster was replaced by another one: all locks of the old one are lost, and this client goes on with the new one",
+	g.cfg.Logger.Warn("the cluster was replaced by a new one: all locks of the old one are lost, and this client continues with the new one",
 		"old", e.Want, "new", e.Cluster, "endpoint", e.Endpoint)
 	g.mu.Lock()
 	g.mu.pin = pin{e.Cluster, e.Endpoint}

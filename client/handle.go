@@ -52,7 +52,7 @@ func encodeHandle(cluster string, d session.Detached, cfg lockstep.AcquireConfig
 func decodeHandle(h lockstep.Handle) (cluster string, d session.Detached, cfg lockstep.AcquireConfig, err error) {
 	body, found := strings.CutPrefix(string(h), handlePrefix)
 	if !found || len(body) > maxHandleBytes {
-		return "", d, cfg, badHandle("must begin with " + handlePrefix + " and be whole, as Detach returned it")
+		return "", d, cfg, badHandle("must start with " + handlePrefix + " and be complete, as Detach returned it")
 	}
 	var l detachedLock
 	text, err := base64.RawURLEncoding.DecodeString(body)
@@ -61,7 +61,7 @@ func decodeHandle(h lockstep.Handle) (cluster string, d session.Detached, cfg lo
 	}
 	ttl := time.Duration(l.TTLMS) * time.Millisecond
 	if err != nil || l.Cluster != "" && !clusterID.MatchString(l.Cluster) || l.Session == "" || len(l.Secret) == 0 || len(l.Secret) > maxSecretBytes || l.Seq == 0 || len(l.Names) == 0 || lockstep.CheckTTL(ttl) != nil {
-		return "", d, cfg, badHandle("is cut or changed: give it whole, as Detach returned it")
+		return "", d, cfg, badHandle("is truncated or modified: pass it exactly as Detach returned it")
 	}
 	d = session.Detached{ID: l.Session, Secret: l.Secret, TTL: ttl, Attach: l.Attach, Seen: l.Seen, Seq: l.Seq, Token: l.Token}
 	return l.Cluster, d, lockstep.AcquireConfig{Names: l.Names, Mode: lockstep.Mode(l.Mode), Weight: l.Weight, Capacity: l.Capacity}, nil

@@ -74,7 +74,7 @@ func (a *Admin) Upgrade(ctx context.Context, to uint32, check bool) (*pb.Upgrade
 		return r, why.note(err)
 	})
 	if old {
-		err = &notNow{"the node that was asked runs a version that cannot raise the feature level: upgrade all nodes first, one by one"}
+		err = &notNow{"this node runs a version that cannot raise the feature level: upgrade all nodes first, one by one"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("raise the feature level: %w", why.tell(err))

@@ -163,7 +163,7 @@ func (w *watch) start(stream grpc.ServerStreamingClient[pb.WatchResponse], first
 		w.request.Cluster = ids[0]
 	}
 	if w.request.GetFromOldest() && first.GetReached() > 0 {
-		w.lost = fmt.Errorf("%w: the events up to %d are no longer all available", lockstep.ErrInvalid, first.GetReached())
+		w.lost = fmt.Errorf("%w: some of the events up to %d are no longer available", lockstep.ErrInvalid, first.GetReached())
 		return w.lost
 	}
 	w.live, w.exact = true, true

@@ -51,10 +51,10 @@ const (
 
 // phrases describe each state in words, for one endpoint and for several.
 var phrases = map[EndpointState][2]string{
-	NotAsked:   {"was not asked yet", "were not asked yet"},
+	NotAsked:   {"was not tried yet", "were not tried yet"},
 	Refuses:    {"refuses connections", "refuse connections"},
 	Unresolved: {"has a host name that cannot be resolved", "have host names that cannot be resolved"},
-	Silent:     {"does not answer", "do not answer"},
+	Silent:     {"does not respond", "do not respond"},
 	NoLeader:   {"knows no leader", "know no leader"},
 	Follows:    {"names %s as the leader", "name %s as the leader"},
 }
@@ -108,7 +108,7 @@ func (e *OutageError) title(groups []answerGroup) string {
 	if lost && 2*down >= len(e.Answers) {
 		return "no majority"
 	}
-	return "no node serves"
+	return "no node is serving"
 }
 
 // List names every endpoint with its answer: "n1:7400 refuses connections, n4:7400 knows no
@@ -216,7 +216,7 @@ func answerOf(endpoint string, err error) EndpointAnswer {
 	case strings.HasPrefix(text, "this is the ") && strings.Contains(text, " port of a node: "): // the node says so itself
 		return EndpointAnswer{endpoint, WrongPort, strings.TrimPrefix(text, "this ")}
 	case strings.Contains(text, "error reading server preface"):
-		return EndpointAnswer{endpoint, WrongPort, "is no client port of a node, perhaps its peer port (7401 by default): clients use 7400 by default"}
+		return EndpointAnswer{endpoint, WrongPort, "is not the client port of a node, perhaps its peer port (7401 by default): clients use 7400 by default"}
 	case isSilence(err, text):
 		return EndpointAnswer{endpoint, Silent, ""}
 	}
@@ -258,7 +258,7 @@ func answerOfWire(endpoint string, e *pb.Error) EndpointAnswer {
 	case e.GetReason() == pb.Reason_REASON_NOT_LEADER:
 		return EndpointAnswer{endpoint, Follows, leader}
 	case e.GetReason() == pb.Reason_REASON_UNAVAILABLE, e.GetReason() == pb.Reason_REASON_OVERLOADED:
-		return EndpointAnswer{endpoint, NotReady, "does not serve for now: " + text}
+		return EndpointAnswer{endpoint, NotReady, "is not serving at the moment: " + text}
 	}
 	return EndpointAnswer{endpoint, Failed, "fails: " + text}
 }

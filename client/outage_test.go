@@ -19,7 +19,7 @@ func TestAnOutageIsToldInOneSummary(t *testing.T) {
 	say := func(states ...client.EndpointState) *client.OutageError {
 		var e client.OutageError
 		for i, s := range states {
-			detail := map[client.EndpointState]string{client.Follows: "n9:7400", client.WrongPort: "is an HTTP port", client.NotReady: "does not serve for now: wait"}[s]
+			detail := map[client.EndpointState]string{client.Follows: "n9:7400", client.WrongPort: "is an HTTP port", client.NotReady: "is not serving at the moment: wait"}[s]
 			e.Answers = append(e.Answers, client.EndpointAnswer{Endpoint: "n" + string(rune('1'+i)) + ":7400", State: s, Detail: detail})
 		}
 		return &e
@@ -30,16 +30,16 @@ func TestAnOutageIsToldInOneSummary(t *testing.T) {
 		lost    = client.NoLeader
 	)
 	for want, e := range map[string]*client.OutageError{
-		"n1:7400 refuses connections":                                                   say(refuses),
-		"n1:7400 is an HTTP port":                                                       say(client.WrongPort),
-		"all 3 endpoints refuse connections":                                            say(refuses, refuses, refuses),
-		"all 2 endpoints know no leader":                                                say(lost, lost),
-		"no majority: 3 of 5 refuse connections, 2 know no leader":                      say(refuses, lost, refuses, lost, refuses),
-		"no majority: 1 of 3 refuses connections, 1 does not answer, 1 knows no leader": say(silent, lost, refuses),
-		"no node serves: 1 of 3 refuses connections, 2 know no leader":                  say(lost, lost, refuses), // an election
-		"no node serves: 1 of 3 refuses connections, 2 name n9:7400 as the leader":      say(client.Follows, client.Follows, refuses),
-		"no node serves: 1 of 2 refuses connections, n2:7400 is an HTTP port":           say(refuses, client.WrongPort),
-		"n1:7400 does not serve for now: wait":                                          say(client.NotReady),
+		"n1:7400 refuses connections":                                                    say(refuses),
+		"n1:7400 is an HTTP port":                                                        say(client.WrongPort),
+		"all 3 endpoints refuse connections":                                             say(refuses, refuses, refuses),
+		"all 2 endpoints know no leader":                                                 say(lost, lost),
+		"no majority: 3 of 5 refuse connections, 2 know no leader":                       say(refuses, lost, refuses, lost, refuses),
+		"no majority: 1 of 3 refuses connections, 1 does not respond, 1 knows no leader": say(silent, lost, refuses),
+		"no node is serving: 1 of 3 refuses connections, 2 know no leader":               say(lost, lost, refuses), // an election
+		"no node is serving: 1 of 3 refuses connections, 2 name n9:7400 as the leader":   say(client.Follows, client.Follows, refuses),
+		"no node is serving: 1 of 2 refuses connections, n2:7400 is an HTTP port":        say(refuses, client.WrongPort),
+		"n1:7400 is not serving at the moment: wait":                                     say(client.NotReady),
 	} {
 		if got := e.Summary(); got != want {
 			t.Errorf("%v\nsays %q\nwant %q", e.Answers, got, want)
@@ -72,7 +72,7 @@ func TestAPeerPortIsNamedAsAWrongPort(t *testing.T) {
 		}
 	}()
 	address := l.Addr().String()
-	want := address + " is no client port of a node, perhaps its peer port (7401 by default): clients use 7400 by default"
+	want := address + " is not the client port of a node, perhaps its peer port (7401 by default): clients use 7400 by default"
 	c := newClient(t, nil, func(to *client.Config) {
 		*to = client.Config{Endpoints: []string{address}, UnavailableAfter: 2 * time.Second}
 	})

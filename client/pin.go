@@ -26,10 +26,10 @@ type ClusterError struct {
 
 func (e *ClusterError) Error() string {
 	if e.WantFrom == "" {
-		return fmt.Sprintf("lockstep: wrong cluster: %s is of cluster %s, and %s is wanted: give its endpoints; if it was replaced by a restore, its locks are lost",
+		return fmt.Sprintf("lockstep: wrong cluster: %s belongs to cluster %s, want %s: give endpoints of that cluster; if a restore replaced it, its locks are lost",
 			e.Endpoint, e.Cluster, e.Want)
 	}
-	return fmt.Sprintf("%v: %s is of cluster %s, and %s of cluster %s: give the endpoints of one", ErrTwoClusters, e.WantFrom, e.Want, e.Endpoint, e.Cluster)
+	return fmt.Sprintf("%v: %s belongs to cluster %s, and %s to cluster %s: give the endpoints of one cluster", ErrTwoClusters, e.WantFrom, e.Want, e.Endpoint, e.Cluster)
 }
 
 // Is makes errors.Is(err, ErrTwoClusters) and errors.Is(err, lockstep.ErrInvalid) hold.

@@ -47,7 +47,7 @@ type HistoryChangedError struct {
 }
 
 func (e *HistoryChangedError) Error() string {
-	return fmt.Sprintf("lockstep: the history has changed: position %v is of an earlier one, before a restore or of another cluster: go on after %v for all events that are still there, or after %v for new ones",
+	return fmt.Sprintf("lockstep: the history has changed: position %v belongs to an earlier history, before a restore, or to another cluster: continue after %v for all events still available, or after %v for new ones",
 		e.Was, Position{e.Cluster, e.Oldest}, Position{e.Cluster, e.Newest})
 }
 

@@ -17,7 +17,7 @@ import (
 
 // held is the service's answer to a claim while it grants nothing.
 func held(after time.Duration) *pb.Error {
-	return &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "the cluster is not ready to grant yet", RetryAfterMs: uint64(after.Milliseconds())}
+	return &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "the cluster is not ready to grant locks yet", RetryAfterMs: uint64(after.Milliseconds())}
 }
 
 func TestAClientThatMayNotBeGrantedYetKeepsItsConnection(t *testing.T) {

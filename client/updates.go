@@ -149,9 +149,9 @@ func (c *Client) sessionOverLocked(s *session.Session, u session.Update) {
 	}
 	c.eventLocked(Event{Kind: SessionOver, Session: s.ID(), Err: err})
 	if err == nil {
-		c.cfg.Logger.Info("session over", "session", s.ID())
+		c.cfg.Logger.Info("session ended", "session", s.ID())
 	} else {
-		c.cfg.Logger.Warn("session over", "session", s.ID(), "err", err)
+		c.cfg.Logger.Warn("session ended", "session", s.ID(), "err", err)
 	}
 	if c.mu.closed {
 		close(c.over)
@@ -176,10 +176,10 @@ func (c *Client) eventLocked(e Event) { c.mu.events = append(c.mu.events, e) }
 // unavailableLocked is the error of a claim that found no service.
 func (c *Client) unavailableLocked() error {
 	if c.mu.superseded {
-		return fmt.Errorf("%w: other commands keep taking this handle: try again", lockstep.ErrUnavailable)
+		return fmt.Errorf("%w: other commands keep attaching this handle: try again", lockstep.ErrUnavailable)
 	}
 	if e := c.guard.tally.outage(); e != nil {
 		return e
 	}
-	return fmt.Errorf("%w: no node of %v serves", lockstep.ErrUnavailable, c.cfg.Endpoints)
+	return fmt.Errorf("%w: no node in %v is serving", lockstep.ErrUnavailable, c.cfg.Endpoints)
 }

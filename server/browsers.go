@@ -24,10 +24,10 @@ func guarded(hosts []string, next http.Handler) http.Handler {
 		switch {
 		case slices.Contains(probes, r.URL.Path):
 		case !ownHost(hosts, r.Host):
-			http.Error(w, "this port does not answer to that host name: start the server with --http-hosts to allow it", http.StatusMisdirectedRequest)
+			http.Error(w, "host name not allowed on this port: start the server with --http-hosts to allow it", http.StatusMisdirectedRequest)
 			return
 		case fromElsewhere(r):
-			http.Error(w, "this port does not answer to the pages of other sites", http.StatusForbidden)
+			http.Error(w, "requests from other sites are not allowed on this port", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -58,7 +58,7 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	case cfg.DataDir == "":
 		return nil, wrong("DataDir", "must not be empty")
 	case cfg.Port < 0 || last > 65535:
-		return nil, wrong("Port", "is %d, and the last port %d: must be 0 to 65535", cfg.Port, last)
+		return nil, wrong("Port", "is %d, which makes %d the last port: must be 0 to 65535", cfg.Port, last)
 	}
 	return &Cluster{cfg: cfg}, nil
 }

@@ -288,17 +288,17 @@ func (c Config) checkListen() error {
 			address = l.listener.Addr().String()
 		}
 		if address == "" && l.field == "HealthListen" {
-			return wrong(l.field, "must be given: there is no port after HTTPListen %q", c.HTTPListen)
+			return wrong(l.field, "is required: there is no port after HTTPListen %q", c.HTTPListen)
 		}
 		host, port, err := splitAddress(address)
 		if err != nil {
 			return wrong(l.field, "%v", err)
 		}
 		if !c.Insecure && !isLoopback(host) {
-			return wrong(l.field, "%q is not a loopback address, and there are no rights yet: whoever reaches the port may use all of it; Insecure allows it", address)
+			return wrong(l.field, "%q is not a loopback address, and there is no access control yet: anyone who can reach the port has full access; set Insecure to allow this", address)
 		}
 		if other, ok := seen[address]; ok && port != 0 {
-			return wrong(l.field, "%q is the address of %s too", address, other)
+			return wrong(l.field, "%q is also the address of %s", address, other)
 		}
 		seen[address] = l.field
 	}
@@ -350,7 +350,7 @@ func checkReachable(field, address string) error {
 	case err != nil:
 		return wrong(field, "%v", err)
 	case isWildcard(host):
-		return wrong(field, "%q has no host that others could dial", address)
+		return wrong(field, "%q has no host that others can dial", address)
 	case port == 0:
 		return wrong(field, "%q must not have port 0", address)
 	}
@@ -366,7 +366,7 @@ func (c Config) checkAdvertised() error {
 		return nil // its address is known, and Run checks it
 	}
 	if host, _, _ := splitAddress(listen.address); isWildcard(host) {
-		return wrong("AdvertiseClient", "must be given, because Listen %q is a wildcard", listen.address)
+		return wrong("AdvertiseClient", "is required, because Listen %q is a wildcard", listen.address)
 	}
 	return nil
 }
@@ -377,9 +377,9 @@ var clusterID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 func (c Config) checkCluster() error {
 	switch {
 	case c.Join != "" && !clusterID.MatchString(c.Join):
-		return wrong("Join", "%.64q is no cluster id: it has 32 hexadecimal digits, as the answer of member add shows them", c.Join)
+		return wrong("Join", "%.64q is not a cluster id: it must be 32 hexadecimal digits, as shown by member add", c.Join)
 	case c.Join != "" && len(c.InitialCluster) < 2:
-		return wrong("Join", "needs InitialCluster with this node and at least one present member")
+		return wrong("Join", "needs InitialCluster with this node and at least one current member")
 	case len(c.InitialMissing) > 0 && len(c.InitialCluster) == 0:
 		return wrong("InitialMissing", "needs InitialCluster")
 	case len(c.InitialCluster) == 0:
@@ -390,7 +390,7 @@ func (c Config) checkCluster() error {
 	}
 	own, ok := c.InitialCluster[c.Name]
 	if !ok {
-		return wrong("InitialCluster", "does not have this node, %q", c.Name)
+		return wrong("InitialCluster", "does not contain this node, %q", c.Name)
 	}
 	if c.AdvertisePeer != own {
 		return wrong("AdvertisePeer", "is %q, but InitialCluster says that %s is at %q", c.AdvertisePeer, c.Name, own)
@@ -413,7 +413,7 @@ func (c Config) checkCluster() error {
 			return wrong("InitialMissing", "%q is not in InitialCluster", name)
 		}
 		if name == c.Name {
-			return wrong("InitialMissing", "names this node, %q, which does exist", name)
+			return wrong("InitialMissing", "contains this node, %q, which does exist", name)
 		}
 	}
 	return nil

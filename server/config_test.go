@@ -56,13 +56,13 @@ func TestAWrongConfigurationIsRefusedWithItsFieldAndRule(t *testing.T) {
 		{"several nodes and no secret, insecure", func(c *server.Config) { c.ClusterSecret, c.Insecure = "", true }, "ClusterSecretFile", "keygen secret"},
 		{"a node that joins, and no secret", func(c *server.Config) {
 			c.ClusterSecret, c.Join = "", strings.Repeat("0", 32)
-		}, "ClusterSecretFile", "that the other nodes have"},
+		}, "ClusterSecretFile", "as on the other nodes"},
 		{"one node beyond loopback and no secret", func(c *server.Config) {
 			*c = server.Config{Name: "n1", DataDir: "d", PeerListen: "0.0.0.0:7401", Insecure: true}
 		}, "ClusterSecretFile", "keygen secret"},
-		{"a short secret", func(c *server.Config) { c.ClusterSecret = strings.Repeat("x", 31) }, "ClusterSecret", "31 bytes, at least 32"},
+		{"a short secret", func(c *server.Config) { c.ClusterSecret = strings.Repeat("x", 31) }, "ClusterSecret", "31 bytes, must have at least 32"},
 		{"a second secret that is short", func(c *server.Config) { c.ClusterSecret += "\nx" }, "ClusterSecret", "secret 2 has 1 bytes"},
-		{"nine secrets", func(c *server.Config) { c.ClusterSecret = strings.Repeat(testSecret+"\n", 9) }, "ClusterSecret", "at most 8"},
+		{"nine secrets", func(c *server.Config) { c.ClusterSecret = strings.Repeat(testSecret+"\n", 9) }, "ClusterSecret", "the limit is 8"},
 		{"two places of the secret", func(c *server.Config) { c.ClusterSecretFile = "f" }, "ClusterSecretFile", "one of them"},
 		{"a file of a secret that is not there", func(c *server.Config) { c.ClusterSecret, c.ClusterSecretFile = "", "/no/such/file" }, "ClusterSecretFile", "/no/such/file"},
 		{"a negative timeout", func(c *server.Config) { c.StopTimeout = -1 }, "StopTimeout", "negative"},

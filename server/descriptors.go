@@ -33,7 +33,7 @@ func share(limit uint64, nodes int) (places, error) {
 		return places{mostConnections, webConnections, healthConnections}, nil
 	}
 	if limit < leastDescriptors {
-		return places{}, wrong(FieldDescriptors, "this process may open %d files, and needs at least %d: raise the limit (ulimit -n 65536; LimitNOFILE= in a systemd unit; --ulimit nofile= of docker run)", limit, leastDescriptors)
+		return places{}, wrong(FieldDescriptors, "this process can open %d files, but needs at least %d: raise the limit (ulimit -n 65536; LimitNOFILE= in a systemd unit; --ulimit nofile= of docker run)", limit, leastDescriptors)
 	}
 	each := int(min(limit, 1<<30)) / nodes
 	kept := keptDescriptors
@@ -49,7 +49,7 @@ func share(limit uint64, nodes int) (places, error) {
 // bound applies the configured limit.
 func (c *Config) bound(p places) (places, error) {
 	if c.Connections > p.clients {
-		return p, wrong("Connections", "is %d, but the files that this process may open leave room for %d: raise the limit (ulimit -n, LimitNOFILE) or give less", c.Connections, p.clients)
+		return p, wrong("Connections", "is %d, but the open file limit of this process allows %d: raise the limit (ulimit -n, LimitNOFILE) or reduce this value", c.Connections, p.clients)
 	}
 	if c.Connections > 0 {
 		p.clients = c.Connections

@@ -113,7 +113,7 @@ func TestAFullFileSystemIsNotReady(t *testing.T) {
 func TestReadinessTellsOfEveryCheckWhenAsked(t *testing.T) {
 	w := httptest.NewRecorder()
 	ready(fixedStatus{Role: node.Follower}, "")(w, httptest.NewRequest("GET", "/readyz?verbose", nil))
-	want := "[+] started: ok\n[-] leader: no leader is known: too few nodes reach each other\n[+] quorum: ok\n[+] grants: ok\n[+] disk: ok\n[+] space: ok\nnot ready\n"
+	want := "[+] started: ok\n[-] leader: no leader is known: too few nodes can reach each other\n[+] quorum: ok\n[+] grants: ok\n[+] disk: ok\n[+] space: ok\nnot ready\n"
 	if got := w.Body.String(); got != want || w.Code != 503 {
 		t.Errorf("%d\n%s", w.Code, got)
 	}

@@ -69,5 +69,5 @@ func ExampleCluster() {
 func ExampleNew_wrongConfiguration() {
 	_, err := server.New(server.Config{Name: "n1", DataDir: "data", Listen: ":7400"})
 	fmt.Println(err)
-	// Output: server: Listen: ":7400" is not a loopback address, and there are no rights yet: whoever reaches the port may use all of it; Insecure allows it
+	// Output: server: Listen: ":7400" is not a loopback address, and there is no access control yet: anyone who can reach the port has full access; set Insecure to allow this
 }

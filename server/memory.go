@@ -17,9 +17,9 @@ const stateFactor = 4
 // warnOfMemory warns at startup if the state may exceed the memory before its limit is reached.
 func warnOfMemory(log *slog.Logger, limits machine.Limits, memory uint64) {
 	if need := stateFactor * uint64(limits.StateBytes); memory > 0 && memory < need {
-		log.Warn("the lock table may outgrow this machine's memory before its limit is reached",
-			"limit", limits.StateBytes, "takes about", need, "memory", memory,
-			"what to do", "give the machine more memory, or have lockstep_state_bytes watched: a quarter of the memory is what fits")
+		log.Warn("the lock table may outgrow the memory of this machine before it reaches its limit",
+			"limit", limits.StateBytes, "needs about", need, "memory", memory,
+			"remedy", "give the machine more memory, or monitor lockstep_state_bytes: it should stay below a quarter of the memory")
 	}
 }
 

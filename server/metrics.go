@@ -64,16 +64,16 @@ var gauges = []gauge{
 	newGauge("holders", "Granted claims.", func(s node.Status) float64 { return float64(s.Counts.Holders) }),
 	newGauge("waiters", "Queued claims.", func(s node.Status) float64 { return float64(s.Counts.Waiters) }),
 	newGauge("closing", "Ended claims whose old holder may not know it yet.", func(s node.Status) float64 { return float64(s.Counts.Closing) }),
-	newGauge("state_bytes", "Bytes of sessions and claims, live and remembered, as the limit of the whole cluster counts them.", func(s node.Status) float64 { return float64(s.Counts.Bytes) }),
-	newGauge("oldest_held_seconds", "How long the lock that is held longest has been held; 0 without one.", oldestHeld),
-	newGauge("expired_unreaped", "Sessions whose lease is over and whose end is not applied yet, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Expiring) }),
-	newGauge("queued_commands", "Commands that wait for a batch, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Queued) }),
-	newGauge("held_requests", "Keepalives and reads that wait for a quorum round, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Held) }),
+	newGauge("state_bytes", "Bytes of live and remembered sessions and claims, as counted against the cluster-wide limit.", func(s node.Status) float64 { return float64(s.Counts.Bytes) }),
+	newGauge("oldest_held_seconds", "Time for which the longest-held lock has been held; 0 if no lock is held.", oldestHeld),
+	newGauge("expired_unreaped", "Sessions whose lease has expired but whose end has not been applied yet, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Expiring) }),
+	newGauge("queued_commands", "Commands waiting for a batch, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Queued) }),
+	newGauge("held_requests", "Keepalives and reads waiting for a quorum round, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Held) }),
 	newGauge("attached_sessions", "Sessions bound to a stream, on the leader.", func(s node.Status) float64 { return float64(s.Replica.Attached) }),
-	newGauge("streams", "Clients' streams and calls under way.", func(s node.Status) float64 { return float64(s.Streams) }),
-	newGauge("grants_held", "1 while nothing is granted: a restored cluster waits, the wall clock is wrong, or no token is left.", func(s node.Status) float64 { return truth(s.Replica.GrantsHeld != "") }),
-	newGauge("grants_held_seconds", "How long that lasts: on the leader what is left, elsewhere the most that it can be; 0 when it is not known.", func(s node.Status) float64 { return s.Replica.GrantsHeldFor.Seconds() }),
-	newGauge("disk_busy_seconds", "Age of the write under way.", func(s node.Status) float64 { return s.DiskBusy.Seconds() }),
+	newGauge("streams", "Client streams and calls in progress.", func(s node.Status) float64 { return float64(s.Streams) }),
+	newGauge("grants_held", "1 while no locks are granted: a restored cluster is waiting, the wall clock is wrong, or the tokens are exhausted.", func(s node.Status) float64 { return truth(s.Replica.GrantsHeld != "") }),
+	newGauge("grants_held_seconds", "Time until locks are granted again: what remains on the leader, an upper bound elsewhere; 0 if unknown.", func(s node.Status) float64 { return s.Replica.GrantsHeldFor.Seconds() }),
+	newGauge("disk_busy_seconds", "Age of the write in progress.", func(s node.Status) float64 { return s.DiskBusy.Seconds() }),
 }
 
 func oldestHeld(s node.Status) float64 {
@@ -94,8 +94,8 @@ func truth(b bool) float64 {
 var totals = map[machine.EventKind]*prometheus.Desc{
 	machine.EventGranted:   total("grants", "Grants applied by this node since it started."),
 	machine.EventQueued:    total("queued", "Claims that had to wait."),
-	machine.EventReleased:  total("releases", "Grants given back."),
-	machine.EventExpired:   total("expired", "Claims ended because their session's lease ran out."),
+	machine.EventReleased:  total("releases", "Grants released."),
+	machine.EventExpired:   total("expired", "Claims ended because the lease of their session expired."),
 	machine.EventRevoked:   total("revoked", "Claims ended by an operator."),
 	machine.EventCancelled: total("cancelled", "Claims cancelled."),
 }
@@ -110,18 +110,18 @@ func labelled(name, help string, labels ...string) *prometheus.Desc {
 
 // What Collect reports in addition to the gauges and totals.
 var (
-	failedTries     = total("failed_tries", "Claims that were not granted, because the lock was busy or the wait ran out, on the leader.")
-	leaderChanges   = total("leader_changes", "How often this node has learned of another leader.")
-	descriptorWaits = total("descriptor_waits", "Files that could not be opened at once for want of a file descriptor.")
-	lostGrants      = labelled("lost_grants_total", "Grants ended against their holder's will, by reason.", "reason")
-	snapshots       = labelled("snapshots_total", "Snapshots since the node started, by what happened.", "what")
-	peerLag         = labelled("peer_lag_entries", "Log entries that a peer does not have durably yet, on the leader.", "peer")
-	peerStuck       = labelled("peer_stuck_seconds", "For how long a peer has got none of the committed log entries that it lacks, on the leader.", "peer")
+	failedTries     = total("failed_tries", "Claims that were not granted because the lock was busy or the wait timed out, on the leader.")
+	leaderChanges   = total("leader_changes", "Number of leader changes seen by this node.")
+	descriptorWaits = total("descriptor_waits", "Number of times that a file could not be opened immediately because no file descriptor was left.")
+	lostGrants      = labelled("lost_grants_total", "Grants that ended without a release, by reason.", "reason")
+	snapshots       = labelled("snapshots_total", "Snapshots since the node started, by outcome.", "what")
+	peerLag         = labelled("peer_lag_entries", "Log entries that are not durable on a peer yet, on the leader.", "peer")
+	peerStuck       = labelled("peer_stuck_seconds", "Time for which a peer that lacks committed log entries has received none of them, on the leader.", "peer")
 	peerUp          = labelled("peer_reachable", "1 if the peer is reachable.", "peer")
-	memberInfo      = labelled("member_info", "1 for each member, with the zone that it tells and whether it has a vote.", "member", "zone", "votes")
-	peerRefusals    = labelled("peer_handshakes_failed_total", "Handshakes with peers that failed, by reason.", "reason")
-	peerDropped     = total("peer_messages_dropped", "Messages of peers that were dropped because their terms or indexes are out of all proportion.")
-	diskFree        = labelled("disk_free_bytes", "Free space of the file system of the data directory.")
+	memberInfo      = labelled("member_info", "1 for each member, with the zone that it reports and whether it has a vote.", "member", "zone", "votes")
+	peerRefusals    = labelled("peer_handshakes_failed_total", "Failed handshakes with peers, by reason.", "reason")
+	peerDropped     = total("peer_messages_dropped", "Messages of peers dropped because of implausible terms or indexes.")
+	diskFree        = labelled("disk_free_bytes", "Free space in the file system of the data directory.")
 	diskSize        = labelled("disk_size_bytes", "Size of the file system of the data directory.")
 )
 
@@ -190,13 +190,13 @@ func answerMetrics(unread func() (bytes int64, ended uint64, watches int64)) []p
 	}
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "lockstep_unread_bytes", Help: "Answers that wait until their clients take them.",
+			Name: "lockstep_unread_bytes", Help: "Bytes of responses that clients have not read yet.",
 		}, func() float64 { bytes, _, _ := unread(); return float64(bytes) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "lockstep_untaken_total", Help: "Connections that were ended because their client did not take an answer.",
+			Name: "lockstep_untaken_total", Help: "Connections closed because the client did not read a response.",
 		}, func() float64 { _, ended, _ := unread(); return float64(ended) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "lockstep_watches", Help: "Watches of clients under way.",
+			Name: "lockstep_watches", Help: "Client watches in progress.",
 		}, func() float64 { _, _, watches := unread(); return float64(watches) }),
 	}
 }
@@ -207,9 +207,9 @@ type portCollector map[string]*service.Port
 // What it reports.
 var (
 	connections        = labelled("connections", "Open connections, by port.", "port")
-	connectionsLimit   = labelled("connections_limit", "The most connections that may be open, by port.", "port")
-	connectionsRefused = labelled("connections_refused_total", "Connections that were closed at once or had to wait, by port and by what was used up: all places, those of one address, or file descriptors.", "port", "bound")
-	connectionsClosed  = labelled("connections_closed_idle_total", "Idle connections that were closed to make room, by port.", "port")
+	connectionsLimit   = labelled("connections_limit", "Maximum number of open connections, by port.", "port")
+	connectionsRefused = labelled("connections_refused_total", "Connections closed immediately or delayed, by port and by the limit reached: all connections, those of one address, or file descriptors.", "port", "bound")
+	connectionsClosed  = labelled("connections_closed_idle_total", "Idle connections closed to make room, by port.", "port")
 )
 
 // Describe sends the descriptions.

@@ -75,12 +75,12 @@ func checks(st node.Status) []check {
 	case st.Role == node.Starting:
 		started.problem = "starting: the data directory is being read"
 	case st.Leader == 0:
-		leader.problem = "no leader is known: too few nodes reach each other"
+		leader.problem = "no leader is known: too few nodes can reach each other"
 	case !service.Ready(st):
-		quorum.problem = "this node leads, but has no quorum or has not caught up yet"
+		quorum.problem = "this node is the leader, but has no quorum or has not caught up yet"
 	}
 	if st.Waiting != "" {
-		started.problem = "this node takes no part: " + st.Waiting
+		started.problem = "this node does not participate: " + st.Waiting
 	}
 	if why := st.Replica.GrantsHeld; why != "" {
 		floor.problem = "nothing is granted: " + why
@@ -89,7 +89,7 @@ func checks(st node.Status) []check {
 		}
 	}
 	if st.DiskBusy > slowDisk {
-		disk.problem = fmt.Sprintf("the disk has not answered a write for %v", st.DiskBusy.Round(time.Millisecond))
+		disk.problem = fmt.Sprintf("the disk has not completed a write for %v", st.DiskBusy.Round(time.Millisecond))
 	}
 	return []check{started, leader, quorum, floor, disk}
 }
@@ -98,7 +98,7 @@ func checks(st node.Status) []check {
 func checkSpace(free, size uint64, known bool) check {
 	c := check{name: "space"}
 	if least := min(littleSpace, size/littleShare); known && free < least {
-		c.problem = fmt.Sprintf("the file system of the data directory is full or nearly so: %d MiB are free, %d MiB are needed; make room", free>>20, least>>20)
+		c.problem = fmt.Sprintf("the file system of the data directory is full or nearly full: %d MiB free, %d MiB needed; free some space", free>>20, least>>20)
 	}
 	return c
 }

@@ -25,7 +25,7 @@ const (
 type secretError struct{ problem string }
 
 func (e secretError) Error() string {
-	return e.problem + `: make one with "lockstep keygen secret FILE", and copy it to every node`
+	return e.problem + `: generate one with "lockstep keygen secret FILE", and copy it to every node`
 }
 
 // parseSecrets takes one secret from each line that is not empty.
@@ -36,15 +36,15 @@ func parseSecrets(text []byte) (all [][]byte, err error) {
 			continue
 		}
 		if len(line) < MinSecretBytes {
-			return nil, secretError{fmt.Sprintf("secret %d has %d bytes, at least %d are needed", len(all)+1, len(line), MinSecretBytes)}
+			return nil, secretError{fmt.Sprintf("secret %d has %d bytes, must have at least %d", len(all)+1, len(line), MinSecretBytes)}
 		}
 		all = append(all, bytes.Clone(line))
 	}
 	switch {
 	case len(all) == 0:
-		return nil, secretError{"there is no secret"}
+		return nil, secretError{"the file contains no secret"}
 	case len(all) > maxSecrets:
-		return nil, secretError{fmt.Sprintf("there are %d secrets, at most %d are accepted", len(all), maxSecrets)}
+		return nil, secretError{fmt.Sprintf("the file contains %d secrets, the limit is %d", len(all), maxSecrets)}
 	}
 	return all, nil
 }
@@ -57,7 +57,7 @@ func readSecrets(path string) ([][]byte, fs.FileInfo, error) {
 	}
 	wrong := func(err error) error { return &fs.PathError{Op: "read", Path: path, Err: err} }
 	if !info.Mode().IsRegular() {
-		return nil, nil, wrong(errors.New("is no file"))
+		return nil, nil, wrong(errors.New("is not a regular file"))
 	}
 	if err := checkSecretMode(info); err != nil {
 		return nil, nil, wrong(err)
@@ -116,12 +116,12 @@ func (f *secretFile) lookLocked() {
 	if err != nil {
 		if f.mu.problem != err.Error() {
 			f.mu.problem = err.Error()
-			f.log.Error("the cluster secret cannot be read again: the one from before stays in use", "err", err)
+			f.log.Error("cannot reload the cluster secret: keeping the current one", "err", err)
 		}
 		return
 	}
 	if f.mu.secrets != nil {
-		f.log.Info("cluster secrets read again", "file", f.path, "secrets", len(secrets))
+		f.log.Info("cluster secrets reloaded", "file", f.path, "secrets", len(secrets))
 	}
 	f.mu.read, f.mu.secrets, f.mu.problem = info, secrets, ""
 }
@@ -144,7 +144,7 @@ func (c Config) checkSecret() error {
 	const field = "ClusterSecretFile"
 	switch {
 	case c.ClusterSecret != "" && c.ClusterSecretFile != "":
-		return wrong(field, "ClusterSecret is given too: give one of them")
+		return wrong(field, "ClusterSecret is also set: set only one of them")
 	case c.ClusterSecretFile != "":
 		if _, _, err := readSecrets(c.ClusterSecretFile); err != nil {
 			return wrong(field, "%v", err)
@@ -156,16 +156,16 @@ func (c Config) checkSecret() error {
 		}
 		return nil
 	case c.Join != "":
-		return wrong(field, `the nodes of a cluster know each other by a secret: give the file that the other nodes have`)
+		return wrong(field, `is required: the nodes of a cluster share a secret; give the same file as on the other nodes`)
 	case len(c.InitialCluster) > 1:
-		return wrong(field, `is needed for a cluster of %d nodes, which know each other by it: make one with "lockstep keygen secret FILE", and copy it to every node`, len(c.InitialCluster))
+		return wrong(field, `is required for a cluster of %d nodes: generate a secret with "lockstep keygen secret FILE", and copy it to every node`, len(c.InitialCluster))
 	}
 	peer := c.ports()[1]
 	if peer.listener != nil {
 		peer.address = peer.listener.Addr().String()
 	}
 	if host, _, err := net.SplitHostPort(peer.address); err == nil && !isLoopback(host) {
-		return wrong(field, `is needed, because other machines reach PeerListen %q, and whoever does could end the node for good: make one with "lockstep keygen secret FILE"`, peer.address)
+		return wrong(field, `is required, because other machines can reach PeerListen %q, and anyone who does could stop the node for good: generate a secret with "lockstep keygen secret FILE"`, peer.address)
 	}
 	return nil
 }

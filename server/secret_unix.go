@@ -20,7 +20,7 @@ func checkSecretMode(info fs.FileInfo) error {
 	if file, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o037 == 0 && ownGroup(int(file.Gid), file.Uid == 0) {
 		return nil
 	}
-	return fmt.Errorf("mode is %v: others may read or change it; want 0600, or 0440 with a group of this process (chmod 600 FILE; "+
+	return fmt.Errorf("mode is %v: others can read or change it; must be 0600, or 0440 with a group of this process (chmod 600 FILE; "+
 		"Kubernetes: defaultMode 0440 and fsGroup; Docker: mode 0440)", mode)
 }
 

@@ -286,7 +286,7 @@ func (p *parts) handOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.StopTimeout)
 	defer cancel()
 	if err := p.node.HandOver(ctx); err != nil {
-		p.cfg.Logger.Warn("leadership was not handed over; the others elect a leader when they miss this one", "error", err)
+		p.cfg.Logger.Warn("leadership was not handed over; the others will elect a leader after a timeout", "error", err)
 		return
 	}
 	tick := time.NewTicker(handOverPoll)

@@ -43,27 +43,27 @@ func newTally() *tally {
 	return &tally{
 		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "lockstep_batch_commands",
-			Help:    "Commands of an applied log entry.",
+			Help:    "Commands per applied log entry.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 10), // 1 to 512, the largest batch
 		}),
 		grants: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "lockstep_grant_seconds",
-			Help:    "From the receipt of a request to the answer that grants it, of those that did not have to wait, on the leader.",
+			Help:    "Time from receiving a request to granting it, for requests that did not have to wait, on the leader.",
 			Buckets: latencies,
 		}),
 		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "lockstep_wait_seconds",
-			Help:    "Time in the queue of claims that were granted, by the leaders' wall clocks.",
+			Help:    "Time that granted claims spent in the queue, by the wall clocks of the leaders.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 12), // 1 ms to 70 minutes
 		}),
 		syncs: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "lockstep_sync_seconds",
-			Help:    "Time of a synced write of the log.",
+			Help:    "Duration of a synced write to the log.",
 			Buckets: latencies,
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lockstep_rejected_requests_total",
-			Help: "Requests that this node refused, by reason.",
+			Help: "Requests rejected by this node, by reason.",
 		}, []string{"reason"}),
 		waiting: make(map[machine.ClaimID]machine.WallMillis),
 	}

@@ -118,7 +118,7 @@ func healthPaths(n statusReader, dir string, metrics *prometheus.Registry) *http
 			http.Error(w, "this is the health port: the JSON API is on the HTTP port (--http-listen, 7402)", http.StatusNotFound)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "only GET and HEAD are answered here", http.StatusMethodNotAllowed)
+			http.Error(w, "only GET and HEAD are supported", http.StatusMethodNotAllowed)
 		default:
 			http.NotFound(w, r)
 		}
@@ -147,7 +147,7 @@ func forOperators(profile http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil || !from.Addr().Unmap().IsLoopback() {
-			http.Error(w, "profiles are shown to this machine alone: use a tunnel (ssh -L, kubectl port-forward)", http.StatusForbidden)
+			http.Error(w, "profiles are only served to this machine: use a tunnel (ssh -L, kubectl port-forward)", http.StatusForbidden)
 			return
 		}
 		if seconds := r.URL.Query().Get("seconds"); seconds != "" {
@@ -220,7 +220,7 @@ func (w *web) run(ctx context.Context) error {
 func live(n statusReader) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if age := n.Status().Age; age > hungLoop {
-			http.Error(w, fmt.Sprintf("the node's loop has not turned for %v", age.Round(time.Millisecond)), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("the main loop of the node has been stuck for %v", age.Round(time.Millisecond)), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

@@ -173,7 +173,7 @@ func TestTheHealthPortIsTheOneAfterTheHTTPPort(t *testing.T) {
 		}
 	}
 	c := Config{Name: "n1", DataDir: "d", HTTPListen: "127.0.0.1:65535"}
-	if err := c.withDefaults().validate(); err == nil || !strings.Contains(err.Error(), "HealthListen: must be given") {
+	if err := c.withDefaults().validate(); err == nil || !strings.Contains(err.Error(), "HealthListen: is required") {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -145,7 +145,7 @@ func (s *Session) superseded(now time.Duration, e *pb.Error, by string) {
 	switch {
 	case s.restored != 0:
 	case s.handedOut():
-		s.end(now, Update{Reason: lockstep.RecordMissing, By: by, Detail: "another process has the session, and its locks: " + e.GetMessage()})
+		s.end(now, Update{Reason: lockstep.RecordMissing, By: by, Detail: "another process has taken over the session and its locks: " + e.GetMessage()})
 		return
 	case s.closing && len(s.claims) == 0:
 		s.end(now, Update{})
@@ -318,7 +318,7 @@ func (s *Session) reached(now time.Duration, number uint64) {
 // in a keepalive's answer do not arrive.
 func (s *Session) checkAnswers(now time.Duration) {
 	if s.link != down && now >= s.overdue() {
-		s.reconnect(Update{Detail: "no answer in time"})
+		s.reconnect(Update{Detail: "no response in time"})
 	}
 }
 

@@ -176,9 +176,9 @@ func stateText(st pb.ClaimState) string {
 	case pb.ClaimState_CLAIM_STATE_CANCELLED:
 		return "the claim was cancelled"
 	case pb.ClaimState_CLAIM_STATE_BUSY:
-		return "others hold the lock or wait ahead"
+		return "others hold the lock or are ahead in the queue"
 	case pb.ClaimState_CLAIM_STATE_WAIT_ENDED:
-		return "the wait ran out"
+		return "the wait timed out"
 	default:
 		return st.String()
 	}

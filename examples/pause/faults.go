@@ -16,7 +16,7 @@ func (p *performance) freeze(context.Context) error {
 		return fmt.Errorf("freeze A: %w", err)
 	}
 	p.tale.enter(laneFault, time.Now(), timeline.Frozen, "frozen")
-	p.Say("SIGSTOP to A, between its look at the lease and its write.")
+	p.Say("SIGSTOP to A, between its check of the lease and its write.")
 	return nil
 }
 
@@ -25,14 +25,14 @@ func (p *performance) thaw(context.Context) error {
 		return fmt.Errorf("wake A: %w", err)
 	}
 	p.tale.over(laneFault, time.Now())
-	p.Say("SIGCONT: A goes on where it stopped, and writes %d, from what it read before.", account.Opening+addsA)
+	p.Say("SIGCONT: A continues where it stopped, and writes %d, based on what it read before.", account.Opening+addsA)
 	return nil
 }
 
 func (p *performance) cutOff(context.Context) error {
 	p.cable.Cut()
 	p.tale.enter(laneFault, time.Now(), timeline.Cut, "cut off")
-	p.Say("A's network to the lock service is cut, between A's look at the lease and its write.")
+	p.Say("A's network to the lock service is cut, between A's check of the lease and its write.")
 	return nil
 }
 
@@ -43,13 +43,13 @@ func (p *performance) awaitLoss(ctx context.Context) error {
 		if lost, is := p.a.Lost(); is {
 			p.tale.mark(laneFault, lost.At, timeline.Event, "its lock says: lost")
 			p.tale.over(laneFault, time.Now())
-			p.Say("A's own lock said so %.1f s after the cut: %s.", lost.At.Sub(p.struck).Seconds(), lost.Error)
-			p.Say("But A looked before, and its write is on its way by another network: %d, from what it read before.", account.Opening+addsA)
+			p.Say("A's own lock reported it %.1f s after the cut: %s.", lost.At.Sub(p.struck).Seconds(), lost.Error)
+			p.Say("But A had checked before, and its write goes over another network: %d, based on what it read before.", account.Opening+addsA)
 			return nil
 		}
 		stage.Sleep(ctx, 100*time.Millisecond)
 	}
-	return errors.New("the lock of A never said that it was lost")
+	return errors.New("A's lock never reported that it was lost")
 }
 
 func (p *performance) changeLeader(ctx context.Context) error {

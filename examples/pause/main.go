@@ -34,7 +34,7 @@ time, and the guarded one refuses A. A timeline shows leases, grants, writes and
 
 The lock service and the store are started for it, so their programs must be installed; a
 backend that is there already can be named by its URL, and is then left alone. It takes about
-half a minute, needs no root, and leaves nothing behind. It exits 0 only if all of this was seen.
+half a minute, does not need root, and cleans up after itself. It exits with 0 only if it showed all of this.
 
 Examples:
   pause
@@ -72,9 +72,9 @@ func parse(args []string) (Pause, error) {
 	stores, backends := strings.Join(account.Kinds(), ", "), strings.Join(Backends(), ", ")
 	flags := flag.NewFlagSet("pause", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the error says it
-	flags.StringVar(&p.Backend, "backend", Backends()[0], fmt.Sprintf("where the locks are: `name`, one of %s, or the URL of one that runs, without TLS", backends))
+	flags.StringVar(&p.Backend, "backend", Backends()[0], fmt.Sprintf("where the locks are: `name`, one of %s, or the URL of a running backend, without TLS", backends))
 	flags.StringVar(&p.Store, "store", account.Kinds()[0], fmt.Sprintf("where the accounts are: `name`, one of %s", stores))
-	flags.StringVar(&p.SVG, "svg", "", "draw the timelines as a picture into this `file`")
+	flags.StringVar(&p.SVG, "svg", "", "write the timelines as a picture to this `file`")
 	flags.Usage = func() {}
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fmt.Print(usage)

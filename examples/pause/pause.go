@@ -118,9 +118,9 @@ func (set *set) open(ctx context.Context, s *stage.Stage) (err error) {
 		return err
 	}
 	s.AtEnd(set.store.Close)
-	s.Say("The locks are in %s, the accounts in %s. A and B are processes of their own.", set.service.shown, set.store.Name)
+	s.Say("The locks are in %s, the accounts in %s. A and B are separate processes.", set.service.shown, set.store.Name)
 	s.Say("Both may change an account with %d, under one lock with a lease of %v: A adds %d, B adds %d.", account.Opening, pauseTTL, addsA, addsB)
-	s.Say("The account is kept twice: plain, and behind a guard that keeps the latest token that it has seen.")
+	s.Say("The account is kept twice: plain, and behind a guard that remembers the latest token it has seen.")
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (set *set) checkFenced() error {
 		return err
 	}
 	if scheme, _ := locks.Scheme(set.service.url); !l.Capabilities().Fenced {
-		return fmt.Errorf("%w: the tokens of %s do not rise from holder to holder, so no guard can go by them: \"lockstep backends\" shows which do", lockstep.ErrUnsupported, scheme)
+		return fmt.Errorf("%w: the tokens of %s do not increase from holder to holder, so no guard can rely on them: see \"lockstep backends\" for those that do", lockstep.ErrUnsupported, scheme)
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (set *set) perform(ctx context.Context, s *stage.Stage, sc scene) error {
 }
 
 // errVoid is wrapped when a demo did not show what it should.
-var errVoid = errors.New("void: A's late write has destroyed nothing in the plain account, so nothing was shown")
+var errVoid = errors.New("void: A's late write did not damage the plain account, so nothing was shown")
 
 // tokenDigits is enough digits to tell the tokens of a scene apart.
 const tokenDigits = 4

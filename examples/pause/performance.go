@@ -114,10 +114,10 @@ func (p *performance) lookA(ctx context.Context) error {
 		return err
 	}
 	if seen.Plain != account.Opening || seen.Guarded != account.Opening {
-		return fmt.Errorf("the balances are %d and %d at first, want %d", seen.Plain, seen.Guarded, account.Opening)
+		return fmt.Errorf("the initial balances are %d and %d, want %d", seen.Plain, seen.Guarded, account.Opening)
 	}
 	p.believed = seen.At.Add(seen.Remaining)
-	p.Say("A reads %d in both, sees that its lease has another %.1f s, and computes.", seen.Plain, seen.Remaining.Seconds())
+	p.Say("A reads %d in both, sees that its lease lasts another %.1f s, and computes.", seen.Plain, seen.Remaining.Seconds())
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (p *performance) change(ctx context.Context) error {
 	}
 	p.tale.mark(lanePlain, wrote.At, timeline.Wrote, fmt.Sprintf("B writes %d", wrote.Plain))
 	p.tale.mark(laneGuarded, wrote.At, timeline.Wrote, fmt.Sprintf("B writes %d", wrote.Guarded))
-	p.Say("B reads %d, writes %d in both, and gives the lock back.", account.Opening, wrote.Plain)
+	p.Say("B reads %d, writes %d to both, and releases the lock.", account.Opening, wrote.Plain)
 	stage.Sleep(ctx, 2*beat)
 	gone, err := p.b.Release(ctx)
 	if err != nil {
@@ -200,11 +200,11 @@ func (p *performance) judge(ctx context.Context) error {
 	if plain != account.Opening+addsA {
 		return fmt.Errorf("%w: it has %d", errVoid, plain)
 	}
-	p.Say("Without a guard: the account has %d. B's %d is lost, and nobody was told.", plain, addsB)
+	p.Say("Without a guard: the balance is %d. B's %d is lost, and nobody noticed.", plain, addsB)
 	if p.refusal == "" || guarded != account.Opening+addsB {
 		return fmt.Errorf("the guarded account has %d, want %d; A was told %q", guarded, account.Opening+addsB, p.refusal)
 	}
-	p.Say("With the guard: the account has %d. A was refused:", guarded)
+	p.Say("With the guard: the balance is %d. A's write was refused:", guarded)
 	p.Say("  %s", p.refusal)
 	return nil
 }
@@ -234,7 +234,7 @@ func (p *performance) again(ctx context.Context) error {
 	if guarded, err := p.account.Guarded.Read(ctx); err != nil || guarded != account.Opening+addsA+addsB {
 		return fmt.Errorf("the guarded account has %d, want %d: %w", guarded, account.Opening+addsA+addsB, err)
 	}
-	p.Say("A takes the lock anew, token %d, reads %d and writes %d: nothing is lost.", grant.Token, wrote.Guarded-addsA, wrote.Guarded)
+	p.Say("A acquires the lock again, token %d, reads %d and writes %d: nothing is lost.", grant.Token, wrote.Guarded-addsA, wrote.Guarded)
 	stage.Sleep(ctx, 2*beat)
 	gone, err := p.a.Release(ctx)
 	p.tale.over(laneA, gone.At)

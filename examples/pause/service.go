@@ -70,7 +70,7 @@ func startService(ctx context.Context, s *stage.Stage, which string) (*service, 
 	if err != nil {
 		return nil, fmt.Errorf("backend: %w", err)
 	}
-	return &service{shown: "the " + scheme + " that runs", url: which}, nil
+	return &service{shown: "the running " + scheme, url: which}, nil
 }
 
 const nodeCount = 5

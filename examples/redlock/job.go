@@ -49,7 +49,7 @@ func startWriter(ctx context.Context, s *stage.Stage, backend string) (*job, err
 		stage.Sleep(ctx, 20*time.Millisecond)
 	}
 	j.kill()
-	return nil, errors.New("A was never granted the lock")
+	return nil, errors.New("the lock was never granted to A")
 }
 
 // freeze stops run, its watcher and the job, and returns their process ids.

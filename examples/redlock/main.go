@@ -22,7 +22,7 @@ It starts five Redis servers for each step and shows a clock jump, a restart wit
 persistence and a pause of the holder: each time two clients act under one lock, the later
 one has the larger token, and a guarded file refuses the older one. It needs redis-server and
 gcc (Debian: apt-get install redis-server gcc libc6-dev) and the lockstep program, takes about
-half a minute and leaves nothing behind.
+half a minute and cleans up after itself.
 
 Usage:
   redlock

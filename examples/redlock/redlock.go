@@ -24,8 +24,8 @@ import (
 // steps each begin with five servers of their own.
 var steps = []stage.Step{
 	{Title: "A clock jumps: the lock is granted twice", Show: clockJump},
-	{Title: "A server restarts without what it had stored: the lock is granted twice", Show: forgetfulRestart},
-	{Title: "A holder pauses: the lock is another's when it writes", Show: pausedHolder},
+	{Title: "A server restarts without its data: the lock is granted twice", Show: forgetfulRestart},
+	{Title: "A holder pauses: another one has the lock when it writes", Show: pausedHolder},
 }
 
 // masterCount is how many masters Redlock has.
@@ -111,14 +111,14 @@ func locker(s *stage.Stage, addresses []string) (*redlock.Locker, error) {
 
 func clockJump(ctx context.Context, s *stage.Stage) error {
 	return grantTwice(ctx, s, "jump", func(m *masters) error {
-		s.Say("The clock of c jumps ahead by a minute. Redis ends keys by the wall clock: c has forgotten A.")
+		s.Say("The clock of c jumps ahead by a minute. Redis expires keys by the wall clock: c has forgotten A.")
 		return m.clocks[2].Set(time.Minute)
 	})
 }
 
 func forgetfulRestart(ctx context.Context, s *stage.Stage) error {
 	return grantTwice(ctx, s, "restart", func(m *masters) error {
-		s.Say("c is killed and started again. It kept nothing on disk: it has forgotten A.")
+		s.Say("c is killed and restarted. It has nothing on disk: it has forgotten A.")
 		m.servers[2].Kill()
 		return m.servers[2].Start()
 	})
@@ -143,7 +143,7 @@ func grantTwice(ctx context.Context, s *stage.Stage, name string, fault func(*ma
 	if _, err := lockstep.TryAcquire(ctx, two, name); !errors.Is(err, lockstep.ErrBusy) {
 		return fmt.Errorf("b tries a lock that a holds: %v, want busy", err)
 	}
-	s.Say("A has the lock, token %d. B tries, and is told that it is busy: so far it excludes.", a.Token())
+	s.Say("A has the lock, token %d. B tries, and finds it busy: so far, mutual exclusion holds.", a.Token())
 	if err := fault(m); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func grantTwice(ctx context.Context, s *stage.Stage, name string, fault func(*ma
 	if a.Check() != nil || b.Check() != nil {
 		return fmt.Errorf("the fault did not grant twice: a says %v, b says %v", a.Check(), b.Check())
 	}
-	s.Say("B has the lock too, token %d. A believes in its own for another %.0f s. Two holders.", b.Token(), a.Remaining().Seconds())
+	s.Say("B has the lock too, token %d. A believes in its lock for another %.0f s. Two holders.", b.Token(), a.Remaining().Seconds())
 	return guardDecides(ctx, s, one, name, a.Token(), b.Token())
 }
 
@@ -182,7 +182,7 @@ func guardDecides(ctx context.Context, s *stage.Stage, l lockstep.Locker, name s
 	if err != nil || string(content) != "B\n" {
 		return fmt.Errorf("the guarded file has %q, %v", content, err)
 	}
-	s.Say("B writes to a guarded file, then A does, late: refused, the file has seen token %d and A shows %d. The data is B's.", b, a)
+	s.Say("B writes to a guarded file, then A does, late: refused, the file has seen token %d and A presents %d. B's data is intact.", b, a)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func pausedHolder(ctx context.Context, s *stage.Stage) error {
 		all = append(all, server.Address())
 	}
 	backend := "redlock://" + strings.Join(all, ",")
-	s.Say("Now all five reach everybody. A takes the lock with a lease of %v, under lockstep run.", frozenTTL)
+	s.Say("Now A and B reach all five. A takes the lock with a lease of %v, under lockstep run.", frozenTTL)
 	a, err := startWriter(ctx, s, backend)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func pausedHolder(ctx context.Context, s *stage.Stage) error {
 	if err != nil {
 		return err
 	}
-	s.Say("SIGSTOP to everything of A, in the moment before it writes.")
+	s.Say("SIGSTOP to all processes of A, just before it writes.")
 	b, err := s.Lockstep(ctx, backend, "run", "-w", "20", s.Name("frozen"), "--", "sh", "-c", "echo B > plain; echo $LOCKSTEP_TOKEN > B.token; echo $LOCKSTEP_TOKEN")
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func pausedHolder(ctx context.Context, s *stage.Stage) error {
 	if err != nil {
 		return err
 	}
-	s.Say("Its lease runs out. B takes the lock, token %s, and writes.", strings.TrimSpace(string(token)))
+	s.Say("Its lease expires. B takes the lock, token %s, and writes.", strings.TrimSpace(string(token)))
 	return wakeWriter(ctx, s, a, frozen, all)
 }
 
@@ -237,7 +237,7 @@ func wakeWriter(ctx context.Context, s *stage.Stage, a *job, frozen []int, addre
 	for _, pid := range frozen {
 		_ = stage.Resume(pid)
 	}
-	s.Say("SIGCONT: A's job goes on where it stopped, and writes. The plain file is A's again: B's write is lost.")
+	s.Say("SIGCONT: A's job continues where it stopped, and writes. The plain file has A's data: B's write is lost.")
 	<-a.done // 121, or 0 when the job was done before run had looked at its lease
 	tokens, err := bothTokens(s)
 	if err != nil {

@@ -24,6 +24,7 @@ func rules() []rule {
 		{"functions and files are of a size to read", Sizes},
 		{"the documentation refers to what there is", Pages},
 		{"what is built has a version", Pins},
+		{"help texts and documentation are in plain English", Wording},
 	}
 }
 
@@ -97,6 +98,10 @@ func TestAPlantedViolationIsFound(t *testing.T) {
 		{"a script that is not there", Pages, "README.md", "Run accept/x.sh.", "no accept/x.sh"},
 		{"a tool without a version", Pins, "Makefile", "lint:\n\tgo install example.org/lint@latest\n", "Makefile:2: \"@latest\""},
 		{"a script that installs the newest", Pins, "scripts/x", "go install example.org/x@latest", "scripts/x:1: \"@latest\""},
+		{"a foreign phrase in a help text", Wording, "cmd/internal/cli/x.go", doc + `const help = "Whoever has the secret may do everything."`, `x.go:4: "Whoever"`},
+		{"a foreign phrase over two lines of a help text", Wording, "cmd/internal/cli/x.go", doc + "const help = `show so\nmany locks`", `x.go:4: "so\nmany"`},
+		{"a foreign phrase in a page", Wording, "docs/x.md", "One.\n\nThe holder is told.", `docs/x.md:3: "is told"`},
+		{"a foreign phrase in the README", Wording, "README.md", "It is kept for ever.", `README.md:1: "for ever"`},
 		{"an init function", Sizes, "a/x.go", doc + "func init() {}", "init function"},
 	}
 	for _, tt := range tests {
@@ -109,6 +114,18 @@ func TestAPlantedViolationIsFound(t *testing.T) {
 				t.Errorf("found %q, want one violation with %q", found, tt.finds)
 			}
 		})
+	}
+}
+
+func TestPlainWordsPass(t *testing.T) {
+	text := "package cli\n\nconst help = `For every lock, as many permits as it was told.`\n\n// Whoever reads this may.\nvar x int\n"
+	found, err := Wording(fstest.MapFS{
+		"cmd/internal/cli/x.go":      &fstest.MapFile{Data: []byte(text)},
+		"cmd/internal/cli/x_test.go": &fstest.MapFile{Data: []byte("package cli\n\nconst old = `for ever`\n")},
+		"docs/adr/0001-x.md":         &fstest.MapFile{Data: []byte("for ever")},
+	})
+	if err != nil || len(found) > 0 {
+		t.Errorf("found %q, %v, want nothing", found, err)
 	}
 }
 

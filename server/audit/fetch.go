@@ -79,7 +79,7 @@ func (l *Log) ask(ctx context.Context, peer uint64, g gap) reply {
 	case errors.Is(err, errWrongLine):
 		l.log.Warn("a peer's audit log is damaged", "peer", fmt.Sprintf("%016x", peer), "err", err)
 	case err != nil:
-		l.log.Debug("a peer's answer for the audit log broke off", "from", g.from, "lines", r.lines, "err", err)
+		l.log.Debug("a peer's response for the audit log was cut off", "from", g.from, "lines", r.lines, "err", err)
 	}
 	return r
 }
@@ -96,7 +96,7 @@ func (l *Log) take(content io.Reader, g gap) (r reply, err error) {
 	}
 	var h head
 	if err := json.Unmarshal(line, &h); err != nil || h.Audit != format {
-		return reply{}, fmt.Errorf("%w: it begins with %.64q", errWrongLine, line)
+		return reply{}, fmt.Errorf("%w: it starts with %.64q", errWrongLine, line)
 	}
 	if h.First != g.from {
 		return reply{first: h.First, later: h.First == 0 && h.Last < g.from && !h.Waiting}, nil

@@ -51,10 +51,10 @@ func (f *file) open(h Header) (last uint64, fresh bool, err error) {
 		if last, ok := f.overwritten(h); ok {
 			return last, true, f.rotate()
 		}
-		return 0, false, fmt.Errorf("%s is not an audit log (%w): name another file", f.path, err)
+		return 0, false, fmt.Errorf("%s is not an audit log (%w): use another file", f.path, err)
 	}
 	if old.Node != h.Node {
-		return 0, false, fmt.Errorf("%s is the audit log of node %s: name another file", f.path, old.Node)
+		return 0, false, fmt.Errorf("%s is the audit log of node %s: use another file", f.path, old.Node)
 	}
 	if !h.continues(old) {
 		return 0, true, f.rotate()
@@ -141,10 +141,10 @@ func firstLine(path string) (h Header, err error) {
 	defer f.Close()
 	line, err := bufio.NewReader(io.LimitReader(f, 64<<10)).ReadBytes('\n')
 	if err != nil {
-		return h, errors.New("it has no whole first line")
+		return h, errors.New("its first line is incomplete")
 	}
 	if err := json.Unmarshal(line, &h); err != nil || h.Audit != format {
-		return h, errors.New("its first line does not say so")
+		return h, errors.New("its first line is not an audit log header")
 	}
 	return h, nil
 }
@@ -158,7 +158,7 @@ func (f *file) mend() (last uint64, err error) {
 	}
 	good, last, found := readTail(tail, from == 0)
 	if !found {
-		return 0, fmt.Errorf("%s: the last %d bytes have no line of an audit log: name another file", f.path, len(tail))
+		return 0, fmt.Errorf("%s: the last %d bytes do not contain an audit log line: use another file", f.path, len(tail))
 	}
 	return last, f.cut(from + int64(good))
 }

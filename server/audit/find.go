@@ -98,7 +98,7 @@ func seekEvent(r io.ReaderAt, size int64, from uint64) (offset int64, first uint
 		line, _, whole := bytes.Cut(buf[begin:n], []byte("\n"))
 		number, ok := accountsFor(line)
 		if begin == 0 || !whole || !ok {
-			return 0, 0, fmt.Errorf("no line of an audit log behind byte %d", mid)
+			return 0, 0, fmt.Errorf("no audit log line after byte %d", mid)
 		}
 		if number < from {
 			lo = mid + int64(begin)
@@ -118,7 +118,7 @@ func scanEvent(r io.Reader, offset int64, from uint64) (int64, uint64, error) {
 			return 0, 0, nil // a torn last line of an old file does not count
 		}
 		if err != nil {
-			return 0, 0, fmt.Errorf("behind byte %d: %w", offset, err)
+			return 0, 0, fmt.Errorf("after byte %d: %w", offset, err)
 		}
 		if number, ok := eventNumber(line); ok && number >= from {
 			return offset, number, nil

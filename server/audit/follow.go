@@ -138,14 +138,14 @@ func (l *Log) followLocked() error {
 			return err
 		}
 		w.recent = memory{}
-		l.log.Info("the audit log was moved away: a new file is begun", "file", l.cfg.Path, "from", next)
+		l.log.Info("the audit log was moved: starting a new file", "file", l.cfg.Path, "from", next)
 		return l.beginLocked(next)
 	case cutOff:
 		first, lines := w.recent.since(time.Now(), next)
 		if err := w.file.restart(); err != nil {
 			return err
 		}
-		l.log.Warn("the audit log was cut off by another program: the last events are written again", "file", l.cfg.Path,
+		l.log.Warn("the audit log was truncated by another program: writing the last events again", "file", l.cfg.Path,
 			"from", first, "lines", bytes.Count(lines, []byte("\n")), "seconds", repeatFor.Seconds())
 		if err := l.beginLocked(first); err != nil {
 			return err

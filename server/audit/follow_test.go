@@ -120,7 +120,7 @@ func TestAFileThatWasCopiedAndCutOffLosesNothing(t *testing.T) {
 				t.Errorf("line %d: %s", i, line)
 			}
 		}
-		if bytes.Count(copied, []byte("\n")) != 9 || !strings.Contains(told.String(), "cut off by another program") || !strings.Contains(told.String(), "from=6") {
+		if bytes.Count(copied, []byte("\n")) != 9 || !strings.Contains(told.String(), "truncated by another program") || !strings.Contains(told.String(), "from=6") {
 			t.Errorf("copied %d lines; the log says %s", bytes.Count(copied, []byte("\n")), told.String())
 		}
 		l = opened(t, Config{Path: path}, "i")

@@ -97,7 +97,7 @@ func New(cfg Config) (*Log, error) {
 	case cfg.Files < 1 || cfg.Files > MaxFiles:
 		return nil, fmt.Errorf("audit: Files is %d, must be 1 to %d", cfg.Files, MaxFiles)
 	case (cfg.Peers == nil) != (cfg.Ask == nil):
-		return nil, errors.New("audit: Peers and Ask must be given both or not at all")
+		return nil, errors.New("audit: Peers and Ask must both be set, or neither")
 	}
 	l := &Log{cfg: cfg, log: cfg.Logger, wake: make(chan struct{}, 1)}
 	l.queue.limit = maxQueued

@@ -188,6 +188,6 @@ func (l *Log) complain(err error) {
 	l.errors.Add(1)
 	if now := time.Now(); now.Sub(l.writing.told) > complainEvery {
 		l.writing.told = now
-		l.log.Error("the audit log cannot be written; events are kept for a while", "file", l.cfg.Path, "err", err)
+		l.log.Error("cannot write the audit log; events are buffered for a while", "file", l.cfg.Path, "err", err)
 	}
 }

@@ -31,7 +31,7 @@ func (s *search) due(now time.Time) bool { return !now.Before(s.next) }
 func (s *search) begin(log *slog.Logger, g gap) {
 	if !s.asking {
 		s.asking = true
-		log.Info("the audit log lacks events: asking the peers", "from", g.from, "to", g.to-1)
+		log.Info("the audit log is missing events: asking the peers", "from", g.from, "to", g.to-1)
 	}
 }
 

@@ -30,10 +30,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // ErrDamaged is wrapped by every error of [Open] about the content: truncated, modified, or not a
 // backup.
-var ErrDamaged = errors.New("damaged backup, or none")
+var ErrDamaged = errors.New("damaged backup, or not a backup")
 
 // ErrNewer is the error for a file of a newer build.
-var ErrNewer = errors.New("backup of a newer version")
+var ErrNewer = errors.New("backup from a newer version")
 
 // A Header says where a backup comes from.
 type Header struct {
@@ -99,7 +99,7 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	if !named.Mode().IsRegular() { // opening a pipe would wait for its writer
-		return nil, fmt.Errorf("%s: is no regular file", path)
+		return nil, fmt.Errorf("%s: not a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -111,7 +111,7 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	if !os.SameFile(named, info) {
-		return nil, fmt.Errorf("%s: was replaced while it was opened", path)
+		return nil, fmt.Errorf("%s: replaced while being opened", path)
 	}
 	b, err := read(f, info.Size())
 	if err != nil {
@@ -128,7 +128,7 @@ func read(f io.ReaderAt, size int64) (*File, error) {
 	}
 	end := size - SumBytes
 	if at > end {
-		return nil, fmt.Errorf("%w: cut short", ErrDamaged)
+		return nil, fmt.Errorf("%w: truncated", ErrDamaged)
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, end)); err != nil {
@@ -140,7 +140,7 @@ func read(f io.ReaderAt, size int64) (*File, error) {
 	}
 	b.Sum = hex.EncodeToString(want)
 	if !bytes.Equal(sum.Sum(nil), want) {
-		return nil, fmt.Errorf("%w: the checksum at the end is %s, the content has %x", ErrDamaged, b.Sum, sum.Sum(nil))
+		return nil, fmt.Errorf("%w: the checksum at the end is %s, that of the content is %x", ErrDamaged, b.Sum, sum.Sum(nil))
 	}
 	if b.Machine, err = machine.Restore(io.NewSectionReader(f, at, end-at)); errors.Is(err, machine.ErrNewer) {
 		return nil, fmt.Errorf("%w: %w", ErrNewer, err)
@@ -148,7 +148,7 @@ func read(f io.ReaderAt, size int64) (*File, error) {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if b.Machine.Index() > b.Index {
-		return nil, fmt.Errorf("%w: the state is that of entry %d, the header says %d", ErrDamaged, b.Machine.Index(), b.Index)
+		return nil, fmt.Errorf("%w: the state is from entry %d, but the header says %d", ErrDamaged, b.Machine.Index(), b.Index)
 	}
 	return b, nil
 }
@@ -157,7 +157,7 @@ func read(f io.ReaderAt, size int64) (*File, error) {
 func (b *File) readHeader(f io.ReaderAt, size int64) (int64, error) {
 	head := make([]byte, len(magic)+4)
 	if _, err := f.ReadAt(head, 0); err != nil || string(head[:len(magic)]) != magic {
-		return 0, fmt.Errorf("%w: does not begin like one", ErrDamaged)
+		return 0, fmt.Errorf("%w: wrong magic at the start", ErrDamaged)
 	}
 	n := int64(binary.BigEndian.Uint32(head[len(magic):]))
 	at := int64(len(head))
@@ -169,13 +169,13 @@ func (b *File) readHeader(f io.ReaderAt, size int64) (int64, error) {
 		return 0, err
 	}
 	if crc32.Checksum(text[:n], castagnoli) != binary.BigEndian.Uint32(text[n:]) {
-		return 0, fmt.Errorf("%w: the header has a wrong checksum", ErrDamaged)
+		return 0, fmt.Errorf("%w: wrong header checksum", ErrDamaged)
 	}
 	if err := json.Unmarshal(text[:n], &b.Header); err != nil {
-		return 0, fmt.Errorf("%w: the header is not readable: %w", ErrDamaged, err)
+		return 0, fmt.Errorf("%w: cannot parse the header: %w", ErrDamaged, err)
 	}
 	if b.Format != Format {
-		return 0, fmt.Errorf("%w: format %d, this build knows %d", ErrNewer, b.Format, Format)
+		return 0, fmt.Errorf("%w: format %d, this build supports %d", ErrNewer, b.Format, Format)
 	}
 	return at + n + 4, nil
 }

@@ -21,7 +21,7 @@ import (
 // understands all of it.
 type codec struct{}
 
-var errNoMessage = errors.New("gateway: not a message")
+var errNoMessage = errors.New("gateway: not a protobuf message")
 
 // ContentType returns the content type of answers.
 func (codec) ContentType(any) string { return "application/json" }
@@ -96,9 +96,9 @@ func (strictQuery) Parse(m proto.Message, values url.Values, filter *utilities.D
 		f := fields.ByName(protoreflect.Name(key))
 		switch {
 		case f == nil || filter.HasCommonPrefix([]string{key}):
-			return fmt.Errorf("%sthis call has no parameter %.64q", queryProblem, key)
+			return fmt.Errorf("%sunknown parameter %.64q", queryProblem, key)
 		case len(all) > 1 && !f.IsList():
-			return fmt.Errorf("%sthe parameter %q is there twice", queryProblem, key)
+			return fmt.Errorf("%sduplicate parameter %q", queryProblem, key)
 		}
 	}
 	if err := (&runtime.DefaultQueryParser{}).Parse(m, values, filter); err != nil {

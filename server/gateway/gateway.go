@@ -107,7 +107,7 @@ func textProblem(r *http.Request) *pb.Error {
 	}
 	values, err := parseQuery(r)
 	if err != nil {
-		return invalid("query", "the query cannot be read: %v", err)
+		return invalid("query", "cannot parse the query: %v", err)
 	}
 	for key, all := range values {
 		for _, value := range all {
@@ -131,11 +131,11 @@ func takeBody(w http.ResponseWriter, r *http.Request) (int, *pb.Error) {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, &pb.Error{
 			Reason: pb.Reason_REASON_QUOTA_EXCEEDED, Field: "body",
-			Message: fmt.Sprintf("body: is longer than %d bytes, the limit", maxBodyBytes),
+			Message: fmt.Sprintf("body: is longer than the limit of %d bytes", maxBodyBytes),
 		}
 	}
 	if err != nil {
-		return http.StatusBadRequest, invalid("body", "the body cannot be read")
+		return http.StatusBadRequest, invalid("body", "cannot read the body")
 	}
 	_ = deadline.SetReadDeadline(time.Time{})
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -148,14 +148,14 @@ func invalid(field, format string, args ...any) *pb.Error {
 
 // misrouted answers a request that matches no rule.
 func misrouted(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, status int) {
-	e := &pb.Error{Reason: pb.Reason_REASON_UNSUPPORTED, Field: "path", Message: "there is no such path; docs/openapi.json has all of them"}
+	e := &pb.Error{Reason: pb.Reason_REASON_UNSUPPORTED, Field: "path", Message: "no such path; see docs/openapi.json"}
 	switch status {
 	case http.StatusMethodNotAllowed:
 		allow := allowed(r.URL.Path)
 		w.Header().Set("Allow", allow)
-		e.Field, e.Message = "method", "this path takes "+allow
+		e.Field, e.Message = "method", "this path supports "+allow
 	case http.StatusBadRequest:
-		e = invalid("path", "the path must begin with a slash")
+		e = invalid("path", "the path must start with a slash")
 	}
 	write(w, status, e)
 }

@@ -165,7 +165,7 @@ func (m *Machine) full(s *session, done outcome) Result {
 	if !m.limits.keeps() {
 		return m.refuse(s, done, r)
 	}
-	r.Limit += ", remembered ones included: end some, or say in floor and seen what may be forgotten"
+	r.Limit += ", including remembered ones: end some, or raise floor and seen to let old ones be forgotten"
 	return m.refuseFull(s, done, r)
 }
 

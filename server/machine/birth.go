@@ -45,7 +45,7 @@ func (SetBirth) command() {}
 
 func (m *Machine) setBirth(c *SetBirth) Result {
 	if c.Birth == (BirthID{}) {
-		return Result{Code: Malformed, Limit: "a birth needs an id"}
+		return Result{Code: Malformed, Limit: "a birth must have an id"}
 	}
 	if m.limits.FeatureLevel < BirthLevel {
 		return Result{Code: OutOfRange, Limit: fmt.Sprintf("feature level: at least %d for a birth", BirthLevel)}

@@ -74,7 +74,7 @@ func (d *decoder) uint() uint64 {
 func (d *decoder) uint32() uint32 {
 	v := d.uint()
 	if v > 1<<32-1 {
-		d.fail(fmt.Errorf("%d is beyond 32 bits", v))
+		d.fail(fmt.Errorf("%d does not fit in 32 bits", v))
 		return 0
 	}
 	return uint32(v)
@@ -93,7 +93,7 @@ func (d *decoder) byte() byte {
 func (d *decoder) bool() bool {
 	c := d.byte()
 	if c > 1 {
-		d.fail(fmt.Errorf("%d is no boolean", c))
+		d.fail(fmt.Errorf("%d is not a boolean", c))
 	}
 	return c == 1
 }

@@ -14,7 +14,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 		return Entry{}, fmt.Errorf("machine: decode entry: %w", errTruncated)
 	}
 	if b[0] != entryVersion {
-		return Entry{}, fmt.Errorf("machine: %w: entry has format %d, this build knows %d", ErrNewer, b[0], entryVersion)
+		return Entry{}, fmt.Errorf("machine: %w: entry has format %d, this build supports %d", ErrNewer, b[0], entryVersion)
 	}
 	var e Entry
 	b = b[1:]
@@ -178,7 +178,7 @@ func decodeClaims(d *decoder) []ClaimID {
 func decodeLimits(d *decoder) (l Limits) {
 	l.FeatureLevel = d.uint32()
 	if l.FeatureLevel > FeatureLevel {
-		d.fail(fmt.Errorf("%w: feature level %d, this build knows %d", ErrNewer, l.FeatureLevel, FeatureLevel))
+		d.fail(fmt.Errorf("%w: feature level %d, this build supports %d", ErrNewer, l.FeatureLevel, FeatureLevel))
 	}
 	for _, f := range l.fields()[1:] {
 		*f.value = d.uint32()

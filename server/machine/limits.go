@@ -95,7 +95,7 @@ func (l Limits) Check() error {
 func (m *Machine) changeLimits(c *SetLimits) Result {
 	l := c.Limits
 	if l.FeatureLevel > FeatureLevel { // decoding refuses it earlier
-		panic(fmt.Errorf("%w: entry %d has feature level %d, this build knows %d", ErrNewer, m.index, l.FeatureLevel, FeatureLevel))
+		panic(fmt.Errorf("%w: entry %d has feature level %d, this build supports %d", ErrNewer, m.index, l.FeatureLevel, FeatureLevel))
 	}
 	if broken := l.broken(); broken != "" {
 		return Result{Code: OutOfRange, Limit: broken}

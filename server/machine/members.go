@@ -58,17 +58,17 @@ func (m *Machine) CheckMember(c Member) string {
 	old, known := m.Member(c.ID)
 	switch {
 	case known && old.Removed:
-		return fmt.Sprintf("member %q (%016x) was removed, and ids are not used again", old.Name, c.ID)
+		return fmt.Sprintf("member %q (%016x) was removed, and ids are not reused", old.Name, c.ID)
 	case known && old.Name != c.Name:
 		return fmt.Sprintf("member %016x is called %q", c.ID, old.Name)
 	case known && old.Instance != [16]byte{} && c.Instance != [16]byte{} && old.Instance != c.Instance:
 		return fmt.Sprintf("member %q is known with another data directory", c.Name)
 	case !known && len(m.members) >= MaxMembers:
-		return fmt.Sprintf("%d members, former ones included: that is the limit", MaxMembers)
+		return fmt.Sprintf("%d members, including former ones, is the limit", MaxMembers)
 	}
 	for _, other := range m.members {
 		if !other.Removed && other.ID != c.ID && other.Name == c.Name {
-			return fmt.Sprintf("there is a member %q already", c.Name)
+			return fmt.Sprintf("member %q already exists", c.Name)
 		}
 	}
 	return ""
@@ -93,7 +93,7 @@ func (m *Machine) setMember(c *SetMember) Result {
 func (m *Machine) removeMember(c *RemoveMember) Result {
 	old, known := m.Member(c.ID)
 	if !known {
-		return Result{Code: Malformed, Limit: fmt.Sprintf("no member %016x", c.ID)}
+		return Result{Code: Malformed, Limit: fmt.Sprintf("member %016x does not exist", c.ID)}
 	}
 	old.Removed = true
 	m.putMember(old)

@@ -76,10 +76,10 @@ type chunkReader struct {
 func (in *chunkReader) start() (string, error) {
 	magic := make([]byte, len(snapshotMagic))
 	if _, err := io.ReadFull(in.r, magic); err != nil {
-		return "", fmt.Errorf("no snapshot of a lock table: %w", err)
+		return "", fmt.Errorf("not a snapshot of a lock table: %w", err)
 	}
 	if string(magic) != snapshotMagic {
-		return "", fmt.Errorf("no snapshot of a lock table: it begins with %q", magic)
+		return "", fmt.Errorf("not a snapshot of a lock table: it starts with %q", magic)
 	}
 	return in.next(chunkHeader)
 }
@@ -91,7 +91,7 @@ func (in *chunkReader) next(kind byte) (string, error) {
 	}
 	size := binary.BigEndian.Uint32(head[1:])
 	if head[0] != kind || size > maxChunk {
-		return "", fmt.Errorf("a part of kind %q with %d bytes, want kind %q", head[0], size, kind)
+		return "", fmt.Errorf("section of kind %q with %d bytes, want kind %q", head[0], size, kind)
 	}
 	var content bytes.Buffer // grows with what arrives, not with what is announced
 	if _, err := io.CopyN(&content, in.r, int64(size)+crc32.Size); err != nil {
@@ -112,7 +112,7 @@ func (in *chunkReader) finish() error {
 	}
 	var one [1]byte
 	if _, err := io.ReadFull(in.r, one[:]); err != io.EOF {
-		return errors.New("bytes behind its end")
+		return errors.New("trailing bytes")
 	}
 	return nil
 }
@@ -121,10 +121,10 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 	d := &decoder{s: content}
 	format := d.uint()
 	if format > leaseFormat {
-		return segments, fmt.Errorf("%w: the snapshot has format %d, this build knows %d to %d", ErrNewer, format, snapshotFormat, leaseFormat)
+		return segments, fmt.Errorf("%w: the snapshot has format %d, this build supports %d to %d", ErrNewer, format, snapshotFormat, leaseFormat)
 	}
 	if format < snapshotFormat {
-		return segments, fmt.Errorf("format %d, this build knows %d to %d", format, snapshotFormat, leaseFormat)
+		return segments, fmt.Errorf("format %d, this build supports %d to %d", format, snapshotFormat, leaseFormat)
 	}
 	limits := decodeLimits(d)
 	if d.err != nil {

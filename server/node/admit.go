@@ -65,8 +65,8 @@ func (h peerHandler) Admit(id transport.Identity, dialled bool) error {
 	}
 	if later && !dialled {
 		n.transport.Verify(id.Node)
-		return fmt.Errorf("node %s comes with start %d of its directory, which has not answered at its address yet: it is let in when it has; "+
-			"if another process runs there, this one runs on a copy: stop it", id.Name, id.Start)
+		return fmt.Errorf("node %s reports start %d of its directory, which has not answered at its address yet: it is admitted once it has; "+
+			"if another process runs there, this one uses a copy of the directory: stop it", id.Name, id.Start)
 	}
 	if err := n.remember(&id, dialled); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (n *Node) tooOld(id *transport.Identity) string {
 	if can >= level {
 		return ""
 	}
-	return fmt.Sprintf("node %s is older than its cluster: upgrade it: the cluster has reached feature level %d, and this build can %d", id.Name, level, can)
+	return fmt.Sprintf("node %s is older than its cluster, upgrade it: the cluster is at feature level %d, and this build supports %d", id.Name, level, can)
 }
 
 // judgeBirth compares the clusters that both nodes belong to, if both know. A cluster that began
@@ -178,8 +178,8 @@ func (n *Node) judgeBirth(id *transport.Identity) (transport.Verdict, string) {
 	}
 	switch {
 	case theirs != "" && theirs != own:
-		return transport.OtherBirth, fmt.Sprintf("node %s comes with a data directory of the cluster %s, and node %s belongs to the cluster %s: "+
-			"to bring one into the other's cluster, run \"lockstep member replace\" with its name there, and start it with an empty directory "+
+		return transport.OtherBirth, fmt.Sprintf("node %s has a data directory of cluster %s, but node %s belongs to cluster %s: "+
+			"to move one to the other's cluster, run \"lockstep member replace\" with its name there, and start it with an empty directory "+
 			"and --join", id.Name, theirs, n.cfg.Name, own)
 	}
 	return 0, ""
@@ -191,7 +191,7 @@ func (n *Node) grewFromUs(birth string) bool {
 	return err == nil && b.GrewFrom(n.configured())
 }
 
-const bringBack = "never put back one node's disk or directory from a copy: make it a new member with " +
+const bringBack = "never restore the disk or directory of a single node from a copy: make it a new member with " +
 	"\"lockstep member replace %s\", and start it with an empty directory and --join"
 
 func notThatDirectory(id *transport.Identity, known storage.InstanceID) string {
@@ -207,11 +207,11 @@ func olderCopy(id *transport.Identity, last storage.Start) string {
 		return ""
 	}
 	if id.Start < last.Number {
-		return fmt.Sprintf("node %s comes with an older copy of its directory, or runs twice: this is start %d of it, and start %d has been here; "+
+		return fmt.Sprintf("node %s has an older copy of its directory, or runs twice: this is its start %d, and start %d has connected before; "+
 			bringBack, id.Name, id.Start, last.Number, id.Name)
 	}
 	if was, known := startsOf(id).At(last.Number); known && was != last.ID {
-		return fmt.Sprintf("node %s comes with an older copy of its directory, or runs twice: start %d of it was process %08x here, and is %08x in its own records; "+
+		return fmt.Sprintf("node %s has an older copy of its directory, or runs twice: its start %d was process %08x here, but is %08x in its own records; "+
 			bringBack, id.Name, last.Number, last.ID, was, id.Name)
 	}
 	return ""
@@ -233,7 +233,7 @@ func (n *Node) forgot(id *transport.Identity) (text string, err error) {
 	if i < 0 || id.LastEntry >= min(r.Peers[i].Match, r.Committed) {
 		return "", nil
 	}
-	return fmt.Sprintf("node %s comes with an older copy of its directory: its log ends at entry %d, and it has acknowledged entry %d; "+
+	return fmt.Sprintf("node %s has an older copy of its directory: its log ends at entry %d, but it has acknowledged entry %d; "+
 		bringBack, id.Name, id.LastEntry, min(r.Peers[i].Match, r.Committed), id.Name), nil
 }
 
@@ -246,7 +246,7 @@ func (n *Node) freshStatus() (*replica.Status, error) {
 	n.inbox.ring()
 	for began := time.Now(); n.answered.Load() < asked && !n.looped.Load(); time.Sleep(time.Millisecond) {
 		if time.Since(began) > freshWait {
-			return nil, errors.New("node: this node is too busy to tell what its peers have acknowledged")
+			return nil, errors.New("node: this node is too busy to report what its peers have acknowledged")
 		}
 	}
 	if n.looped.Load() {
@@ -303,7 +303,7 @@ func (n *Node) differs(id *transport.Identity) string {
 	if !differ {
 		return ""
 	}
-	return fmt.Sprintf("the states of node %s and node %s differ at entry %d, although it is the same log: one of them is damaged, or comes from another "+
+	return fmt.Sprintf("the states of node %s and node %s differ at entry %d of the same log: one of them is damaged, or comes from another "+
 		"history; find out which with \"lockstep status\" and \"lockstep ls\" at each, and make that one a new member with \"lockstep member replace\"",
 		id.Name, n.cfg.Name, index)
 }
@@ -331,7 +331,7 @@ func (n *Node) object(id *transport.Identity, v transport.Verdict, text string) 
 // noteWaiting logs at intervals that this node takes no part.
 func (n *Node) noteWaiting() {
 	if waits := n.waiting(); waits != "" && n.notes.due("waiting") {
-		n.log.Warn("this node takes no part and waits", "reason", waits)
+		n.log.Warn("this node does not participate, and waits", "reason", waits)
 	}
 }
 
@@ -347,7 +347,7 @@ func (n *Node) reachable(node uint64) bool {
 func (h peerHandler) Rejected(node uint64, err error) {
 	n := h.n
 	if n.notes.due(fmt.Sprintf("rejected %x %d", node, transport.VerdictOf(err))) {
-		n.log.Warn("a peer does not let this node in", "peer", n.nameOf(node), "reason", err)
+		n.log.Warn("rejected by a peer", "peer", n.nameOf(node), "reason", err)
 	}
 	if transport.VerdictOf(err) == transport.OlderCopy && slices.Contains(n.voters(), node) {
 		n.stayOut(n.nameOf(node) + ": " + err.Error())
@@ -436,7 +436,7 @@ func (n *Node) waiting() string {
 	slices.Sort(names)
 	all := strings.Join(names, ", ")
 	if birth != "" {
-		return fmt.Sprintf("this node's data directory belongs to the cluster %s, and %s belong to the cluster %s: to bring this node into it, run "+
+		return fmt.Sprintf("the data directory of this node belongs to cluster %s, but %s belong to cluster %s: to move this node there, run "+
 			"\"lockstep member replace %s\" there, and start this node with an empty directory and --join", n.clusterID(), all, birth, n.cfg.Name)
 	}
 	return fmt.Sprintf("out of step with %s: %s", all, text)

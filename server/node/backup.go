@@ -19,7 +19,7 @@ import (
 )
 
 // ErrNoState means that the node has no state to save yet.
-var ErrNoState = errors.New("node: this node has no state to save yet: wait until it follows a leader")
+var ErrNoState = errors.New("node: this node has no state to save yet: wait until there is a leader")
 
 const (
 	// backupPoll is how often Backup checks for its snapshot.

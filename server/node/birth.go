@@ -38,7 +38,7 @@ type life struct {
 
 func parseBirth(text string) (b machine.BirthID, err error) {
 	if raw, err := hex.DecodeString(text); err != nil || len(raw) != len(b) {
-		return b, fmt.Errorf("node: %.64q is no birth id", text)
+		return b, fmt.Errorf("node: %.64q is not a birth id", text)
 	} else {
 		copy(b[:], raw)
 	}
@@ -58,9 +58,9 @@ func (n *Node) settle(now life) error {
 	case known != nil && (*known == now || now.rootless):
 		return nil
 	case known != nil && !known.rootless:
-		return fmt.Errorf("node: this directory belongs to the cluster %s, and is given the state of %s", known.birth, now.birth)
+		return fmt.Errorf("node: this directory belongs to cluster %s, but receives the state of %s", known.birth, now.birth)
 	case known != nil && !now.birth.GrewFrom(n.configured()):
-		return fmt.Errorf("node: this directory belongs to the cluster %s without a birth, and is given the state of %s", n.configured(), now.birth)
+		return fmt.Errorf("node: this directory belongs to cluster %s without a birth, but receives the state of %s", n.configured(), now.birth)
 	}
 	if !now.rootless {
 		if err := n.store.RememberBirth(storage.BirthID(now.birth)); err != nil {
@@ -139,7 +139,7 @@ func (n *Node) beginStart() error {
 	}
 	birth := machine.BirthID(noted)
 	if n.cfg.Join != "" && n.cfg.Join != n.configured() && birth != (machine.BirthID{}) && n.cfg.Join != birth.String() {
-		return fmt.Errorf("node: data directory %s belongs to the cluster %s, not to %s", n.cfg.DataDir, birth, n.cfg.Join)
+		return fmt.Errorf("node: data directory %s belongs to cluster %s, not %s", n.cfg.DataDir, birth, n.cfg.Join)
 	}
 	if out, err := n.store.OldCopy(); err != nil {
 		return err

@@ -196,7 +196,7 @@ func TestAReturningNodeOfAnEarlierLifeEndsNobody(t *testing.T) {
 				c.startAll(s.past...)
 				c.startAll(s.anew...)
 				c.nobodyServes()
-				c.waitsSaying("n1", "n3 (127.0.0.1", "refuses this node")
+				c.waitsSaying("n1", "n3 (127.0.0.1", "rejects this node")
 				c.stop("n3")
 			} else {
 				c.startAll(s.anew...)
@@ -592,7 +592,7 @@ func TestAPeerOfAnOlderVersionCannotJoinANewerCluster(t *testing.T) {
 	c.oneBirth()
 	old := transport.Identity{ClusterID: ClusterID(c.members), Node: c.nodes["n1"].id.Load(), Instance: c.nodes["n1"].store.InstanceID(), Name: "n1"}
 	err := (peerHandler{c.nodes["n2"].Node}).Admit(old, true)
-	if transport.VerdictOf(err) != transport.TooOld || !strings.Contains(err.Error(), "node n1 is older than its cluster: upgrade it") {
+	if transport.VerdictOf(err) != transport.TooOld || !strings.Contains(err.Error(), "node n1 is older than its cluster, upgrade it") {
 		t.Errorf("err = %v", err)
 	}
 	if _, err := (peerHandler{c.nodes["n2"].Node}).Join(transport.Identity{Name: "n9"}); err == nil || !strings.Contains(err.Error(), "node n9 is older than its cluster") {

@@ -123,12 +123,12 @@ func (d *disk) runPurges(ctx context.Context, log *slog.Logger) error {
 		}
 		began := time.Now()
 		if err := errors.Join(d.store.Purge(ctx), ctx.Err()); err != nil {
-			log.Warn("secrets of before the feature level rose may still be in the log's files", "err", err)
+			log.Warn("secrets from before the feature level was raised may still be in the log files", "err", err)
 			continue
 		}
 		if err := d.store.RememberPurge(false); err != nil {
 			return err
 		}
-		log.Info("no file has secrets of before the feature level rose", "took", time.Since(began))
+		log.Info("no file contains secrets from before the feature level was raised", "took", time.Since(began))
 	}
 }

@@ -24,7 +24,7 @@ func Extract(dir string, w io.Writer, name, version string, logger *slog.Logger)
 		return err
 	}
 	if !found {
-		return fmt.Errorf("node: %s is no data directory of a node: it has no IDENTITY", dir)
+		return fmt.Errorf("node: %s is not the data directory of a node: it has no IDENTITY", dir)
 	}
 	store, err := storage.Open(storage.Config{Dir: dir, ClusterID: owner.ClusterID, NodeID: owner.NodeID, Logger: logger})
 	if err != nil {

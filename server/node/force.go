@@ -39,7 +39,7 @@ func (f Force) Run() error {
 			return err
 		}
 		if owner.Origin != "" && owner.ClusterID == RestoredClusterID(owner.Origin, members) {
-			f.Logger.Warn("this node is a new cluster of its own already: nothing is forced", "cluster", owner.ClusterID)
+			f.Logger.Warn("this node is already a new single-node cluster: nothing to force", "cluster", owner.ClusterID)
 			return nil
 		}
 		if err := f.extract(file); err != nil {
@@ -54,7 +54,7 @@ func (f Force) Run() error {
 		return err
 	}
 	if now := time.Now(); now.Before(b.Time()) {
-		return fmt.Errorf("node: the clock says %s, the directory was read at %s: set the clock", now.UTC().Format(time.RFC3339), b.Time().Format(time.RFC3339))
+		return fmt.Errorf("node: the clock says %s, but the directory was read at %s: set the clock", now.UTC().Format(time.RFC3339), b.Time().Format(time.RFC3339))
 	}
 	f.Logger.Warn("FORCING A NEW CLUSTER of this node alone: grants that only lost nodes knew are lost, all sessions end",
 		"old cluster", b.ClusterID, "entry", b.Index, "next token", uint64(b.Machine.Counts().NextToken), "wait", time.Duration(f.Wait)*time.Millisecond)
@@ -65,7 +65,7 @@ func (f Force) Run() error {
 	if err != nil {
 		return err
 	}
-	f.Logger.Warn("new cluster of this node alone: add others as new members", "cluster", cluster)
+	f.Logger.Warn("new single-node cluster: add other nodes as new members", "cluster", cluster)
 	return storage.EndReplace(vfs.Default, f.DataDir)
 }
 

@@ -111,9 +111,9 @@ func (f *founding) opposed(answers []answer, birth string) bool {
 func (f *founding) lacks(m MemberStatus, a answer) string {
 	switch {
 	case a.err == nil && a.birth() != "":
-		return fmt.Sprintf("belongs to the cluster %s already, and more members must say so", a.birth())
+		return fmt.Sprintf("already belongs to cluster %s, but more members must confirm that", a.birth())
 	case transport.VerdictOf(a.err) != 0:
-		return "refuses this node: " + a.err.Error()
+		return "rejects this node: " + a.err.Error()
 	case f.agreed[m.ID], slices.Contains(f.missing, m.Name) && a.id.Name == "":
 		return ""
 	}
@@ -138,15 +138,15 @@ func (n *Node) found(ctx context.Context) (birth machine.BirthID, err error) {
 		case d.end != nil:
 			return birth, d.end
 		case d.begin && d.birth != "" && d.birth != rootless:
-			n.log.Info("the cluster has begun without this node, which joins it", "birth", d.birth)
+			n.log.Info("the cluster was started without this node, which now joins it", "birth", d.birth)
 			return parseBirth(d.birth)
 		case d.begin:
 			return birth, nil
 		}
 		n.waits.Store(&d.waiting)
 		if time.Since(began) >= noteAfter && n.notes.due("founding") {
-			n.log.Warn("new data directory: this node waits for the other initial members before it takes part",
-				"waiting for", d.waiting, "what to do", "start them; name those that do not exist with --initial-missing")
+			n.log.Warn("new data directory: waiting for the other initial members",
+				"waiting for", d.waiting, "remedy", "start them; list those that do not exist in --initial-missing")
 		}
 		select {
 		case <-ctx.Done():

@@ -57,7 +57,7 @@ func (n *Node) learnID(ctx context.Context) error {
 func (n *Node) joinVoters(ctx context.Context) ([]uint64, error) {
 	answer, err := n.askToJoin(ctx, n.store.InstanceID())
 	if err == nil && ctx.Err() == nil && answer.Node != n.id.Load() {
-		err = fmt.Errorf("%w: member %q has another id by now: delete this data directory and start again", ErrNotAdded, n.cfg.Name)
+		err = fmt.Errorf("%w: member %q has a different id by now: delete this data directory and start again", ErrNotAdded, n.cfg.Name)
 	}
 	if err == nil && answer.Birth != "" {
 		err = n.settleAs(answer.Birth)
@@ -84,7 +84,7 @@ func (n *Node) askToJoin(ctx context.Context, instance storage.InstanceID) (tran
 			}
 			answers = append(answers, fmt.Errorf("%s: %w", m.Name, err))
 			if round%50 == 1 {
-				n.log.Info("joining: a member can't be asked", "member", m.Name, "address", m.PeerAddress, "err", err)
+				n.log.Info("joining: cannot reach a member", "member", m.Name, "address", m.PeerAddress, "err", err)
 			}
 		}
 		if refused := mostRefuse(answers); refused != nil {
@@ -129,7 +129,7 @@ func (h peerHandler) Join(id transport.Identity) (transport.JoinAnswer, error) {
 	if text := h.n.tooOld(&id); text != "" {
 		return transport.JoinAnswer{}, transport.NotAdmitted(transport.Unwanted, text)
 	}
-	why := fmt.Sprintf("there is no member %q: add it first (lockstep member add)", id.Name)
+	why := fmt.Sprintf("no member %q: add it first (lockstep member add)", id.Name)
 	for _, m := range r.Members {
 		if m.Founder {
 			answer.Founders = append(answer.Founders, m.ID)
@@ -144,10 +144,10 @@ func (h peerHandler) Join(id transport.Identity) (transport.JoinAnswer, error) {
 		answer.Node, why = m.ID, ""
 		switch {
 		case m.Founder:
-			why = fmt.Sprintf("member %q is one of those that the cluster started with: start it without --join, or replace it "+
+			why = fmt.Sprintf("member %q is an initial member of the cluster: start it without --join, or replace it "+
 				"first (lockstep member replace)", id.Name)
 		case m.Instance != [16]byte{} && m.Instance != id.Instance:
-			why = fmt.Sprintf("member %q has joined with another data directory: put that back, or replace the member first "+
+			why = fmt.Sprintf("member %q joined with another data directory: restore that one, or replace the member first "+
 				"(lockstep member replace)", id.Name)
 		}
 	}
@@ -165,7 +165,7 @@ func (n *Node) checkMembership(ctx context.Context, m *machine.Machine) error {
 	case self.Removed:
 		return fmt.Errorf("%w: %s", ErrRemoved, replica.RemovedText(self.Name))
 	case known && self.Instance != [16]byte{} && self.Instance != n.store.InstanceID():
-		return fmt.Errorf("%w: the log knows this node with another one", ErrReplaced)
+		return fmt.Errorf("%w: the log records another one for this node", ErrReplaced)
 	case len(m.Members()) > 0 || n.cfg.Join == "" || len(n.peers()) > 0:
 		return nil
 	}

@@ -83,16 +83,16 @@ func (n *Node) turn(l *load) (now replica.Time, out replica.Output, err error) {
 // fault of either.
 func (n *Node) broke(what any) error {
 	if newer, ok := what.(error); ok && errors.Is(newer, machine.ErrNewer) {
-		n.log.Error("the log has what this build does not know: upgrade this node", "err", newer)
+		n.log.Error("the log contains entries that this build does not support: upgrade this node", "err", newer)
 		return fmt.Errorf("node: %w", newer)
 	}
 	n.log.Error("broken invariant", "what", what, "stack", string(debug.Stack()))
-	return fmt.Errorf("node: broken invariant: %v: if it comes again at the next start, the log or the state in %s is damaged: %s", what, n.cfg.DataDir, wayOut)
+	return fmt.Errorf("node: broken invariant: %v: if it recurs at the next start, the log or the state in %s is damaged: %s", what, n.cfg.DataDir, wayOut)
 }
 
 // wayOut is the remedy for a node whose directory cannot be used any longer.
-const wayOut = "keep the directory for analysis; while a majority of the others serves, make this node a new member (lockstep member replace); " +
-	"else restore a backup on all nodes (lockstep snapshot restore), or see --force-new-cluster"
+const wayOut = "keep the directory for analysis; while a majority of the others is serving, make this node a new member (lockstep member replace); " +
+	"otherwise restore a backup on all nodes (lockstep snapshot restore), or see --force-new-cluster"
 
 // step gives the replica everything that has arrived.
 func (n *Node) step(l *load) {

@@ -154,7 +154,7 @@ func TestWhatWouldLoseTheQuorumIsRefused(t *testing.T) {
 	}
 	refused(replica.PromoteLearner, machine.Member{Name: "n9"}, "no member")
 	refused(replica.RemoveMember, machine.Member{Name: "n9"}, "no member")
-	refused(replica.RemoveMember, machine.Member{Name: leader.cfg.Name}, "leads")
+	refused(replica.RemoveMember, machine.Member{Name: leader.cfg.Name}, "is the leader")
 	refused(replica.AddLearner, machine.Member{ID: 7, Name: others[1], Address: "127.0.0.1:9"}, "already")
 	refused(replica.AddLearner, machine.Member{ID: 7, Name: "n7", Address: c.members[others[1]]}, "already")
 	if m := c.changeMember(replica.AddLearner, machine.Member{ID: 7, Name: "n7", Address: "127.0.0.1:9"}); m.ID != 7 {

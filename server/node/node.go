@@ -153,7 +153,7 @@ func (c *Config) validate() error {
 	}
 	for _, name := range c.Missing {
 		if c.Members[name] == "" || name == c.Name {
-			return fmt.Errorf("node: %q, named missing, is not another member of the initial cluster", name)
+			return fmt.Errorf("node: missing member %q is not another member of the initial cluster", name)
 		}
 	}
 	return nil

@@ -15,11 +15,11 @@ var (
 	// ErrReplaced means that other nodes know this one with another data directory. This directory
 	// lacks the votes and acknowledgements given with the other, so taking part could break
 	// guarantees.
-	ErrReplaced = errors.New("this node's data directory was replaced")
+	ErrReplaced = errors.New("the data directory of this node was replaced")
 	// ErrRemoved means that this node is no longer a member of the cluster.
 	ErrRemoved = errors.New("this node was removed")
 	// ErrNotAdded means that the cluster does not expect a new node with this name.
-	ErrNotAdded = errors.New("the cluster does not let this node join")
+	ErrNotAdded = errors.New("the cluster rejected this node")
 )
 
 // send hands messages to the transport, and snapshots to connections of their own.
@@ -56,7 +56,7 @@ func (h peerHandler) Unreachable(node uint64) { h.n.inbox.push(replica.Unreachab
 // ReceiveSnapshot stores and loads a snapshot.
 func (h peerHandler) ReceiveSnapshot(_ context.Context, g uint32, msg *raftpb.Message, content io.Reader) error {
 	if g != group {
-		return fmt.Errorf("node: group %d is not here", g)
+		return fmt.Errorf("node: unknown group %d", g)
 	}
 	if out := h.n.out.Load(); out != nil {
 		return errors.New("node: " + *out)
@@ -64,7 +64,7 @@ func (h peerHandler) ReceiveSnapshot(_ context.Context, g uint32, msg *raftpb.Me
 	if r := h.n.status.Load(); r != nil {
 		if why := replica.OutOfProportion(msg, r.Term, r.LastIndex); why != "" {
 			h.n.counts.disproportionate.Add(1)
-			return errors.New("node: a snapshot out of all proportion: " + why)
+			return errors.New("node: implausible snapshot: " + why)
 		}
 	}
 	return h.n.receiveSnapshot(msg, content)

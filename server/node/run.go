@@ -73,7 +73,7 @@ func (n *Node) await(ctx context.Context, ended <-chan error, grace time.Duratio
 			if err := cause(ctx); err != nil {
 				return err
 			}
-			return errors.New("node: the disk does not answer")
+			return errors.New("node: the disk does not respond")
 		}
 	}
 }

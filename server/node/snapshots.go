@@ -47,7 +47,7 @@ func (w *snapshotWriter) add(p *replica.SnapshotPart) {
 	case w.parts <- p:
 	default:
 		w.skip = index
-		w.log.Warn("snapshot given up: the disk is too slow", "index", index)
+		w.log.Warn("snapshot abandoned: disk too slow", "index", index)
 		w.inbox.push(replica.SnapshotFailed{Index: index})
 	}
 }

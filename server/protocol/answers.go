@@ -41,13 +41,13 @@ func overError(c machine.ClaimStatus) *pb.Error {
 	e := &pb.Error{Field: "claim", Holders: holders(c.Blockers), Position: c.Position}
 	switch c.State {
 	case machine.Busy:
-		e.Reason, e.Message = pb.Reason_REASON_BUSY, "others hold the lock or wait ahead"
+		e.Reason, e.Message = pb.Reason_REASON_BUSY, "others hold the lock or are ahead in the queue"
 	case machine.WaitEnded:
-		e.Reason, e.Message = pb.Reason_REASON_BUSY, "the wait ran out in the queue"
+		e.Reason, e.Message = pb.Reason_REASON_BUSY, "the wait timed out in the queue"
 	case machine.Cancelled:
 		e.Reason, e.Message = pb.Reason_REASON_NOT_QUEUED, "the claim was cancelled"
 	case machine.Released:
-		e.Reason, e.Message = pb.Reason_REASON_NOT_HELD, "the claim was granted and released before"
+		e.Reason, e.Message = pb.Reason_REASON_NOT_HELD, "the claim was already granted and released"
 	case machine.Revoked:
 		e.Reason, e.Message = pb.Reason_REASON_REVOKED, "the claim was revoked"
 		if c.By != "" {

@@ -114,7 +114,7 @@ func TestRepliesBecomeEvents(t *testing.T) {
 		{replica.Changed{Claim: machine.ClaimStatus{Seq: 1, State: machine.Revoked, Change: 7, By: "b", Reason: "r"}}, `change { seq: 1 state: CLAIM_STATE_REVOKED change: 7 by: "b" reason: "r" }`},
 		{replica.Ended{Code: machine.SessionRevoked, By: "b", Reason: "r"}, `ended { reason: REASON_REVOKED by: "b" detail: "r" }`},
 		{replica.Ended{Code: machine.SessionExpired}, `ended { reason: REASON_SESSION_EXPIRED }`},
-		{replica.Refused{Reason: replica.OldAttachment}, `error { reason: REASON_STALE_REQUEST field: "number" message: "another connection has attached the session with this number or a higher one: attach with one above it" }`},
+		{replica.Refused{Reason: replica.OldAttachment}, `error { reason: REASON_STALE_REQUEST field: "number" message: "another connection has attached the session with this number or a higher one: attach with a higher number" }`},
 	} {
 		want := &pb.ServerEvent{}
 		if err := prototext.Unmarshal([]byte(`tag: 8 session: "`+someID+`" `+c.want), want); err != nil {

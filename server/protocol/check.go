@@ -41,7 +41,7 @@ func unknownSession() *pb.Error {
 func checkName(field, name string) *pb.Error {
 	err := lockstep.CheckName(name)
 	if err == nil && !norm.NFC.IsNormalString(name) {
-		return broken(pb.Reason_REASON_INVALID_NAME, field, "%s must be in Unicode's form NFC", lockstep.Excerpt(name))
+		return broken(pb.Reason_REASON_INVALID_NAME, field, "%s must be in Unicode normalization form C (NFC)", lockstep.Excerpt(name))
 	}
 	if err == nil {
 		return nil
@@ -86,7 +86,7 @@ func checkNames(names []string, mode machine.Mode) *pb.Error {
 			return err
 		}
 		if slices.Contains(names[:i], name) {
-			return invalid(field, "%s is there twice, names must differ", lockstep.Excerpt(name))
+			return invalid(field, "%s is repeated: names must differ", lockstep.Excerpt(name))
 		}
 		if namespace(name) != namespace(names[0]) {
 			return invalid(field, "%s must share the first segment %s", lockstep.Excerpt(name), lockstep.Excerpt(namespace(names[0])))
@@ -109,7 +109,7 @@ func checkPrefix(prefix string) *pb.Error {
 		return invalid("prefix", "%s must be printable UTF-8", lockstep.Excerpt(prefix))
 	}
 	if !norm.NFC.IsNormalString(prefix) { // no name begins with it: what begins a string in NFC is in NFC
-		return invalid("prefix", "%s must be in Unicode's form NFC", lockstep.Excerpt(prefix))
+		return invalid("prefix", "%s must be in Unicode normalization form C (NFC)", lockstep.Excerpt(prefix))
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func mode(s *pb.ClaimSpec) (machine.Mode, *pb.Error) {
 	switch m := s.GetMode(); m {
 	case pb.Mode_MODE_EXCLUSIVE, pb.Mode_MODE_SHARED:
 		if weight != 0 || capacity != 0 {
-			return 0, invalid("spec.weight", "%d of %d permits need MODE_PERMITS", weight, capacity)
+			return 0, invalid("spec.weight", "weight %d of capacity %d requires MODE_PERMITS", weight, capacity)
 		}
 		return machine.Mode(m), nil
 	case pb.Mode_MODE_PERMITS:
@@ -236,6 +236,6 @@ func mode(s *pb.ClaimSpec) (machine.Mode, *pb.Error) {
 		}
 		return machine.Permits, nil
 	default:
-		return 0, invalid("spec.mode", "%d is none of the modes", m)
+		return 0, invalid("spec.mode", "%d is not a mode", m)
 	}
 }

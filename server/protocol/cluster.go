@@ -21,6 +21,6 @@ func WrongCluster(wanted, own string) *pb.Error {
 	return &pb.Error{
 		Reason:  pb.Reason_REASON_WRONG_CLUSTER,
 		Field:   ClusterKey,
-		Message: fmt.Sprintf("this node is of cluster %s, and the request is for cluster %.64q: nothing was done", own, wanted),
+		Message: fmt.Sprintf("this node belongs to cluster %s, but the request is for cluster %.64q: nothing was done", own, wanted),
 	}
 }

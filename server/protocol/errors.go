@@ -60,33 +60,33 @@ type refusal struct {
 
 // refusedByMachine has a row for each code of the machine except OK.
 var refusedByMachine = [...]refusal{
-	machine.SessionUnknown: {pb.Reason_REASON_SESSION_UNKNOWN, "session", "no such session, or a wrong secret"},
-	machine.SessionExpired: {pb.Reason_REASON_SESSION_EXPIRED, "session", "the lease of the session ran out: open a new one"},
+	machine.SessionUnknown: {pb.Reason_REASON_SESSION_UNKNOWN, "session", "no such session, or wrong secret"},
+	machine.SessionExpired: {pb.Reason_REASON_SESSION_EXPIRED, "session", "the lease of the session expired: open a new session"},
 	machine.SessionRevoked: {pb.Reason_REASON_REVOKED, "session", "an operator ended the session"},
-	machine.StaleRequest:   {pb.Reason_REASON_STALE_REQUEST, "seq", "the number, or the floor of this call, is below the floor of the session: that claim is over"},
-	machine.RequestReused:  {pb.Reason_REASON_REQUEST_REUSED, "seq", "the number was used for a claim that asked for something else"},
+	machine.StaleRequest:   {pb.Reason_REASON_STALE_REQUEST, "seq", "the number, or the floor of this call, is below the floor of the session: the claim has ended"},
+	machine.RequestReused:  {pb.Reason_REASON_REQUEST_REUSED, "seq", "the number was already used for a different claim"},
 	machine.ModeMismatch:   {pb.Reason_REASON_MODE_MISMATCH, "spec.mode", "the name is in use as another kind of lock, or with another capacity"},
-	machine.NotHeld:        {pb.Reason_REASON_NOT_HELD, "token", "the claim has no grant with this token; a claim that waits is ended by cancel"},
+	machine.NotHeld:        {pb.Reason_REASON_NOT_HELD, "token", "the claim has no grant with this token; use cancel for a waiting claim"},
 	machine.NotQueued:      {pb.Reason_REASON_NOT_QUEUED, "seq", "the claim is not in a queue"},
-	machine.Lost:           {pb.Reason_REASON_LOST, "token", "the grant is over: another may hold the lock"},
+	machine.Lost:           {pb.Reason_REASON_LOST, "token", "the grant has ended: another session may hold the lock"},
 	machine.QuotaExceeded:  {pb.Reason_REASON_QUOTA_EXCEEDED, "", "a limit was reached"},
-	machine.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant yet"},
-	machine.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor, or a value beyond its bounds"},
-	machine.Malformed:      {pb.Reason_REASON_INVALID_ARGUMENT, "seq", "a client-numbered session needs seq and has no nonce; for others it is the other way round"},
-	machine.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that asked for this leads no longer"}, // only leaders propose what can be void
-	machine.Exhausted:      {pb.Reason_REASON_QUOTA_EXCEEDED, "", "all fencing tokens of this cluster were given, 2^53 of them: it can grant no lock again, build a new one"},
+	machine.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant locks yet"},
+	machine.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor, or a value is out of range"},
+	machine.Malformed:      {pb.Reason_REASON_INVALID_ARGUMENT, "seq", "a client-numbered session requires seq and takes no nonce; other sessions take no seq, and optionally a nonce"},
+	machine.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that proposed this has stepped down"}, // only leaders propose what can be void
+	machine.Exhausted:      {pb.Reason_REASON_QUOTA_EXCEEDED, "", "all 2^53 fencing tokens of this cluster have been issued: it can never grant a lock again, build a new cluster"},
 }
 
 // refusedByReplica has a row for each refusal of the replica except RefusedByMachine.
 var refusedByReplica = [...]refusal{
-	replica.NotLeader:      {pb.Reason_REASON_NOT_LEADER, "", "this node does not lead"},
-	replica.Overloaded:     {pb.Reason_REASON_OVERLOADED, "", "too many requests wait already: back off first"},
+	replica.NotLeader:      {pb.Reason_REASON_NOT_LEADER, "", "this node is not the leader"},
+	replica.Overloaded:     {pb.Reason_REASON_OVERLOADED, "", "too many requests are waiting: back off"},
 	replica.NotAttached:    {pb.Reason_REASON_INVALID_ARGUMENT, "session", "the session is not attached to this stream: attach it first"},
-	replica.MembersBusy:    {pb.Reason_REASON_BUSY, "name", "the membership cannot change now"},
-	replica.MembersRefused: {pb.Reason_REASON_INVALID_ARGUMENT, "name", "the membership cannot change in this way"},
-	replica.LevelBusy:      {pb.Reason_REASON_BUSY, "to_level", "the feature level cannot rise now"},
-	replica.LevelRefused:   {pb.Reason_REASON_INVALID_ARGUMENT, "to_level", "the feature level cannot rise"},
-	replica.OldAttachment:  {pb.Reason_REASON_STALE_REQUEST, "number", "another connection has attached the session with this number or a higher one: attach with one above it"},
+	replica.MembersBusy:    {pb.Reason_REASON_BUSY, "name", "the membership cannot be changed now"},
+	replica.MembersRefused: {pb.Reason_REASON_INVALID_ARGUMENT, "name", "the membership cannot be changed in this way"},
+	replica.LevelBusy:      {pb.Reason_REASON_BUSY, "to_level", "the feature level cannot be raised now"},
+	replica.LevelRefused:   {pb.Reason_REASON_INVALID_ARGUMENT, "to_level", "the feature level cannot be raised"},
+	replica.OldAttachment:  {pb.Reason_REASON_STALE_REQUEST, "number", "another connection has attached the session with this number or a higher one: attach with a higher number"},
 }
 
 // FromRefused explains a refusal to the client.

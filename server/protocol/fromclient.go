@@ -22,7 +22,7 @@ func FromClient(stream replica.StreamID, received replica.Time, r *pb.ClientRequ
 	}
 	if open, ok := r.GetBody().(*pb.ClientRequest_Open); ok {
 		if r.GetSession() != "" {
-			return out, invalid("session", "must be empty when a session is opened")
+			return out, invalid("session", "must be empty when opening a session")
 		}
 		var err *pb.Error
 		out.Body, err = streamOpen(open.Open, rnd)
@@ -81,7 +81,7 @@ func streamBody(id machine.SessionID, r *pb.ClientRequest) (replica.Body, *pb.Er
 	case *pb.ClientRequest_Close:
 		return replica.Close{}, nil
 	default:
-		return nil, broken(pb.Reason_REASON_UNSUPPORTED, "body", "is missing, or of a kind that this version does not know")
+		return nil, broken(pb.Reason_REASON_UNSUPPORTED, "body", "is missing, or of a kind that this version does not support")
 	}
 }
 
@@ -124,7 +124,7 @@ func release(r machine.Release) (replica.Body, *pb.Error) {
 		return nil, noSeq()
 	}
 	if r.Token == 0 {
-		return nil, invalid("token", "must not be 0: no grant has it")
+		return nil, invalid("token", "must not be 0: no grant has token 0")
 	}
 	return replica.Release{Claim: r}, nil
 }

@@ -60,7 +60,7 @@ var badRequests = []struct {
 	field   string
 	says    string
 }{
-	{"no body", &pb.ClientRequest{Session: someID}, pb.Reason_REASON_UNSUPPORTED, "body", "does not know"},
+	{"no body", &pb.ClientRequest{Session: someID}, pb.Reason_REASON_UNSUPPORTED, "body", "does not support"},
 	{"no name", named(), pb.Reason_REASON_INVALID_ARGUMENT, "spec.names", "1 to 16"},
 	{"no spec", claimOf(nil), pb.Reason_REASON_INVALID_ARGUMENT, "spec.names", "1 to 16"},
 	{"an empty name", named(""), pb.Reason_REASON_INVALID_NAME, "spec.names", "must not be empty"},

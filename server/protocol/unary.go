@@ -111,7 +111,7 @@ func FromRevoke(r *pb.RevokeRequest, by string) (replica.Request, *pb.Error) {
 		return replica.Request{}, err
 	}
 	if r.GetReason() == "" {
-		return replica.Request{}, invalid("reason", "must not be empty: the holder and the history show it")
+		return replica.Request{}, invalid("reason", "must not be empty: it is shown to the holder and in the history")
 	}
 	if err := checkText("reason", r.GetReason(), MaxReasonBytes); err != nil {
 		return replica.Request{}, err
@@ -121,7 +121,7 @@ func FromRevoke(r *pb.RevokeRequest, by string) (replica.Request, *pb.Error) {
 		return replica.Request{}, err
 	}
 	if body.Last = machine.Token(r.GetLastToken()); body.Last != 0 && body.Name == "" {
-		return replica.Request{}, invalid("last_token", "must be 0 unless a name is revoked: a claim has a token of its own")
+		return replica.Request{}, invalid("last_token", "must be 0 unless a name is revoked: a claim already identifies its token")
 	}
 	return replica.Request{Body: body}, nil
 }
@@ -134,7 +134,7 @@ func revokeTarget(body *replica.Revoke, r *pb.RevokeRequest) (err *pb.Error) {
 			return noSeq()
 		}
 		if t.Claim.GetToken() == 0 {
-			return invalid("token", "must not be 0: no grant has it")
+			return invalid("token", "must not be 0: no grant has token 0")
 		}
 		claim.Seq, body.Command.Token = t.Claim.GetSeq(), machine.Token(t.Claim.GetToken())
 		claim.Session, err = session(t.Claim.GetSession())
@@ -208,7 +208,7 @@ func CheckWatch(r *pb.WatchRequest) *pb.Error {
 	case r.GetFromOldest() && r.GetAfter() != 0:
 		return invalid("after", "is %d, must be 0 with from_oldest", r.GetAfter())
 	case r.GetCluster() != "" && !IsClusterID(r.GetCluster()):
-		return invalid("cluster", "%s is not a cluster id: it has 32 lower-case hexadecimal digits", lockstep.Excerpt(r.GetCluster()))
+		return invalid("cluster", "%s is not a cluster id: it must be 32 lowercase hexadecimal digits", lockstep.Excerpt(r.GetCluster()))
 	}
 	return checkPrefix(r.GetPrefix())
 }
@@ -217,7 +217,7 @@ func CheckWatch(r *pb.WatchRequest) *pb.Error {
 // oldest are no longer available.
 func EventsGone(after, oldest uint64) *pb.Error {
 	e := broken(pb.Reason_REASON_OUT_OF_RANGE, "after",
-		"the events after %d are not all there any more: the lowest number to resume after is %d", after, oldest)
+		"some events after %d are no longer available: the lowest number to resume after is %d", after, oldest)
 	e.Oldest = oldest
 	return e
 }
@@ -231,7 +231,7 @@ func AnotherHistory(cluster string, after, oldest, newest uint64) *pb.Error {
 		field, of = "cluster", "cluster "+cluster
 	}
 	e := broken(pb.Reason_REASON_OUT_OF_RANGE, field,
-		"the history has changed: event %d is one of %s. In this one watch after %d for all events that are still there, or after %d for new ones",
+		"the history has changed: event %d belongs to %s. In this history, watch after %d for all events still available, or after %d for new ones",
 		after, of, oldest, newest)
 	e.Oldest, e.Newest = oldest, newest
 	return e

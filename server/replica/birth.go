@@ -106,7 +106,7 @@ func (r *Replica) birthCommands() (commands []machine.Command) {
 	if r.machine.Rootless() {
 		birth = machine.LateBirth(r.draw, r.cfg.Configured)
 	}
-	r.log.Info("the cluster gets a birth", "birth", birth)
+	r.log.Info("recording the birth of the cluster", "birth", birth)
 	return append(commands, machine.SetBirth{Birth: birth})
 }
 
@@ -127,7 +127,7 @@ func (r *Replica) wantsFloor() bool {
 // awaitFounders returns why the floor must wait for the founders or for the birth, or "".
 func (r *Replica) awaitFounders() string {
 	f := &r.lead.founding
-	lacking, what := []uint64(nil), "have not been met"
+	lacking, what := []uint64(nil), "have not connected"
 	if r.machine.Birth() == (machine.BirthID{}) {
 		level, unmet := r.beginLevel()
 		if level >= machine.BirthLevel {
@@ -171,7 +171,7 @@ func (r *Replica) describe(ids []uint64) string {
 			m, ok = r.cfg.Founders[i], true
 		}
 		if !ok {
-			m = machine.Member{Name: fmt.Sprintf("%016x", id), Address: "address not known"}
+			m = machine.Member{Name: fmt.Sprintf("%016x", id), Address: "address unknown"}
 		}
 		all = append(all, fmt.Sprintf("%s (%s)", m.Name, m.Address))
 	}
@@ -189,9 +189,9 @@ func (r *Replica) noteWait(names, what string) {
 		return
 	}
 	f.noted = r.now
-	r.log.Warn("new cluster: nothing is granted before every initial member has its birth on disk",
+	r.log.Warn("new cluster: nothing is granted until every initial member has the birth of the cluster on disk",
 		"waiting for", names, "they", what,
-		"what to do", "start them, or start the others with --initial-missing and the names of those that do not exist")
+		"remedy", "start them, or start the others with --initial-missing and the names of those that do not exist")
 }
 
 // floorCommands give a young cluster its first tokens and, at feature level 1, also its limits. A

@@ -134,7 +134,7 @@ func TestWithAFounderOfLevelOneTheClusterBeginsThere(t *testing.T) {
 // A leader that has joined knows no founders, but asks for the voters' levels all the same.
 func TestALeaderThatHasJoinedAsksTheLevels(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { cfg.AnyLevel = false })
-	waits(t, c, "have not been met")
+	waits(t, c, "have not connected")
 	if b := serves(c).r.Birth(); b != (machine.BirthID{}) {
 		t.Errorf("birth %v is logged", b)
 	}

@@ -72,7 +72,7 @@ func (r *Replica) answer(p *pending, result *machine.Result) {
 		r.answerOpen(p, result)
 	case machine.CloseSession:
 		if b := r.lead.sessions[p.session]; b != nil && result.Code == machine.OK {
-			r.tellOther(b, p.from, p.session, "another call with its secret closed it")
+			r.tellOther(b, p.from, p.session, "closed by another call with its secret")
 		}
 		r.answerPlain(p, result, Closed{})
 	case machine.Revoke:

@@ -66,7 +66,7 @@ func (r *Replica) watchDisk() {
 	busy := r.diskBusy()
 	if r.role == Leader && busy > r.cfg.StallTransfer && r.outrun() && r.awake >= r.mayTransfer {
 		r.mayTransfer = r.awake + transferEvery
-		r.log.Warn("disk stalled: giving leadership away", "busy", busy)
+		r.log.Warn("disk stalled: handing over leadership", "busy", busy)
 		r.leaving = true
 		r.handOver(raft.None)
 	}

@@ -46,7 +46,7 @@ func (r *Replica) follow(rd *raft.Ready) {
 	}
 	if r.role == Leader && r.lead.term == 0 {
 		r.lead = newLeadership(r.term)
-		r.log.Info("leading", "term", r.term)
+		r.log.Info("became leader", "term", r.term)
 	}
 }
 

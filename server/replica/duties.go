@@ -53,7 +53,7 @@ func (r *Replica) duties(b *batch) (commands []machine.Command) {
 	}
 	if r.wantsRecovered() {
 		l.endLogged = true
-		r.log.Warn("the wait after the restore is over: granting again")
+		r.log.Warn("wait after the restore has ended: granting locks")
 		commands = append(commands, machine.EndRecovery{Term: l.term})
 	}
 	if r.wantsMembers() {
@@ -85,11 +85,11 @@ func (r *Replica) clockFault() string {
 	case r.wall < r.machine.Recovery().Stamp:
 		return "before the backup was taken"
 	case tokenFloor(max(r.wall, tokenEpoch*1000)) < r.machine.Counts().NextToken:
-		return "earlier than the tokens that were given already"
+		return "earlier than the tokens already issued"
 	case r.wall < r.cfg.Built || r.wall < tokenEpoch*1000:
 		return "before this program was built"
 	case r.wall >= tokenEnd*1000:
-		return "later than tokens reach"
+		return "beyond the range of tokens"
 	}
 	return ""
 }

@@ -77,9 +77,9 @@ func (r *Replica) promote() {
 	// At once: a replica that has diverged must not take part in what is served now.
 	l.nextCheck = r.applied
 	if r.young() {
-		r.noFloor = "the first entries of the cluster are not logged yet"
+		r.noFloor = "the first entries of the cluster have not been logged yet"
 	}
-	r.log.Info("serving", "term", l.term, "index", r.applied, "sessions", l.leases.Len())
+	r.log.Info("ready to serve", "term", l.term, "index", r.applied, "sessions", l.leases.Len())
 }
 
 // resume starts the timers that the last leader had. A lease or a delay whose end is recorded has
@@ -105,7 +105,7 @@ func (r *Replica) resume(t machine.Timer) {
 // request is refused with NotLeader: its client asks again there.
 func (r *Replica) depose() {
 	l := &r.lead
-	r.log.Info("leading no longer", "term", l.term)
+	r.log.Info("lost leadership", "term", l.term)
 	r.noFloor = "" // unknown here: it depends on the next leader's clock
 	if c := r.members.change; c != nil {
 		r.reply(c.asked.Stream, c.asked.Tag, c.asked.Session, Refused{Reason: NotLeader, Uncertain: true})

@@ -67,20 +67,20 @@ func (r *Replica) newestLevel() (level uint32) {
 func (r *Replica) mayRaise(from, to uint32) (Refusal, string) {
 	switch {
 	case to < from:
-		return LevelRefused, fmt.Sprintf("the cluster is at feature level %d, and levels do not fall", from)
+		return LevelRefused, fmt.Sprintf("the cluster is at feature level %d, which cannot be lowered", from)
 	case to == from:
 		return 0, ""
 	case r.young():
-		return LevelBusy, "the cluster has not begun yet: " + r.noFloor
+		return LevelBusy, "the cluster has not started yet: " + r.noFloor
 	case r.members.change != nil:
-		return LevelBusy, fmt.Sprintf("the change of member %q is under way", r.members.change.member.Name)
+		return LevelBusy, fmt.Sprintf("a change of member %q is in progress", r.members.change.member.Name)
 	}
 	needed := to
 	if from < machine.BirthLevel { // a birth that is given late is known only to the builds that can SecretLevel
 		needed = max(to, machine.SecretLevel)
 	}
 	if why := r.lacking(needed); why != "" {
-		return LevelBusy, fmt.Sprintf("the cluster stays at feature level %d, because not every member can %d: %s", from, needed, why)
+		return LevelBusy, fmt.Sprintf("the cluster stays at feature level %d, because not every member supports level %d: %s", from, needed, why)
 	}
 	return 0, ""
 }
@@ -105,9 +105,9 @@ func (r *Replica) lacking(to uint32) string {
 		known := max(m.Level, 1) // builds that do not report a level
 		switch {
 		case id != r.cfg.ID && (!met || !r.heardOf(id)):
-			all = append(all, r.describe([]uint64{id})+" is down, so nobody knows what it can: start it, or remove it")
+			all = append(all, r.describe([]uint64{id})+" is down, so its feature level is unknown: start it, or remove it")
 		case known < to:
-			all = append(all, fmt.Sprintf("%s can %d: upgrade it", r.describe([]uint64{id}), known))
+			all = append(all, fmt.Sprintf("%s supports level %d: upgrade it", r.describe([]uint64{id}), known))
 		}
 	}
 	slices.Sort(all)
@@ -144,7 +144,7 @@ func (r *Replica) risen(before uint32) {
 	if now == before {
 		return
 	}
-	r.log.Info("feature level", "before", before, "now", now)
+	r.log.Info("feature level changed", "before", before, "now", now)
 	if before < machine.SecretLevel && now >= machine.SecretLevel {
 		r.forgetSecrets()
 	}

@@ -59,7 +59,7 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 			t.Errorf("to %d answered %+v, want %+v", to, a, want)
 		}
 	}
-	c.refusedRaise(RaiseLevel{To: 1}, LevelRefused, "do not fall")
+	c.refusedRaise(RaiseLevel{To: 1}, LevelRefused, "cannot be lowered")
 	c.until(5*second, "the level and the birth everywhere", func() bool {
 		for _, h := range c.hosts {
 			if h.r.Status().Level != machine.FeatureLevel || !h.r.Birth().GrewFrom("configuration") || h.r.machine.Limits() != machine.DefaultLimits() {
@@ -91,14 +91,14 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 func TestWhoCannotApplyTheLevelIsNamed(t *testing.T) {
 	c := begunAt(t, 2)
 	// Not met yet.
-	c.refusedRaise(RaiseLevel{To: 3}, LevelBusy, "is down, so nobody knows what it can")
+	c.refusedRaise(RaiseLevel{To: 3}, LevelBusy, "is down, so its feature level is unknown")
 	introduce(c, 3)
 	leader := c.leader()
 	old := leader.id%3 + 1
 	leader.inputs = append(leader.inputs, Met{ID: old, Level: 2})
 	c.run(second)
-	c.refusedRaise(RaiseLevel{}, LevelBusy, "(address not known) can 2: upgrade it")
-	c.refusedRaise(RaiseLevel{To: 4}, LevelBusy, "can 3")
+	c.refusedRaise(RaiseLevel{}, LevelBusy, "(address unknown) supports level 2: upgrade it")
+	c.refusedRaise(RaiseLevel{To: 4}, LevelBusy, "supports level 3")
 	leader.inputs = append(leader.inputs, Met{ID: old, Level: 3})
 	c.crash(c.host(old))
 	c.run(2 * second)
@@ -145,7 +145,7 @@ func TestABirthIsNotGivenLateWhileAMemberWouldNotKnowIt(t *testing.T) {
 	introduce(c, machine.BirthLevel)
 	c.run(second)
 	for _, to := range []uint32{0, machine.BirthLevel} {
-		c.refusedRaise(RaiseLevel{To: to}, LevelBusy, "can 2: upgrade it")
+		c.refusedRaise(RaiseLevel{To: to}, LevelBusy, "supports level 2: upgrade it")
 	}
 	introduce(c, machine.FeatureLevel)
 	c.run(second)

@@ -104,7 +104,7 @@ func (r *Replica) changeMembers(q *Request, b ChangeMembers) {
 		return
 	}
 	if c := r.members.change; c != nil && r.now-c.since < Time(changeTimeout) {
-		r.refuseChange(q, MembersBusy, fmt.Sprintf("the change of member %q is under way", c.member.Name))
+		r.refuseChange(q, MembersBusy, fmt.Sprintf("a change of member %q is in progress", c.member.Name))
 		return
 	}
 	cc, m, refusal, why := r.planChange(b)
@@ -178,7 +178,7 @@ func (r *Replica) planChange(b ChangeMembers) (*raftpb.ConfChange, machine.Membe
 	case b.Change == AddLearner:
 		return r.planAdd(b.Member)
 	case !present:
-		return nil, m, MembersRefused, fmt.Sprintf("there is no member %q", b.Member.Name)
+		return nil, m, MembersRefused, fmt.Sprintf("no member %q", b.Member.Name)
 	case b.Change == PromoteLearner:
 		refusal, why := r.mayPromote(m)
 		return &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum()}, m, refusal, why
@@ -206,14 +206,14 @@ func (r *Replica) memberIDs() []uint64 {
 func (r *Replica) planAdd(m machine.Member) (*raftpb.ConfChange, machine.Member, Refusal, string) {
 	why := r.machine.CheckMember(m)
 	if _, known := r.machine.Member(m.ID); known && why == "" {
-		why = "its id is in use"
+		why = "its id is already in use"
 	}
 	if n := len(r.memberIDs()); n >= MaxMembers {
-		why = fmt.Sprintf("there are %d members already, the limit is %d: remove one first", n, MaxMembers)
+		why = fmt.Sprintf("there are already %d members, the limit is %d: remove one first", n, MaxMembers)
 	}
 	for _, id := range r.memberIDs() {
 		if other, _ := r.machine.Member(id); other.Address == m.Address {
-			why = fmt.Sprintf("member %q has the address %q already", other.Name, m.Address)
+			why = fmt.Sprintf("member %q already has address %q", other.Name, m.Address)
 		}
 	}
 	return &raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode.Enum()}, m, MembersRefused, why
@@ -238,7 +238,7 @@ func (r *Replica) mayPromote(m machine.Member) (Refusal, string) {
 	case m.Instance == [16]byte{}:
 		return MembersBusy, fmt.Sprintf("the data directory of member %q is not in the log yet: wait", m.Name)
 	case healthy+1 <= (voters+1)/2:
-		return MembersBusy, fmt.Sprintf("%d of %d voters are healthy: with one more, they and it would be no majority", healthy, voters)
+		return MembersBusy, fmt.Sprintf("%d of %d voters are healthy: with one more voter, they and the new one would not be a majority", healthy, voters)
 	}
 	return 0, ""
 }
@@ -253,10 +253,10 @@ func (r *Replica) mayRemove(m machine.Member, force bool) (Refusal, string) {
 	case others == 0:
 		return MembersRefused, fmt.Sprintf("member %q is the only voter", m.Name)
 	case m.ID == r.cfg.ID:
-		return MembersBusy, fmt.Sprintf("member %q leads: hand leadership over first", m.Name)
+		return MembersBusy, fmt.Sprintf("member %q is the leader: hand over leadership first", m.Name)
 	case healthy <= others/2 && !force:
-		return MembersRefused, fmt.Sprintf("of the %d voters that would be left, %d are healthy, which is no majority: "+
-			"start more of them first, or force the removal", others, healthy)
+		return MembersRefused, fmt.Sprintf("of the %d voters that would remain, %d are healthy, which is not a majority: "+
+			"start more of them first, or use --force", others, healthy)
 	}
 	return 0, ""
 }
@@ -325,7 +325,7 @@ func (r *Replica) leaveIfRemoved() {
 
 // RemovedText says that a member was removed and what to do.
 func RemovedText(name string) string {
-	return fmt.Sprintf("member %q was removed from the cluster: delete its data directory; to have it back, add it as a new "+
+	return fmt.Sprintf("member %q was removed from the cluster: delete its data directory; to bring it back, add it as a new "+
 		"member (lockstep member add) and start it with --join", name)
 }
 

@@ -31,7 +31,7 @@ func OutOfProportion(m *raftpb.Message, term, last uint64) string {
 		far = farAtTheEnd
 	}
 	if m.GetTerm() > term && m.GetTerm()-term > far {
-		return fmt.Sprintf("term %d, and this node has %d", m.GetTerm(), term)
+		return fmt.Sprintf("term %d, but this node has %d", m.GetTerm(), term)
 	}
 	if m.GetLogTerm() > m.GetTerm() {
 		return fmt.Sprintf("an entry of term %d in term %d", m.GetLogTerm(), m.GetTerm())
@@ -39,7 +39,7 @@ func OutOfProportion(m *raftpb.Message, term, last uint64) string {
 	meta := m.GetSnapshot().GetMetadata()
 	for _, index := range []uint64{m.GetIndex(), m.GetCommit(), m.GetRejectHint(), meta.GetIndex()} {
 		if index > last && index-last > farIndex {
-			return fmt.Sprintf("index %d, and this node has %d", index, last)
+			return fmt.Sprintf("index %d, but this node has %d", index, last)
 		}
 	}
 	if meta.GetTerm() > m.GetTerm() {
@@ -72,7 +72,7 @@ func (r *Replica) proportionate(m *raftpb.Message) bool {
 	}
 	r.disproportionate++
 	if n := r.disproportionate; n&(n-1) == 0 {
-		r.log.Error("messages of a peer are out of all proportion and dropped: it is broken, or no node; stop it and replace it",
+		r.log.Error("dropping messages of a peer with implausible terms or indexes: it is broken, or is not a node; stop it and replace it",
 			"peer", fmt.Sprintf("%016x", m.GetFrom()), "type", m.GetType(), "why", why, "dropped", n)
 	}
 	return false

@@ -170,7 +170,7 @@ func (r *Replica) propose() {
 			return
 		}
 		if err := r.raft.Propose(q.next.data); err != nil {
-			r.log.Debug("proposal not taken", "batch", q.next.number, "err", err)
+			r.log.Debug("proposal not accepted", "batch", q.next.number, "err", err)
 			return
 		}
 		q.flying = append(q.flying, q.next)

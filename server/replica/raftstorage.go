@@ -55,7 +55,7 @@ func (r *Replica) snapshotSent(in SnapshotSent) {
 		status = raft.SnapshotFailure
 	}
 	if in.Unreadable != 0 && in.Unreadable == r.snaps.index {
-		r.log.Warn("snapshot cannot be read: making another", "index", in.Unreadable)
+		r.log.Warn("cannot read the snapshot: creating another one", "index", in.Unreadable)
 		r.disk.lost = in.Unreadable
 	}
 	r.raft.ReportSnapshot(in.To, status)

@@ -15,7 +15,7 @@ func (r *Replica) startRecovery() {
 		return
 	}
 	l.recovering, l.recovered = true, l.clock.Now()+millis(wait)+r.cfg.Grace
-	r.log.Warn("restored cluster: nothing is granted while holders from before may believe in their leases", "wait", millis(wait)+r.cfg.Grace)
+	r.log.Warn("restored cluster: nothing is granted while earlier holders may still believe in their leases", "wait", millis(wait)+r.cfg.Grace)
 }
 
 // recoveryLeft returns what is left of the wait, without the grace, or zero when there is none.
@@ -64,7 +64,7 @@ func (r *Replica) grantsHeld() (why string, span time.Duration) {
 	l, wait := &r.lead, r.machine.Recovery().Wait
 	switch {
 	case r.machine.Exhausted():
-		return "all tokens have been given: no lock can be granted again", 0
+		return "all tokens have been issued: no lock can be granted again", 0
 	case r.noFloor != "":
 		return r.noFloor, 0
 	case wait == 0:
@@ -74,7 +74,7 @@ func (r *Replica) grantsHeld() (why string, span time.Duration) {
 	case !l.serving:
 		span = millis(wait) + r.cfg.Grace
 	}
-	return "the cluster was restored, and holders from before may believe in their leases", span
+	return "the cluster was restored, and earlier holders may still believe in their leases", span
 }
 
 // Recovery returns what a restored cluster waits for; see [machine.Recovery].

@@ -131,7 +131,7 @@ func (r *Replica) recoverLog(rec *Recovered) error {
 		return fmt.Errorf("replica: entry %d was committed, the recovered log ends at %d", commit, last)
 	}
 	if hard.GetTerm() > lastTerm {
-		return fmt.Errorf("replica: the recovered log is in term %d, after which there are too few for elections: a forged or damaged message has set it", hard.GetTerm())
+		return fmt.Errorf("replica: the recovered log is in term %d, which leaves too few terms for elections: it was set by a forged or damaged message", hard.GetTerm())
 	}
 	r.term, r.committed = hard.GetTerm(), commit
 	r.writes.term, r.writes.vote = hard.GetTerm(), hard.GetVote()

@@ -228,7 +228,7 @@ func (r *Replica) confirm(state raft.ReadState) {
 	}
 	node, term, number := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
 	if node != r.cfg.ID || term != r.lead.term {
-		r.log.Debug("round of another leadership dropped", "node", node, "term", term, "number", number)
+		r.log.Debug("dropped a round of another term", "node", node, "term", term, "number", number)
 		return
 	}
 	s := &r.lead.rounds

@@ -218,7 +218,7 @@ func (r *Replica) attach(q *Request, b Attach, has proof) {
 		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: OldAttachment, Attached: bound.number})
 	default:
 		if bound != nil {
-			r.tellOther(bound, r.lead.streamOf(q.Stream), q.Session, "it was attached to another connection, which has its locks now")
+			r.tellOther(bound, r.lead.streamOf(q.Stream), q.Session, "it was attached to another connection, which now has its locks")
 		}
 		r.lead.bind(q.Session, r.lead.streamOf(q.Stream), b.Number)
 		r.lead.origins.heard(q.Session, q.From.Address)
@@ -328,7 +328,7 @@ func (r *Replica) revoke(q *Request, b Revoke, has proof) {
 		r.reply(q.Stream, q.Tag, q.Session, RevokedClaims{})
 		return
 	case n > most:
-		limit := fmt.Sprintf("%q has %d holders, and at most %d are revoked at once: revoke sessions or claims", b.Name, n, most)
+		limit := fmt.Sprintf("%q has %d holders, but at most %d can be revoked at once: revoke sessions or claims instead", b.Name, n, most)
 		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: RefusedByMachine, Code: machine.QuotaExceeded, Limit: limit})
 		return
 	case n > r.lead.queue.room(r.cfg.QueueCommands): // all or none

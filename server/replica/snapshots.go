@@ -259,7 +259,7 @@ func (r *Replica) install(meta *raftpb.SnapshotMetadata, m *machine.Machine) {
 	if meta.GetIndex() <= r.applied {
 		panic(fmt.Sprintf("replica: snapshot %d to install after entry %d", meta.GetIndex(), r.applied))
 	}
-	r.log.Info("snapshot installed", "index", meta.GetIndex(), "instead of", r.applied)
+	r.log.Info("snapshot installed", "index", meta.GetIndex(), "previous", r.applied)
 	r.machine.AbortCapture()
 	before := r.machine.Limits().FeatureLevel
 	r.machine, r.applied, r.confState = m, meta.GetIndex(), meta.GetConfState()

@@ -26,7 +26,7 @@ func (r *Replica) watchZone() {
 	}
 	r.zoneAt = r.awake + zoneAfter
 	if to := r.readyIn(r.cfg.LeaderZone); to != raft.None && r.members.change == nil {
-		r.log.Info("giving leadership to the preferred zone", "zone", r.cfg.LeaderZone, "to", fmt.Sprintf("%016x", to))
+		r.log.Info("moving leadership to the preferred zone", "zone", r.cfg.LeaderZone, "to", fmt.Sprintf("%016x", to))
 		r.handOver(to)
 	}
 }

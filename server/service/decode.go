@@ -51,7 +51,7 @@ func malformed(m proto.Message) *pb.Error {
 	return &pb.Error{
 		Reason:  pb.Reason_REASON_INVALID_ARGUMENT,
 		Field:   "message",
-		Message: "message: is not a valid message of lockstep.v1; all text must be UTF-8",
+		Message: "message: is not a valid lockstep.v1 message; all text must be UTF-8",
 	}
 }
 

@@ -178,7 +178,7 @@ func (s *Service) leaderLost(st node.Status, sent bool) error {
 		}
 	default:
 		e = notLeader(st)
-		e.Message += ", and it does not answer"
+		e.Message += ", which does not respond"
 	}
 	e.Uncertain = sent
 	return protocol.Err(e)

@@ -100,14 +100,14 @@ func (p *Port) Accept() (net.Conn, error) {
 		c := p.wrap(raw)
 		full, victim := p.admit(c)
 		if victim != nil {
-			p.trouble.warn("too many connections, the longest idle one was closed", slog.Int("limit", p.bounds.Connections),
+			p.trouble.warn("too many connections: closed the longest idle one", slog.Int("limit", p.bounds.Connections),
 				slog.String("closed", victim.RemoteAddr().String()))
 			_ = victim.Conn.Close() // it has no calls
 		}
 		if full == "" {
 			return c, nil
 		}
-		p.trouble.warn("too many connections, one was closed", slog.String("limit", full), slog.String("from", raw.RemoteAddr().String()))
+		p.trouble.warn("too many connections: closed a new one", slog.String("limit", full), slog.String("from", raw.RemoteAddr().String()))
 		_ = raw.Close() // it was never used: nothing can be lost
 	}
 }
@@ -120,7 +120,7 @@ func (p *Port) failed(err error) {
 	p.mu.Lock()
 	p.mu.count.NoDescriptor++
 	p.mu.Unlock()
-	p.trouble.warn("no file descriptor is left for a connection", slog.Any("error", err))
+	p.trouble.warn("no file descriptor left for a connection", slog.Any("error", err))
 }
 
 func (p *Port) wrap(raw net.Conn) *conn {
@@ -161,7 +161,7 @@ func (p *Port) admit(c *conn) (full string, victim *conn) {
 	case p.mu.open >= p.bounds.Connections:
 		if victim = longestIdle(p.mu.idle); victim == nil {
 			p.mu.count.Full++
-			return "in all", nil
+			return "total", nil
 		}
 	}
 	if victim != nil {

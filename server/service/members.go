@@ -33,12 +33,12 @@ func invalidField(field, message string) error {
 // MemberAdd adds a node, which is then started with --join, as a learner.
 func (s *Service) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
 	if !memberName.MatchString(r.GetName()) {
-		return nil, invalidField("name", `must have 1 to 63 letters, digits, ".", "_" and "-", a letter or digit first`)
+		return nil, invalidField("name", `must be 1 to 63 letters, digits, ".", "_" and "-", starting with a letter or digit`)
 	}
 	host, port, err := net.SplitHostPort(r.GetPeerAddress())
 	number, errPort := strconv.ParseUint(port, 10, 16)
 	if err != nil || host == "" || errPort != nil || number == 0 || len(r.GetPeerAddress()) > maxPeerAddress {
-		return nil, invalidField("peer_address", "must be host:port, at most 262 bytes, at which the other nodes reach the new one")
+		return nil, invalidField("peer_address", "must be the host:port at which the other nodes reach the new one, at most 262 bytes")
 	}
 	m, err := s.changeMembers(ctx, replica.AddLearner, machine.Member{ID: newMemberID(), Name: r.GetName(), Address: r.GetPeerAddress()}, false)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Service) HandOver(ctx context.Context, r *pb.HandOverRequest) (*pb.Hand
 		}
 	}
 	if r.GetTo() != "" && to == 0 {
-		return nil, invalidField("to", "there is no voter of this name: see the members")
+		return nil, invalidField("to", "no voter with this name: see the member list")
 	}
 	if len(st.Replica.Voters) < 2 {
 		return nil, invalidField("to", "there is no other voter")
@@ -129,7 +129,7 @@ func (s *Service) stepDown(ctx context.Context, to uint64) error {
 	defer cancel()
 	if err := s.cfg.Node.HandOverTo(ctx, to); err != nil {
 		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_BUSY,
-			Message: "leadership was not handed over: no other voter takes it; see the health of the members"})
+			Message: "leadership was not handed over: no other voter accepted it; check the health of the members"})
 	}
 	return nil
 }

@@ -16,10 +16,10 @@ func (s *Service) notLeader(ctx context.Context) error { return protocol.Err(not
 func notLeader(st node.Status) *pb.Error {
 	e := protocol.FromRefused(replica.Refused{Reason: replica.NotLeader})
 	if st.Leader == 0 || st.Leader == st.ID {
-		e.Message += ", and knows none that does"
+		e.Message += ", and knows of none"
 		return e
 	}
-	e.Message += ": " + st.LeaderName + " does"
+	e.Message += ": " + st.LeaderName + " is"
 	e.LeaderAddress = st.LeaderClientAddress
 	return e
 }
@@ -35,7 +35,7 @@ func overloaded() *pb.Error {
 }
 
 func goingDown() *pb.Error {
-	return &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "this node is going down: ask another"}
+	return &pb.Error{Reason: pb.Reason_REASON_UNAVAILABLE, Message: "this node is shutting down: try another one"}
 }
 
 // farewell returns the error for streams and calls that end because the service stops. It redirects
@@ -56,5 +56,5 @@ func (s *Service) farewellUnder() error {
 
 // tooSlow returns the error that ends the stream of a client that does not read.
 func tooSlow() error {
-	return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_OVERLOADED, Message: "the client does not read what it is sent"})
+	return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_OVERLOADED, Message: "the client does not read what it receives"})
 }

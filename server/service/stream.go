@@ -46,7 +46,7 @@ func (s *Service) Session(g pb.LockService_SessionServer) error {
 	s.readers.Go(func() { st.ended <- st.read() })
 	err := st.write()
 	if err != nil && !isDisconnect(err) {
-		s.trouble.warn("a stream was ended", slog.String("client", remote(g.Context())), slog.Any("error", err))
+		s.trouble.warn("stream closed", slog.String("client", remote(g.Context())), slog.Any("error", err))
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func (s *Service) Watch(r *pb.WatchRequest, g pb.LockService_WatchServer) error 
 		return protocol.Err(e)
 	}
 	if s.cfg.Feed == nil {
-		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_UNSUPPORTED, Message: "this node keeps no events to watch"})
+		return protocol.Err(&pb.Error{Reason: pb.Reason_REASON_UNSUPPORTED, Message: "this node does not keep events to watch"})
 	}
 	c := watcher{s.accountOf(g.Context()), s.origin(g.Context()).Address}
 	if e := s.watches.add(c); e != nil {
@@ -45,7 +45,7 @@ func (s *Service) Watch(r *pb.WatchRequest, g pb.LockService_WatchServer) error 
 	}
 	err = w.run()
 	if e := protocol.FromErr(err); e.GetReason() == pb.Reason_REASON_OUT_OF_RANGE {
-		s.trouble.warn("a watch was ended", slog.String("client", remote(g.Context())), slog.Any("error", err))
+		s.trouble.warn("watch closed", slog.String("client", remote(g.Context())), slog.Any("error", err))
 	}
 	return err
 }

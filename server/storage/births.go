@@ -68,7 +68,7 @@ func (s *Store) BeginStart(random io.Reader) (st Starts, err error) {
 	}
 	var id [4]byte
 	if _, err := io.ReadFull(random, id[:]); err != nil {
-		return st, fmt.Errorf("draw the id of a start: %w", err)
+		return st, fmt.Errorf("generate the id of a start: %w", err)
 	}
 	st.Count++
 	st.Last = append(st.Last, binary.BigEndian.Uint32(id[:]))

@@ -9,7 +9,7 @@ import (
 var (
 	ErrLocked  = errors.New("data directory in use")
 	ErrForeign = errors.New("not this node's data directory")
-	ErrNewer   = errors.New("data directory of a newer version")
+	ErrNewer   = errors.New("data directory from a newer version")
 	ErrDamaged = errors.New("data directory damaged")
 	ErrAccess  = errors.New("data directory not usable")
 )
@@ -47,6 +47,6 @@ func (e *RefusedError) Unwrap() []error {
 // remedyDamaged is the remedy for every kind of damage. It must not suggest starting the node again
 // with an empty directory under its old name: such a node has forgotten its votes and
 // acknowledgements.
-const remedyDamaged = "keep the directory for analysis; the other nodes still serve while a majority is up: " +
+const remedyDamaged = "keep the directory for analysis; the other nodes keep serving while a majority is up: " +
 	"bring this node back as a new member under a new name with an empty directory, " +
 	"or, if a majority is damaged, restore the cluster from a snapshot"

@@ -60,7 +60,7 @@ const identityLimit = 4096
 type errNewerFormat struct{ version int }
 
 func (e errNewerFormat) Error() string {
-	return fmt.Sprintf("format %d is newer than %d, the newest this program knows", e.version, formatVersion)
+	return fmt.Sprintf("format %d is newer than %d, the newest this program supports", e.version, formatVersion)
 }
 
 func decodeIdentity(text []byte) (identity, error) {
@@ -69,7 +69,7 @@ func decodeIdentity(text []byte) (identity, error) {
 	var instance string
 	body, sum, ok := strings.Cut(string(text), "checksum ")
 	if _, err := fmt.Sscanf(body, "lockstep data directory\nformat %d\n", &version); err != nil {
-		return id, fmt.Errorf("IDENTITY is not readable: %w", err)
+		return id, fmt.Errorf("cannot parse IDENTITY: %w", err)
 	}
 	if version > formatVersion { // checked first: the rest may have changed its form
 		return id, errNewerFormat{version}
@@ -81,7 +81,7 @@ func decodeIdentity(text []byte) (identity, error) {
 	}
 	if _, err := fmt.Sscanf(body, "lockstep data directory\nformat %d\ncluster %s\nnode %x\ninstance %s\n",
 		&version, &id.cluster, &id.node, &instance); err != nil {
-		return id, fmt.Errorf("IDENTITY is not readable: %w", err)
+		return id, fmt.Errorf("cannot parse IDENTITY: %w", err)
 	}
 	if n, err := hex.Decode(id.instance[:], []byte(instance)); err != nil || n != len(id.instance) {
 		return id, fmt.Errorf("IDENTITY has a wrong instance id %q", instance)
@@ -96,7 +96,7 @@ func decodeIdentity(text []byte) (identity, error) {
 func newInstance(random io.Reader) (InstanceID, error) {
 	var id InstanceID
 	if _, err := io.ReadFull(random, id[:]); err != nil {
-		return id, fmt.Errorf("draw an instance id: %w", err)
+		return id, fmt.Errorf("generate an instance id: %w", err)
 	}
 	return id, nil
 }

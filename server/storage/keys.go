@@ -71,7 +71,7 @@ func appendEntryValue(dst []byte, e *raftpb.Entry) []byte {
 
 func decodeEntry(index uint64, v []byte) (*raftpb.Entry, error) {
 	if len(v) < entryHead {
-		return nil, fmt.Errorf("entry %d has %d bytes, want at least %d", index, len(v), entryHead)
+		return nil, fmt.Errorf("entry %d has %d bytes, must have at least %d", index, len(v), entryHead)
 	}
 	e := &raftpb.Entry{
 		Index: &index,

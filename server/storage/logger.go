@@ -72,7 +72,7 @@ func (s *Store) listener() *pebble.EventListener {
 			s.fail(fmt.Errorf("damaged file %s: %w", info.Path, info.Details))
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) { s.log.Warn("log writes stalled", "why", info.Reason) },
-		WriteStallEnd:   func() { s.log.Info("log writes go on") },
+		WriteStallEnd:   func() { s.log.Info("log writes resumed") },
 		WALCreated:      s.walCreated,
 	}
 }

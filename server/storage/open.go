@@ -44,26 +44,26 @@ func (s *Store) inspect() (dirState, error) {
 		return dirMissing, nil
 	}
 	if err != nil {
-		return 0, s.refuse(ErrAccess, "cannot be examined", "check the path and its rights", err)
+		return 0, s.refuse(ErrAccess, "cannot be accessed", "check the path and its permissions", err)
 	}
 	if !info.IsDir() {
 		return 0, s.refuse(ErrAccess, "is a file, not a directory", "give the path of a directory", nil)
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		s.log.Warn("other users may enter the data directory; mode 0700 keeps them out",
+		s.log.Warn("other users can access the data directory; use mode 0700",
 			"dir", s.dir, "mode", fmt.Sprintf("%04o", perm))
 	}
 	names, err := s.fs.List(s.dir)
 	if err != nil {
-		return 0, s.refuse(ErrAccess, "cannot be read", "check its rights", err)
+		return 0, s.refuse(ErrAccess, "cannot be read", "check its permissions", err)
 	}
 	return s.classify(names)
 }
 
 func (s *Store) classify(names []string) (dirState, error) {
 	if slices.Contains(names, replacingName) && !s.replacing {
-		return 0, s.refuse(ErrDamaged, "is being replaced by a new cluster's, and that was interrupted",
-			"start it once more with --force-new-cluster", nil)
+		return 0, s.refuse(ErrDamaged, "was being replaced by that of a new cluster, which was interrupted",
+			"start it again with --force-new-cluster", nil)
 	}
 	if slices.Contains(names, identityName) {
 		return dirReady, nil
@@ -81,15 +81,15 @@ func (s *Store) classify(names []string) (dirState, error) {
 		return 0, s.refuse(ErrDamaged, "has a log but no IDENTITY", remedyDamaged, nil)
 	}
 	slices.Sort(others)
-	return 0, s.refuse(ErrForeign, fmt.Sprintf("is not empty and not lockstep's: it has %q", others[0]),
+	return 0, s.refuse(ErrForeign, fmt.Sprintf("is not empty and not a lockstep directory: it contains %q", others[0]),
 		"give an empty or missing directory", nil)
 }
 
 // acquire creates the directory if needed and locks it.
 func (s *Store) acquire() error {
-	remedy := "make it writable for the user that runs the server, or give another directory"
+	remedy := "make it writable for the user that runs the server, or use another directory"
 	if err := s.fs.MkdirAll(s.dir, 0o700); err != nil {
-		return s.refuse(ErrAccess, "cannot be made", remedy, err)
+		return s.refuse(ErrAccess, "cannot be created", remedy, err)
 	}
 	lock, err := s.fs.Lock(s.path(lockName))
 	if e := new(fs.PathError); errors.As(err, &e) {
@@ -100,7 +100,7 @@ func (s *Store) acquire() error {
 		if pid := lockHolder(s.path(lockName), err); pid > 0 {
 			reason += fmt.Sprintf(", pid %d", pid)
 		}
-		return s.refuse(ErrLocked, reason, "stop that one first, or give this one its own directory", err)
+		return s.refuse(ErrLocked, reason, "stop that process first, or use another directory", err)
 	}
 	s.lock = lock
 	return nil
@@ -110,7 +110,7 @@ func (s *Store) acquire() error {
 func (s *Store) clear() error {
 	for _, name := range []string{logName, snapshotsName, walName, walName + tmpSuffix, identityName + tmpSuffix} {
 		if err := s.fs.RemoveAll(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return s.refuse(ErrAccess, "cannot be written", "check its rights", err)
+			return s.refuse(ErrAccess, "cannot be written", "check its permissions", err)
 		}
 	}
 	return nil
@@ -125,11 +125,11 @@ func (s *Store) create(random io.Reader) error {
 	}
 	s.id.instance = id
 	if err := writeFile(s.fs, s.dir, createName, nil); err != nil {
-		return s.refuse(ErrAccess, "cannot be written", "check its rights and the free space", err)
+		return s.refuse(ErrAccess, "cannot be written", "check its permissions and the free space", err)
 	}
 	for _, name := range []string{logName, snapshotsName} {
 		if err := s.fs.MkdirAll(s.path(name), 0o700); err != nil {
-			return s.refuse(ErrAccess, "cannot be written", "check its rights and the free space", err)
+			return s.refuse(ErrAccess, "cannot be written", "check its permissions and the free space", err)
 		}
 	}
 	return syncDir(s.fs, s.dir)
@@ -157,7 +157,7 @@ func (s *Store) finishCreate() error {
 func (s *Store) readIdentity() error {
 	text, err := readFile(s.fs, s.path(identityName), identityLimit)
 	if err != nil {
-		return s.refuse(ErrAccess, "IDENTITY cannot be read", "check its rights", err)
+		return s.refuse(ErrAccess, "IDENTITY cannot be read", "check its permissions", err)
 	}
 	id, err := decodeIdentity(text)
 	if newer := (errNewerFormat{}); errors.As(err, &newer) {
@@ -167,12 +167,12 @@ func (s *Store) readIdentity() error {
 		return s.refuse(ErrDamaged, err.Error(), remedyDamaged, nil)
 	}
 	if id.cluster != s.id.cluster {
-		return s.refuse(ErrForeign, fmt.Sprintf("belongs to cluster %s, this node is of cluster %s", id.cluster, s.id.cluster),
-			"give this node's own directory, or the initial cluster that the directory was made with", nil)
+		return s.refuse(ErrForeign, fmt.Sprintf("belongs to cluster %s, but this node is in cluster %s", id.cluster, s.id.cluster),
+			"use the directory of this node, or the initial cluster that the directory was created with", nil)
 	}
 	if id.node != s.id.node {
 		return s.refuse(ErrForeign, fmt.Sprintf("belongs to node %s, this node is %s", s.describe(id.node), s.describe(s.id.node)),
-			"give this node's own directory, or start it under the name that the directory was made with", nil)
+			"use the directory of this node, or start it under the name that the directory was created with", nil)
 	}
 	s.id = id
 	return nil
@@ -207,7 +207,7 @@ func (s *Store) openLog(create bool) (err error) {
 	}
 	defer closer.Close()
 	if !bytes.Equal(v, s.id.first().encode()) {
-		return s.refuse(ErrForeign, "the log is another directory's", "put back the log that belongs to IDENTITY", nil)
+		return s.refuse(ErrForeign, "the log belongs to another directory", "put back the log that belongs to IDENTITY", nil)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func (s *Store) explainPebble(err error) error {
 	case strings.Contains(text, "format major version"):
 		return s.refuse(ErrNewer, "the log was written by a newer version", "start the version that wrote it, or a newer one", err)
 	case errors.Is(err, fs.ErrPermission):
-		return s.refuse(ErrAccess, "the log cannot be opened", "check the rights of the directory and its files", err)
+		return s.refuse(ErrAccess, "the log cannot be opened", "check the permissions of the directory and its files", err)
 	default:
 		return s.refuse(ErrDamaged, "the log cannot be opened"+s.locateDamage(), remedyDamaged, err)
 	}

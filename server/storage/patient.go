@@ -107,7 +107,7 @@ func (p *patient) wait(err error, open func() error) error {
 		p.last.Store(int64(time.Since(p.began)))
 	}
 	if err == nil {
-		p.log.Info("a file descriptor came back", "waited", time.Since(began).Round(time.Millisecond))
+		p.log.Info("file descriptor available again", "waited", time.Since(began).Round(time.Millisecond))
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func (p *patient) tell(err error) {
 	defer p.mu.Unlock()
 	if now := time.Now(); now.Sub(p.mu.told) >= starvedLogEvery {
 		p.mu.told = now
-		p.log.Error("no file descriptor is left: waiting for one; raise the limit (ulimit -n, LimitNOFILE) or end what holds them", "err", err)
+		p.log.Error("no file descriptor left: waiting for one; raise the limit (ulimit -n, LimitNOFILE) or close what holds them", "err", err)
 	}
 }
 

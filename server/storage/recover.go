@@ -150,10 +150,10 @@ func checkLog(st *groupState, b *base, entries []*raftpb.Entry) error {
 		last = entries[len(entries)-1].GetIndex()
 	}
 	if last != st.last {
-		return fmt.Errorf("ends at entry %d, but %d were written", last, st.last)
+		return fmt.Errorf("ends at entry %d, but %d entries were written", last, st.last)
 	}
 	if st.commit > st.last {
-		return fmt.Errorf("ends at entry %d, but %d are committed", st.last, st.commit)
+		return fmt.Errorf("ends at entry %d, but %d entries are committed", st.last, st.commit)
 	}
 	term := uint64(0)
 	for i, e := range entries {

@@ -63,7 +63,7 @@ func TestPartsOfAnotherDirectoryOrVersionAreRefused(t *testing.T) {
 	t.Run("the log of another directory", func(t *testing.T) {
 		a, b := ours(t), ours(t)
 		check(t, os.RemoveAll(a+"/log"), os.Rename(b+"/log", a+"/log"))
-		refusedAs(t, cfg(a), ErrForeign, "another directory's")
+		refusedAs(t, cfg(a), ErrForeign, "belongs to another directory")
 	})
 	t.Run("one write-ahead log of another directory", func(t *testing.T) {
 		a, b := ours(t), ours(t)

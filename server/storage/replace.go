@@ -47,7 +47,7 @@ func SetAside(fsys vfs.FS, dir string) error {
 		}
 	}
 	if aside == "" {
-		return fmt.Errorf("storage: %s has %d folders %s...: remove old ones", dir, asideLimit, asidePrefix)
+		return fmt.Errorf("storage: %s has %d directories %s...: remove old ones", dir, asideLimit, asidePrefix)
 	}
 	if err := fsys.MkdirAll(aside, 0o700); err != nil {
 		return err

@@ -23,7 +23,7 @@ func ReadOwner(fsys vfs.FS, dir string) (o Owner, found bool, err error) {
 	s := &Store{dir: dir, fs: fsys}
 	text, err := readFile(fsys, s.path(identityName), identityLimit)
 	if err != nil {
-		return o, false, s.refuse(ErrAccess, "IDENTITY cannot be read", "check its rights", err)
+		return o, false, s.refuse(ErrAccess, "IDENTITY cannot be read", "check its permissions", err)
 	}
 	if text == nil {
 		return o, false, nil
@@ -47,11 +47,11 @@ func CheckVacant(fsys vfs.FS, dir string) error {
 		return nil
 	}
 	if err != nil {
-		return s.refuse(ErrAccess, "cannot be read", "give a missing or empty directory", err)
+		return s.refuse(ErrAccess, "cannot be read", "use a directory that does not exist or is empty", err)
 	}
 	for _, name := range names {
 		if name != "lost+found" {
-			return s.refuse(ErrForeign, fmt.Sprintf("is not empty: it has %q", name), "give a missing or empty directory", nil)
+			return s.refuse(ErrForeign, fmt.Sprintf("is not empty: it contains %q", name), "use a directory that does not exist or is empty", nil)
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ func (s *Store) newWriter(ref snapshotRef, meta *raftpb.SnapshotMetadata) (*Snap
 	s.mu.writing[tmp] = true
 	s.mu.Unlock()
 	if busy {
-		return nil, fmt.Errorf("storage: snapshot %s is being written already", ref.name())
+		return nil, fmt.Errorf("storage: snapshot %s is already being written", ref.name())
 	}
 	w := &SnapshotWriter{s: s, ref: ref, tmp: tmp, buf: make([]byte, 4, 4+chunkSize+4)}
 	header, err := s.snapshotHeader(ref, meta)
@@ -208,7 +208,7 @@ func (s *Store) openSnapshot(ref snapshotRef) (*snapshotReader, *raftpb.Snapshot
 
 var (
 	errChecksum = errors.New("wrong checksum")
-	errShort    = errors.New("cut off")
+	errShort    = errors.New("truncated")
 )
 
 func (r *snapshotReader) header(cluster string, ref snapshotRef) (*raftpb.SnapshotMetadata, error) {
@@ -217,7 +217,7 @@ func (r *snapshotReader) header(cluster string, ref snapshotRef) (*raftpb.Snapsh
 		return nil, errors.New("not a snapshot")
 	}
 	if v := binary.LittleEndian.Uint16(pre[6:]); v != snapshotVersion {
-		return nil, fmt.Errorf("version %d, this program knows %d: %w", v, snapshotVersion, ErrNewer)
+		return nil, fmt.Errorf("version %d, this program supports %d: %w", v, snapshotVersion, ErrNewer)
 	}
 	n := binary.LittleEndian.Uint32(pre[8:])
 	if n < 21 || n > headerLimit {
@@ -229,7 +229,7 @@ func (r *snapshotReader) header(cluster string, ref snapshotRef) (*raftpb.Snapsh
 	}
 	index, term, k := binary.LittleEndian.Uint64(h[4:]), binary.LittleEndian.Uint64(h[12:]), 21+int(h[20])
 	if k > len(h) || binary.LittleEndian.Uint32(h) != ref.group || !ref.same(index, term) || string(h[21:k]) != cluster {
-		return nil, errors.New("of another cluster or position than its name says")
+		return nil, errors.New("its cluster or position does not match its name")
 	}
 	conf := new(raftpb.ConfState)
 	if err := proto.Unmarshal(h[k:], conf); err != nil {
@@ -289,7 +289,7 @@ func (r *snapshotReader) next() ([]byte, error) {
 		return nil, fmt.Errorf("%d bytes, %d were written", r.total, got)
 	}
 	if _, err := r.r.ReadByte(); err != io.EOF {
-		return nil, errors.New("bytes behind the end")
+		return nil, errors.New("trailing bytes")
 	}
 	return nil, io.EOF
 }

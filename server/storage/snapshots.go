@@ -47,12 +47,12 @@ func (s *Store) scanSnapshots() error {
 		return s.refuse(ErrDamaged, "the directory snapshots is missing", remedyDamaged, nil)
 	}
 	if err != nil {
-		return s.refuse(ErrAccess, "snapshots cannot be listed", "check the rights", err)
+		return s.refuse(ErrAccess, "snapshots cannot be listed", "check the permissions", err)
 	}
 	for _, name := range names {
 		if strings.HasSuffix(name, tmpSuffix) {
 			if err := s.fs.Remove(s.snapshotPath(name)); err != nil {
-				return s.refuse(ErrAccess, "an unfinished snapshot cannot be removed", "check the rights", err)
+				return s.refuse(ErrAccess, "an unfinished snapshot cannot be removed", "check the permissions", err)
 			}
 			s.log.Info("removed an unfinished snapshot", "file", name)
 			continue
@@ -125,7 +125,7 @@ func (s *Store) prune(group uint32) {
 	}
 	s.mu.Unlock()
 	for _, ref := range drop {
-		s.dropSnapshot(group, ref, "a newer one is there")
+		s.dropSnapshot(group, ref, "there is a newer one")
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *Store) walCreated(info pebble.WALCreateInfo) {
 // of the write, is blocked forever. Open itself reports the error.
 func (s *Store) noLog(err error) {
 	if s.db != nil {
-		s.fail(fmt.Errorf("storage: make a new write-ahead log: %w", err))
+		s.fail(fmt.Errorf("storage: create a write-ahead log: %w", err))
 		select {}
 	}
 }
@@ -62,7 +62,7 @@ func (s *Store) noteWAL(n uint64, used bool) error {
 		return nil // a newer one was created meanwhile
 	}
 	if err := writeFile(s.fs, s.dir, walName, []byte(text)); err != nil {
-		err = fmt.Errorf("storage: note the newest log: %w", err)
+		err = fmt.Errorf("storage: record the newest log: %w", err)
 		s.fail(err)
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *Store) noteWAL(n uint64, used bool) error {
 func (s *Store) checkWAL() error {
 	text, err := readFile(s.fs, s.path(walName), 64)
 	if err != nil {
-		return s.refuse(ErrAccess, "WAL cannot be read", "check its rights", err)
+		return s.refuse(ErrAccess, "WAL cannot be read", "check its permissions", err)
 	}
 	number, state, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 	want, err := strconv.ParseUint(number, 10, 64)
@@ -103,14 +103,14 @@ func (s *Store) checkTail(newest, noted uint64, used bool) error {
 		return damaged(at, "the log is damaged: "+err.Error())
 	}
 	if at == 0 && used && newest == noted {
-		return damaged(at, "the log has lost its content")
+		return damaged(at, "the log lost its content")
 	}
 	rest, err := s.readFrom(newest, at)
 	if err != nil {
-		return s.refuse(ErrAccess, "the log cannot be read", "check the rights and the disk", err)
+		return s.refuse(ErrAccess, "the log cannot be read", "check the permissions and the disk", err)
 	}
 	if durableBeyond(rest, at, newest) {
-		return damaged(at, "the log is damaged: what follows shows that more was durable")
+		return damaged(at, "the log is damaged: later data shows that more was durable")
 	}
 	if n := tornBytes(rest, newest); n > 0 {
 		s.log.Warn("dropped the incomplete last record of the log", "file", walFile(newest), "offset", at, "bytes", n)

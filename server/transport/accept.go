@@ -82,7 +82,7 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn, g *guest) {
 	if c.guest == nil { // it has proved the secret
 		defer func() { <-t.incoming }()
 	} else if !t.lobby.leave(g) {
-		err = failure{errors.New("the handshake took too long, and others wait"), Crowded}
+		err = failure{errors.New("the handshake took too long, and others are waiting"), Crowded}
 	}
 	if err != nil {
 		t.noise(ctx, raw, err)
@@ -122,7 +122,7 @@ func (t *Transport) noise(ctx context.Context, c net.Conn, err error) {
 	}
 	t.mu.Unlock()
 	if !quiet {
-		t.log.Warn("peer connection refused", "from", c.RemoteAddr().String(), "err", err)
+		t.log.Warn("peer connection rejected", "from", c.RemoteAddr().String(), "err", err)
 	}
 }
 
@@ -211,7 +211,7 @@ func (t *Transport) decode(kind, want frameKind, payload []byte, from uint64) (u
 	}
 	body := payload[4:]
 	if binary.BigEndian.Uint32(payload) != crc32.Checksum(body, castagnoli) {
-		return 0, nil, errors.New("message damaged on the way")
+		return 0, nil, errors.New("message damaged in transit")
 	}
 	m := new(raftpb.Message)
 	if err := proto.Unmarshal(body[4:], m); err != nil {

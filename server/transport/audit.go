@@ -26,7 +26,7 @@ const (
 func (t *Transport) AskAudit(ctx context.Context, node, from, to uint64) (io.ReadCloser, error) {
 	p := t.find(node)
 	if p == nil {
-		return nil, fmt.Errorf("transport: no peer %016x", node)
+		return nil, fmt.Errorf("transport: unknown peer %016x", node)
 	}
 	c, _, err := t.dial(ctx, p.Peer, purposeAudit)
 	if err != nil {
@@ -80,9 +80,9 @@ func (c *conn) readQuestion() (from, to uint64, err error) {
 	case err != nil:
 		return 0, 0, err
 	case kind != frameQuestion || len(payload) != 20:
-		return 0, 0, fmt.Errorf("frame of kind %d and %d bytes, want a question", kind, len(payload))
+		return 0, 0, fmt.Errorf("frame of kind %d and %d bytes, want a request", kind, len(payload))
 	case binary.BigEndian.Uint32(payload) != crc32.Checksum(payload[4:], castagnoli):
-		return 0, 0, errors.New("question damaged on the way")
+		return 0, 0, errors.New("request damaged in transit")
 	}
 	return binary.BigEndian.Uint64(payload[4:]), binary.BigEndian.Uint64(payload[12:]), nil
 }
@@ -93,7 +93,7 @@ func (t *Transport) answerAudit(ctx context.Context, c *conn) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	t.log.Debug("question for the audit log not answered", "peer", c.peer.Name, "err", err)
+	t.log.Debug("audit log request not answered", "peer", c.peer.Name, "err", err)
 	// The peer asks again, here or elsewhere, whether this arrives or not.
 	_ = c.send(appendRefusal(nil, refusedOther, err.Error()))
 }
@@ -126,7 +126,7 @@ func (t *Transport) takeTurn(ctx context.Context) error {
 	case t.answering <- struct{}{}:
 		return nil
 	case <-patience.C:
-		return errors.New("another peer's question is being answered")
+		return errors.New("busy with the request of another peer")
 	case <-ctx.Done():
 		return ctx.Err()
 	}

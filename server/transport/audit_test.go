@@ -178,7 +178,7 @@ func TestAnythingButAQuestionIsRefused(t *testing.T) {
 		if err := c.send(frame); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := io.ReadAll(&contentReader{c: c}); err == nil || !strings.Contains(err.Error(), "question") {
+		if got, err := io.ReadAll(&contentReader{c: c}); err == nil || !strings.Contains(err.Error(), "request") {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 		c.Close()

@@ -154,7 +154,7 @@ func (t *Transport) dial(ctx context.Context, p Peer, purpose string) (*conn, Id
 	return c, c.peer, raw.SetDeadline(time.Time{})
 }
 
-var errNoSecret = errors.New("this node has no cluster secret: start it with --cluster-secret-file, as the other nodes")
+var errNoSecret = errors.New("this node has no cluster secret: start it with --cluster-secret-file, like the other nodes")
 
 // An unproved error is from a side that has not proved the secret. What it says must have no
 // effect, except that it is not let in.
@@ -348,7 +348,7 @@ func (t *Transport) receive(c *conn) error {
 	secrets := t.secrets()
 	switch {
 	case h.Version != protocolVersion:
-		return failure{t.refuse(c, refusedOther, fmt.Sprintf("peer protocol %d is not spoken here, only %d", h.Version, protocolVersion)), Garbage}
+		return failure{t.refuse(c, refusedOther, fmt.Sprintf("peer protocol %d is not supported, only %d", h.Version, protocolVersion)), Garbage}
 	case len(secrets) == 0:
 		return failure{t.refuse(c, refusedOther, errNoSecret.Error()), Unproved}
 	case h.Order == dialerFirst:
@@ -375,7 +375,7 @@ func (c *conn) hear() (*hello, []byte, error) {
 		return nil, nil, failure{fmt.Errorf("handshake: %w", noEOF(err)), Silent}
 	}
 	if string(pre[:]) != preamble {
-		return nil, nil, failure{fmt.Errorf("not a node of this protocol: it starts with %q", pre), Garbage}
+		return nil, nil, failure{fmt.Errorf("not a node speaking this protocol: it starts with %q", pre), Garbage}
 	}
 	greeting, err := c.expect(frameHello)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -430,7 +430,7 @@ func (t *Transport) challenge(c *conn, h *hello, secrets [][]byte, greeting []by
 // see docs/adr/0018.
 func (t *Transport) challengeOlder(c *conn, h *hello, secrets [][]byte, greeting []byte) error {
 	if p := t.find(h.From.Node); p == nil || !p.older.Load() || h.Purpose == purposeJoin {
-		return failure{t.refuse(c, refusedOther, "the dialer must prove the cluster secret first: an older build is let in when it has "+
+		return failure{t.refuse(c, refusedOther, "the dialer must prove the cluster secret first: an older build is admitted once it has "+
 			"answered at its own address, and cannot join"), OlderOrder}
 	}
 	if reason := t.objection(h); reason != "" {
@@ -460,14 +460,14 @@ func (t *Transport) takeProof(c *conn, secrets [][]byte, greeting, answer []byte
 		return nil, failure{t.refuse(c, refusedOther, errSecretDiffers.Error()), WrongSecret}
 	}
 	if !t.lobby.leave(c.guest) {
-		return nil, failure{errors.New("too many handshakes were under way"), Crowded}
+		return nil, failure{errors.New("too many handshakes in progress"), Crowded}
 	}
 	select {
 	case t.incoming <- struct{}{}:
 		c.guest = nil
 		return secret, nil
 	default:
-		return nil, failure{t.refuse(c, refusedOther, "too many connections of peers"), Crowded}
+		return nil, failure{t.refuse(c, refusedOther, "too many peer connections"), Crowded}
 	}
 }
 

@@ -30,7 +30,7 @@ type Joiner interface {
 func (t *Transport) welcomeJoin(id Identity) ([]byte, error) {
 	joiner, ok := t.cfg.Handler.(Joiner)
 	if !ok {
-		return nil, errors.New("nobody can join here")
+		return nil, errors.New("joining is not possible here")
 	}
 	answer, err := joiner.Join(id)
 	if err != nil {

@@ -25,7 +25,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func (t *Transport) SendSnapshot(ctx context.Context, group uint32, msg *raftpb.Message, content io.Reader) error {
 	p := t.find(msg.GetTo())
 	if p == nil {
-		return fmt.Errorf("transport: no peer %016x", msg.GetTo())
+		return fmt.Errorf("transport: unknown peer %016x", msg.GetTo())
 	}
 	c, _, err := t.dial(ctx, p.Peer, purposeSnapshot)
 	if err != nil {
@@ -125,7 +125,7 @@ func (t *Transport) readSnapshot(ctx context.Context, c *conn) {
 	}
 	c.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := c.Write(answer); err != nil {
-		t.log.Debug("answer to a snapshot not sent", "peer", c.peer.Name, "err", err)
+		t.log.Debug("response to a snapshot not sent", "peer", c.peer.Name, "err", err)
 	}
 }
 
@@ -192,7 +192,7 @@ func (r *contentReader) next() ([]byte, error) {
 		r.crc = crc32.Update(r.crc, castagnoli, data)
 		r.total += uint64(len(data))
 		if binary.BigEndian.Uint32(payload) != r.crc {
-			return nil, errors.New("content damaged on the way")
+			return nil, errors.New("content damaged in transit")
 		}
 		return data, nil
 	case kind == frameEnd && len(payload) == 12:
@@ -201,7 +201,7 @@ func (r *contentReader) next() ([]byte, error) {
 		}
 		return nil, io.EOF
 	case kind == frameRefused && len(payload) > 0:
-		return nil, fmt.Errorf("the peer has given up: %s", payload[1:])
+		return nil, fmt.Errorf("the peer aborted: %s", payload[1:])
 	}
-	return nil, fmt.Errorf("frame of kind %d in a content", kind)
+	return nil, fmt.Errorf("unexpected frame of kind %d", kind)
 }

@@ -22,13 +22,13 @@ func watch(c *conn) error {
 		}
 		kind, _, err := c.frames.next(handshakeLimit)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("the peer has not answered for %v", readTimeout)
+			return fmt.Errorf("no response from the peer for %v", readTimeout)
 		}
 		if err != nil {
 			return errors.Join(errors.New("the peer ended the stream"), ignoreReset(err))
 		}
 		if kind != framePing {
-			return fmt.Errorf("frame of kind %d on a stream of our own", kind)
+			return fmt.Errorf("unexpected frame of kind %d on an outgoing stream", kind)
 		}
 	}
 }

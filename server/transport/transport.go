@@ -22,7 +22,7 @@ var (
 	ErrRefused = errors.New("refused by the peer")
 	// ErrUnproved is matched by the error of a handshake in which the other side did not prove the
 	// secret: anybody may have answered.
-	ErrUnproved = errors.New("not proved by the cluster secret")
+	ErrUnproved = errors.New("cluster secret not proved")
 	// ErrNotAdmitted is matched by errors made by NotAdmitted, here and at the peer.
 	ErrNotAdmitted = errors.New("not admitted")
 )
@@ -293,7 +293,7 @@ func (t *Transport) Send(group uint32, msgs []*raftpb.Message) {
 func (t *Transport) Ask(ctx context.Context, node uint64) (Identity, error) {
 	p := t.find(node)
 	if p == nil {
-		return Identity{}, fmt.Errorf("transport: no peer %016x", node)
+		return Identity{}, fmt.Errorf("transport: unknown peer %016x", node)
 	}
 	c, id, err := t.dial(ctx, p.Peer, purposeAsk)
 	if err != nil {
@@ -371,7 +371,7 @@ func (t *Transport) asked(ctx context.Context, p *peer, began uint64, err error)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if stream := t.mu.streams[p.Node]; err != nil && p.renewed != began && ctx.Err() == nil {
-		t.log.Info("peer is to shake hands again", "peer", p.Name, "address", p.Address, "err", err)
+		t.log.Info("reconnecting to peer for a new handshake", "peer", p.Name, "address", p.Address, "err", err)
 		p.reset()
 		if stream != nil {
 			stream.Close()

@@ -261,7 +261,7 @@ func Fail(code codes.Code, e *pb.Error) error {
 }
 
 func (c *Cluster) notLeaderLocked() error {
-	return Fail(codes.Unavailable, &pb.Error{Reason: pb.Reason_REASON_NOT_LEADER, Message: "this node does not lead", LeaderAddress: c.leader})
+	return Fail(codes.Unavailable, &pb.Error{Reason: pb.Reason_REASON_NOT_LEADER, Message: "this node is not the leader", LeaderAddress: c.leader})
 }
 
 // Session implements the stream.

@@ -49,7 +49,7 @@ func (u URL) PostgresPool(o Options) (*pgxpool.Pool, error) {
 func (u URL) poolConfig() (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(u.text)
 	if err != nil {
-		return nil, fmt.Errorf("want a URL as psql takes it, such as postgres://user@127.0.0.1:5432/app")
+		return nil, fmt.Errorf("must be a URL as psql accepts it, such as postgres://user@127.0.0.1:5432/app")
 	}
 	return cfg, nil
 }

@@ -74,7 +74,7 @@ func (u URL) RedisClient(o Options) (*redis.Client, error) {
 		return nil, err
 	}
 	if len(options) > 1 {
-		return nil, fmt.Errorf("redis:// is one server: use redlock:// for several masters")
+		return nil, fmt.Errorf("redis:// takes one server: use redlock:// for several masters")
 	}
 	return redisClient(options[0], o), nil
 }
@@ -117,7 +117,7 @@ func (u URL) redisOptions() (all []*redis.Options, err error) {
 	database := 0
 	if u.path != "" {
 		if database, err = strconv.Atoi(u.path); err != nil || database < 0 {
-			return nil, fmt.Errorf("the path must be the number of a database, and is %s", lockstep.Excerpt(u.path))
+			return nil, fmt.Errorf("the path must be the number of a database, not %s", lockstep.Excerpt(u.path))
 		}
 	}
 	password, _ := u.user.Password()

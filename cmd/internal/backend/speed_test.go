@@ -43,7 +43,7 @@ func measure(b *testing.B, cfg bench.Config) {
 	r, err := bench.Run(b.Context(), cfg)
 	must(b, err)
 	if r.Regressions > 0 {
-		b.Errorf("%d tokens did not rise", r.Regressions)
+		b.Errorf("%d tokens did not increase", r.Regressions)
 	}
 	b.ReportMetric(r.GrantsPerSecond, "grants/s")
 	b.ReportMetric(r.P50, "p50-ms")

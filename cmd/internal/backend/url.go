@@ -43,15 +43,15 @@ func (u URL) Native() bool { return u.kind.scheme == "lockstep" }
 func Parse(text string) (URL, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
-		return URL{}, fmt.Errorf("want a URL such as %s", kinds[0].example)
+		return URL{}, fmt.Errorf("must be a URL such as %s", kinds[0].example)
 	}
 	k := kindOf(scheme)
 	if k == nil {
-		return URL{}, fmt.Errorf("unknown scheme %s: want one of %s", lockstep.Excerpt(scheme), strings.Join(schemes(), ", "))
+		return URL{}, fmt.Errorf("unknown scheme %s: must be one of %s", lockstep.Excerpt(scheme), strings.Join(schemes(), ", "))
 	}
 	u := URL{kind: k, scheme: scheme, text: text}
 	if err := u.parseRest(rest); err != nil {
-		return URL{}, fmt.Errorf("%w: want a URL such as %s", err, k.example)
+		return URL{}, fmt.Errorf("%w: must be a URL such as %s", err, k.example)
 	}
 	return u, k.check(u)
 }
@@ -63,12 +63,12 @@ func (u *URL) parseRest(rest string) error {
 	hosts, path, _ := strings.Cut(rest, "/")
 	var err error
 	if u.query, err = url.ParseQuery(query); err != nil {
-		return fmt.Errorf("the part behind the question mark cannot be read")
+		return fmt.Errorf("cannot parse the part after the question mark")
 	}
 	if at := strings.LastIndex(hosts, "@"); at >= 0 {
 		parsed, err := url.Parse("x://" + hosts[:at+1] + "x")
 		if err != nil {
-			return fmt.Errorf("user and password cannot be read: write %%40 for @ and %%2F for /")
+			return fmt.Errorf("cannot parse user and password: write %%40 for @ and %%2F for /")
 		}
 		u.user, hosts = parsed.User, hosts[at+1:]
 	}
@@ -79,7 +79,7 @@ func (u *URL) parseRest(rest string) error {
 // only rejects the query keys and paths that this kind of URL does not support.
 func (u URL) only(path bool, keys ...string) error {
 	if u.path != "" && !path {
-		return fmt.Errorf("%s:// has no path: %s", u.kind.scheme, lockstep.Excerpt(u.path))
+		return fmt.Errorf("%s:// takes no path: %s", u.kind.scheme, lockstep.Excerpt(u.path))
 	}
 	for key := range u.query {
 		known := false
@@ -87,7 +87,7 @@ func (u URL) only(path bool, keys ...string) error {
 			known = known || k == key
 		}
 		if !known {
-			return fmt.Errorf("%s:// knows no %s", u.kind.scheme, lockstep.Excerpt(key))
+			return fmt.Errorf("%s:// does not support %s", u.kind.scheme, lockstep.Excerpt(key))
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func withPort(host, port string) (string, error) {
 	name, number, err := net.SplitHostPort(host)
 	n, errPort := strconv.ParseUint(number, 10, 16)
 	if err != nil || name == "" || errPort != nil || n == 0 || url.PathEscape(name) != name && net.ParseIP(name) == nil {
-		return "", fmt.Errorf("%s is no host:port", lockstep.Excerpt(host))
+		return "", fmt.Errorf("%s is not host:port", lockstep.Excerpt(host))
 	}
 	return host, nil
 }

@@ -20,15 +20,15 @@ func TestURLsThatTheirOwnToolsTakeAreTaken(t *testing.T) {
 
 func TestABadURLIsRefusedWithoutItsPassword(t *testing.T) {
 	for text, want := range map[string]string{
-		"foo":                     "want a URL",
+		"foo":                     "must be a URL",
 		"mysql://a":               "unknown scheme",
 		"redis://":                "host:port",
 		"redis://a,,b":            "host:port",
 		"redis://u:secret@a/x":    "number of a database",
 		"redis://u:secret@a:0":    "host:port",
 		"zk://a?tick=soon":        "tickTime",
-		"zk://a?x=1":              "knows no",
-		"etcd://a/path":           "has no path",
+		"zk://a?x=1":              "does not support",
+		"etcd://a/path":           "takes no path",
 		"postgres://u:secret@%zz": "psql",
 	} {
 		_, err := backend.Parse(text)

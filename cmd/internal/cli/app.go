@@ -93,7 +93,7 @@ func advise(command *cobra.Command, err error) error {
 	if !errors.Is(err, lockstep.ErrUnavailable) || flags.Lookup("endpoints") == nil || flags.Changed("endpoints") || flags.Changed("backend") {
 		return err
 	}
-	return fmt.Errorf(`%w: say with --endpoints or LOCKSTEP_ENDPOINTS where the service is, or start one with "lockstep dev"`, err)
+	return fmt.Errorf(`%w: give the nodes of the service with --endpoints or LOCKSTEP_ENDPOINTS, or start one with "lockstep dev"`, err)
 }
 
 // joined puts the lines of joined errors on one line.

@@ -33,9 +33,9 @@ func (a *App) backendsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backends",
 		Short: "Show what each backend promises",
-		Long: `Shows the backends that --backend knows, and what each of them promises: which
-of its tokens a guard may rely on, whether waiters are served in order, what it
-can do besides exclusive locks, and what a failure does to it. It asks no server.`,
+		Long: `Shows the backends that --backend accepts, and what each of them promises: whether
+a guard can rely on its tokens, whether waiters are served in order, what it supports
+besides exclusive locks, and what a failure does to it. It contacts no server.`,
 		Example: "  lockstep backends\n  lockstep backends -o json | jq '.[] | select(.fenced) | .scheme'",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
@@ -111,9 +111,9 @@ func writeBackends(w io.Writer, reports []backendReport) error {
 func (a *App) schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
-		Short: "Print the table that the Postgres backend needs",
-		Long: `Prints the statements that make the table of the Postgres backend. Read them,
-then run them once as a user who may create tables; running them again does no harm.`,
+		Short: "Print the SQL for the table of the Postgres backend",
+		Long: `Prints the SQL statements that create the table of the Postgres backend. Review them,
+then run them once as a user who may create tables. Running them again is harmless.`,
 		Example: "  lockstep backends schema | psql postgres://admin@127.0.0.1/app",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {

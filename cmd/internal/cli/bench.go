@@ -27,10 +27,10 @@ func (a *App) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure how fast locks are granted",
-		Long: `Bench lets workers take a lock and free it, in a closed loop, for a set time. With the
-workload "free" each worker has a name of its own; with "hot" all share one. It
-prints grants per second, the latency from asking to the grant, and the longest
-time in which nobody was granted anything. It fails when a token of a name does not rise.`,
+		Long: `Bench runs workers that acquire and release a lock in a closed loop for a set time.
+With the workload "free", each worker has its own name; with "hot", all share one.
+It prints grants per second, the latency from request to grant, and the longest
+time without a grant. It fails if the tokens of a name do not increase.`,
 		Example: `  lockstep bench --workload free --workers 64 --duration 10s
   lockstep bench --workload hot --workers 64 -o json`,
 		Args: exactly(),
@@ -49,12 +49,12 @@ time in which nobody was granted anything. It fails when a token of a name does 
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&workload, "workload", string(bench.Free), "`free`: a name for each worker; hot: one name for all")
-	flags.IntVar(&cfg.Workers, "workers", 64, "workers side by side")
-	flags.IntVar(&cfg.Clients, "clients", 0, "clients that the workers share, each with a session; 0 is one for 64 workers")
-	flags.Var(&duration, "duration", "how long to measure, at least 1")
-	flags.StringVar(&cfg.Prefix, "prefix", "bench", "what the lock names begin with")
-	flags.Var(&ttl, "ttl", "lease of each session, 1 to 300")
+	flags.StringVar(&workload, "workload", string(bench.Free), "`free`: a separate name for each worker; hot: one name for all")
+	flags.IntVar(&cfg.Workers, "workers", 64, "number of concurrent workers")
+	flags.IntVar(&cfg.Clients, "clients", 0, "number of clients that the workers share, each with its own session (0: one per 64 workers)")
+	flags.Var(&duration, "duration", "duration of the measurement, at least 1")
+	flags.StringVar(&cfg.Prefix, "prefix", "bench", "prefix of the lock names")
+	flags.Var(&ttl, "ttl", "TTL of each session, 1 to 300")
 	target.register(flags)
 	out.register(flags)
 	return cmd
@@ -74,7 +74,7 @@ func (a *App) bench(ctx context.Context, cfg bench.Config, out output) error {
 	}
 	switch {
 	case result.Regressions > 0:
-		return fmt.Errorf("%d tokens did not rise", result.Regressions)
+		return fmt.Errorf("%d tokens did not increase", result.Regressions)
 	case result.Grants == 0:
 		return exitError{CodeUnavailable, errors.New("nothing was granted: " + result.FirstError)}
 	}

@@ -83,7 +83,7 @@ func TestALockIsKeptForACommandBeyondReach(t *testing.T) {
 	w := newWorld(t)
 	p, pid := w.beyondReach("elect", "--ttl", "3", "--kill-after", "0.2", "x")
 	p.Process.Signal(syscall.SIGTERM)
-	w.eventually("it is reported", func() bool { return strings.Contains(p.err.String(), "is renewed while that lives") })
+	w.eventually("it is reported", func() bool { return strings.Contains(p.err.String(), "is renewed until it ends") })
 	time.Sleep(4 * time.Second) // more than the TTL
 	if w.has("released") || !runs(p.Process.Pid) {
 		t.Fatal("the lock was given up while the command lives")

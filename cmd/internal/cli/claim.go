@@ -27,16 +27,16 @@ type claimFlags struct {
 
 func (f *claimFlags) register(flags *pflag.FlagSet, ttl time.Duration) {
 	f.registerLease(flags, ttl)
-	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait: fail when the lock is busy")
-	flags.VarP(&f.wait, "wait", "w", "wait at most this long (default: until granted)")
-	flags.Var(&f.wait, "timeout", "the same as --wait")
-	flags.StringArrayVar(&f.also, "also", nil, "take the lock `NAME` too, all of them at once or none; may be repeated, and all names have the same first segment")
+	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait: fail if the lock is busy")
+	flags.VarP(&f.wait, "wait", "w", "wait at most this long (default: no limit)")
+	flags.Var(&f.wait, "timeout", "same as --wait")
+	flags.StringArrayVar(&f.also, "also", nil, "also acquire the lock `NAME`, all of them or none; may be repeated; all names must share the first segment")
 	onlyOnCommandLine(flags, "also", refused) // like NAME
-	flags.Var(&f.lockDelay, "lock-delay", "keep the lock closed for so long after the lease of a dead holder, up to 1h")
+	flags.Var(&f.lockDelay, "lock-delay", "keep the lock closed this long after the lease of a dead holder ends, up to 1h")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold the lock together with other shared holders")
-	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (the default)")
+	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock exclusively (the default)")
 	flags.Var(&f.permits, "permits", "hold k of the n permits of a semaphore")
-	flags.IntVarP(&f.busyCode, "conflict-exit-code", "E", CodeBusy, "exit `code` when the lock is busy")
+	flags.IntVarP(&f.busyCode, "conflict-exit-code", "E", CodeBusy, "exit `code` if the lock is busy")
 	oneOf(flags, "patience", "nonblock", "wait", "timeout")
 	oneOf(flags, "mode", "shared", "exclusive", "permits")
 }
@@ -46,8 +46,8 @@ func (f *claimFlags) registerLease(flags *pflag.FlagSet, ttl time.Duration) {
 	f.target.register(flags)
 	f.log.register(flags, slog.LevelError)
 	f.ttl = span{ttl, true}
-	flags.Var(&f.ttl, "ttl", "time after which a dead holder's lock is free, 1 to 300")
-	flags.StringVar(&f.purpose, "purpose", "", "`text` that others see with the holder")
+	flags.Var(&f.ttl, "ttl", "lease duration: the lock of a dead holder is free after this time, 1 to 300")
+	flags.StringVar(&f.purpose, "purpose", "", "`text` that others see next to the holder")
 }
 
 // labels returns the labels that the flags set on the holder.

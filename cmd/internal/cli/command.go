@@ -37,10 +37,10 @@ type commandPlan struct {
 }
 
 func (f *commandFlags) register(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.command, "command", "c", "", "run this `line` with $SHELL or /bin/sh")
-	flags.Var(&f.killAfter, "kill-after", "time between TERM and KILL, up to a third of --ttl (default: 2, or a fifth of --ttl)")
-	flags.BoolVar(&f.show, "show-command", false, "show all words of the command to others, not its name alone: never with a password among them")
-	flags.BoolVar(&f.waitAll, "wait-all", false, "keep the lock until everything that the command left running has ended too")
+	flags.StringVarP(&f.command, "command", "c", "", "run this command `line` with $SHELL or /bin/sh")
+	flags.Var(&f.killAfter, "kill-after", "time between TERM and KILL, at most a third of --ttl (default: 2 or a fifth of --ttl, whichever is less)")
+	flags.BoolVar(&f.show, "show-command", false, "show the whole command line to others, not just the name of the command; do not use it with a password on the command line")
+	flags.BoolVar(&f.waitAll, "wait-all", false, "keep the lock until everything that the command left running has ended")
 }
 
 // plan finds the command in the words after NAME.
@@ -97,7 +97,7 @@ func (f *commandFlags) resolve(cmd *cobra.Command, words []string) ([]string, er
 			shell = "/bin/sh"
 		}
 		if name := filepath.Base(shell); name == "nologin" || name == "false" {
-			return nil, exitError{CodeNotRunnable, fmt.Errorf("-c: the shell of this user, SHELL=%s, runs no commands: set SHELL=/bin/sh, or give the command after --", lockstep.Excerpt(shell))}
+			return nil, exitError{CodeNotRunnable, fmt.Errorf("-c: the shell of this user, SHELL=%s, cannot run commands: set SHELL=/bin/sh, or give the command after --", lockstep.Excerpt(shell))}
 		}
 		words = []string{shell, "-c", f.command}
 	}

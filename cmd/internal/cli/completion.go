@@ -7,11 +7,11 @@ import (
 func (a *App) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Print what makes a shell complete commands, flags, values and names",
-		Long: `Prints a script for the shell. Load it in each shell, or put it where the shell looks for such scripts. In zsh
-completion must be on: "autoload -U compinit; compinit". In bash it needs the package bash-completion (Debian: apt-get install
-bash-completion, then a new shell): without it every TAB is an error. Names of locks and nodes are asked of the service, for two
-seconds at most.`,
+		Short: "Generate a shell completion script",
+		Long: `Prints a completion script. Load it in every shell, or install it where the shell looks for such scripts. zsh needs completion
+to be enabled: "autoload -U compinit; compinit". bash needs the package bash-completion (Debian: apt-get install
+bash-completion, then start a new shell): without it every TAB prints an error. Names of locks and nodes are fetched from the
+service, which takes at most two seconds.`,
 		Example: `  source <(lockstep completion bash)
   lockstep completion bash > /etc/bash_completion.d/lockstep
   lockstep completion zsh > "${fpath[1]}/_lockstep"

@@ -18,14 +18,14 @@ func (a *App) demoCommand() *cobra.Command {
 	var url string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch five nodes keep a job exclusive while things break",
+		Short: "Watch five nodes keep a job exclusive through failures",
 		Long: `Demo starts five servers on this machine, runs competing jobs, kills the leader in the
-middle, freezes a holder beyond its lease, and takes the quorum away. It tells what it
-does and why, checks every step, and exits 0 only if all of them held. It takes
-less than 40 seconds and leaves nothing behind.
+middle, freezes a holder beyond its lease, and takes the quorum away. It explains what it
+does and why, checks every step, and exits with 0 only if all checks pass. It takes
+less than 40 seconds and cleans up after itself.
 
-With --backend it runs the jobs on a backend that is there already, and breaks only
-what it has started itself. It uses names of its own.`,
+With --backend it runs the jobs on an existing backend, and breaks only what it started
+itself. It uses lock names of its own.`,
 		Example: "  lockstep demo\n  lockstep demo --backend etcd://127.0.0.1:2379",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +38,7 @@ what it has started itself. It uses names of its own.`,
 			return a.demo(cmd.Context(), func(ctx context.Context, cfg demo.Config) error { return demo.RunOn(ctx, cfg, url) })
 		},
 	}
-	cmd.Flags().StringVar(&url, "backend", "", "show it on the backend at this `URL`")
+	cmd.Flags().StringVar(&url, "backend", "", "run the demo on the backend at this `URL`")
 	return cmd
 }
 

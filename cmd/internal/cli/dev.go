@@ -33,12 +33,12 @@ func (a *App) devCommand() *cobra.Command {
 	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev [flags]",
-		Short: "Run a whole cluster in one process, for trying it out",
+		Short: "Run a whole cluster in one process, to try it out",
 		Long: `Runs a whole cluster on this machine in one process, until INT or TERM. Node i listens for
-clients on --port + 10 (i-1) and on the next three ports for its peers, for the JSON API, and for health checks
+clients on --port + 10 (i-1), and on the next three ports for its peers, for the JSON API, and for health checks
 and metrics: 7400 to 7403, 7410 to 7413 and so on.
-When it serves, one line "ready LOCKSTEP_ENDPOINTS=..." is printed. Without --data-dir
-everything is forgotten at the end.`,
+When the cluster is ready to serve, one line "ready LOCKSTEP_ENDPOINTS=..." is printed.
+Without --data-dir all data is deleted at the end.`,
 		Example: "  lockstep dev &\n  lockstep run hello -- echo it works\n  lockstep dev --nodes 5 --port 9000 --data-dir ./lockstep-data",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +50,7 @@ everything is forgotten at the end.`,
 	}
 	cmd.Flags().IntVar(&f.nodes, "nodes", 3, "number of nodes, 1 to "+strconv.Itoa(server.MaxNodes))
 	cmd.Flags().IntVar(&f.port, "port", devPort, "port of the first node for clients (0: any free ports)")
-	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "`directory` that keeps the data from one time to the next")
+	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "`directory` in which data is kept between runs")
 	f.log.register(cmd.Flags(), slog.LevelWarn)
 	return cmd
 }
@@ -63,7 +63,7 @@ func (f *devFlags) check() error {
 	case f.port < 0 || f.port > highest:
 		return usageError("--port: %d: must be 0 to %d for %d nodes", f.port, highest, f.nodes)
 	case f.port == 0 && f.dataDir != "":
-		return usageError("--data-dir needs a --port other than 0: the data belong to nodes with these ports")
+		return usageError("--data-dir needs a --port other than 0: the data belongs to nodes with fixed ports")
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (a *App) dev(ctx context.Context, f devFlags) error {
 	if f.dataDir == "" {
 		dir, err := os.MkdirTemp("", "lockstep-dev-")
 		if err != nil {
-			return fmt.Errorf("make a directory for the data: %w", err)
+			return fmt.Errorf("create a data directory: %w", err)
 		}
 		defer os.RemoveAll(dir)
 		f.dataDir = dir

@@ -32,35 +32,36 @@ type electPlan struct {
 	commandPlan
 }
 
-const electLong = `Stands for election to the office NAME and runs the command for as long as it leads.
-Only one candidate at a time does. When leadership is lost everything that descends from the command
-is stopped before another candidate can lead, in the same way as by "lockstep run"; then
-this candidate stands again, and starts the command again when it is elected. The command must
-be one that can be started again.
+const electLong = `Campaigns for leadership of NAME, and runs the command while it is the leader. There is only
+one leader at a time. When leadership is lost, the command and all its descendants are stopped
+before another candidate can lead, just as with "lockstep run"; then this candidate campaigns
+again, and restarts the command when it is elected. The command must therefore be restartable.
 
-A command that ends by itself ends the candidacy: elect resigns and exits with
-the command's exit code, 0 or another. INT and TERM resign: a leader's command gets TERM, and KILL after
---drain, while the lease is renewed. The office is given up as soon as the command has ended, so the next leader need not
-wait for the lease. Other signals are passed on to the command. If the service cannot be reached for
---connect-timeout at the beginning, the candidacy ends. Once it has been reached, elect reports errors and keeps
-retrying.
+If the command ends by itself, elect resigns and exits with the command's exit code, 0 or not.
+On INT or TERM elect resigns: the command of a leader gets TERM, and KILL after --drain, while
+the lease is renewed. The lock is released as soon as the command has ended, so the next leader
+need not wait for the lease. Other signals are passed on to the command. If the service cannot
+be reached for --connect-timeout at the start, elect fails. Once it has reached the service, it
+reports errors and keeps retrying.
 
-The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment. The token rises from term to
-term: write it with whatever you write, and let the place where you write it refuse older ones.
+The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment. The
+token increases from term to term: send it with every write, and let the storage refuse older
+tokens.
 
---observe takes no part in the election. It prints who leads now, or that nobody does, and a line for each change,
-until INT.
+--observe does not take part in the election. It prints the current leader, or that there is
+none, and a line for each change, until INT.
 
-Exit codes: that of the command, 128 + n if signal n ended it or the waiting, 143 when --end-with ended the waiting, 64 for
-a wrong command line or endpoints of two clusters at the beginning, 69 when the service could never be reached, 121 when
-leadership was lost while elect was ending, 126 or 127 when the command cannot be executed; with --observe 69 whenever the
-service cannot be reached.`
+Exit codes: the exit code of the command, 128 + n if signal n ended it or the wait, 143 if
+--end-with ended the wait, 64 for an invalid command line or, at the start, endpoints of two
+clusters, 69 if the service could never be reached, 121 if leadership was lost while elect was
+ending, 126 or 127 if the command cannot be executed; with --observe 69 whenever the service
+cannot be reached.`
 
 func (a *App) electCommand() *cobra.Command {
 	var f electFlags
 	cmd := &cobra.Command{
 		Use:   "elect NAME [flags] -- COMMAND [ARGUMENT...]",
-		Short: "Run a command while being the leader",
+		Short: "Run a command while holding leadership",
 		Long:  electLong,
 		Example: `  lockstep elect billing/scheduler -- ./scheduler
   lockstep elect --identity host-1 --ttl 15 billing/scheduler -- ./scheduler
@@ -90,9 +91,9 @@ func (f *electFlags) register(flags *pflag.FlagSet) {
 	f.registerLease(flags, lockstep.DefaultTTL)
 	f.commandFlags.register(flags)
 	f.end.register(flags)
-	flags.Var(&f.drain, "drain", "time between TERM and KILL when INT or TERM ends elect, while the lease is renewed (default: --kill-after)")
-	flags.StringVar(&f.identity, "identity", "", "`name` of this candidate for others to see (default: host name and process number)")
-	flags.BoolVar(&f.observe, "observe", false, "take no part: show who leads")
+	flags.Var(&f.drain, "drain", "time between TERM and KILL after INT or TERM to elect; the lease is renewed meanwhile (default: --kill-after)")
+	flags.StringVar(&f.identity, "identity", "", "`name` of this candidate, visible to others (default: host name and process id)")
+	flags.BoolVar(&f.observe, "observe", false, "do not take part: show the leader")
 	f.out.register(flags)
 	flags.Lookup("output").Usage += ", with --observe"
 }
@@ -166,7 +167,7 @@ func (a *App) observe(ctx context.Context, f *electFlags, name string) error {
 
 func (a *App) printLeader(name string, l election.Leader, out output) error {
 	if out != jsonOutput && l.Nobody() {
-		_, err := fmt.Fprintf(a.Out, "%s: nobody leads\n", printable(name))
+		_, err := fmt.Fprintf(a.Out, "%s: no leader\n", printable(name))
 		return err
 	}
 	if out != jsonOutput {

@@ -228,7 +228,7 @@ func TestACandidateOutlivesAnOutage(t *testing.T) {
 	w.terms("a", 1)
 	w.set("down")
 	w.set("expired")
-	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "trying again") })
+	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "retrying") })
 	w.unset("expired")
 	w.unset("down")
 	w.terms("a", 2)
@@ -243,7 +243,7 @@ func TestAPauseEndsWithTerm(t *testing.T) {
 	p := w.start("elect", "--ttl", "300", "x", "-c", reign("a")) // the retry period is 40 s
 	w.terms("a", 1)
 	w.set("expired")
-	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "standing again") })
+	w.eventually("it says so", func() bool { return strings.Contains(p.err.String(), "campaigning again") })
 	p.stopsAndGoesOn()
 	p.Process.Signal(syscall.SIGTERM)
 	if got := p.code(); got != 128+15 {

@@ -80,7 +80,7 @@ func (c *candidate) campaign(ctx context.Context) (again bool, err error) {
 		c.leave(goodbye)
 		return false, err
 	}
-	c.say("cannot stand for election, trying again: %w", err)
+	c.say("cannot campaign, retrying: %w", err)
 	return c.pause(ctx)
 }
 
@@ -124,7 +124,7 @@ func (c *candidate) lead(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	term.HeedStops()
-	c.say("%w; standing again", err)
+	c.say("%w; campaigning again", err)
 	if err := c.giveBack(h.overseer.loss); err != nil {
 		c.leave(goodbyeLost)
 		return false, err

@@ -6,7 +6,7 @@ import "github.com/spf13/pflag"
 type endWithFlag struct{ words []string }
 
 func (f *endWithFlag) register(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.words, "end-with", nil, "end when `parent` is gone, stdin is closed, or both (parent,stdin), while waiting too")
+	flags.StringSliceVar(&f.words, "end-with", nil, "end when the `parent` process is gone, when stdin is closed, or either (parent,stdin), also while waiting")
 }
 
 // endWith is what ends a command that waits for a lock or holds it.

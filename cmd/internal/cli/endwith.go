@@ -18,7 +18,7 @@ func (e endWith) due() string {
 		return "the parent process is gone"
 	}
 	if e.stdin && stdinClosed() {
-		return "the standard input was closed"
+		return "standard input was closed"
 	}
 	return ""
 }
@@ -26,7 +26,7 @@ func (e endWith) due() string {
 // endsEarly returns the error that ends a waiting claim: its exit code is that of a command killed
 // by TERM.
 func endsEarly(why string) error {
-	return exitError{128 + int(unix.SIGTERM), errors.New(why + ", and the waiting ends")}
+	return exitError{128 + int(unix.SIGTERM), errors.New(why + ": giving up the wait")}
 }
 
 // stdinClosed reports whether standard input no longer has a writer. It reads nothing.

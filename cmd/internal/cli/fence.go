@@ -44,21 +44,21 @@ func reportMark(m fence.Mark) markReport {
 // describeMark describes a mark for people.
 func describeMark(m fence.Mark) string {
 	if !m.Bound() {
-		return "no lock yet: no grant has been here"
+		return "not bound to a lock: no grant was used here yet"
 	}
 	written := "nothing written yet"
 	if m.Written > 0 {
-		written = fmt.Sprintf("last written with %d", m.Written)
+		written = fmt.Sprintf("last write with token %d", m.Written)
 	}
-	return fmt.Sprintf("lock %s of %s, highest token %d, %s", printable(m.Lock), printable(m.Backend), m.Token, written)
+	return fmt.Sprintf("lock %s on %s, highest token %d, %s", printable(m.Lock), printable(m.Backend), m.Token, written)
 }
 
 func (a *App) fenceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fence COMMAND",
-		Short: "Look at the marks of guarded resources, and give one to another lock",
-		Long: `A guard keeps a mark with each resource: to which lock of which backend it belongs, and the highest
-token seen. These commands are for operators. Writers never need them.`,
+		Short: "Show the marks of guarded resources, and bind them to another lock",
+		Long: `A guard keeps a mark with each resource: the lock and backend that it is bound to, and the
+highest token seen. These commands are for operators. Writers never need them.`,
 		Example: "  lockstep fence show report --guard file:///var/lib/billing",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    subcommands,
@@ -74,16 +74,16 @@ type storeFlags struct {
 }
 
 func (f *storeFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.url, "guard", "", "where the marks are as a `URL`, such as postgres://host/app (must be given)")
-	flags.StringVar(&f.marks, "marks", "", "prefix of the keys or `name` of the table, where the program that writes has chosen one")
+	flags.StringVar(&f.url, "guard", "", "`URL` of the store with the marks, such as postgres://host/app (required)")
+	flags.StringVar(&f.marks, "marks", "", "prefix of the keys, or `name` of the table, if the writing program configures one")
 	f.connect = span{10 * time.Second, true}
-	flags.Var(&f.connect, "connect-timeout", "give up when the store does not answer for this long")
+	flags.Var(&f.connect, "connect-timeout", "give up if the store does not answer within this time")
 }
 
 // withMarks calls use with the marks in the store.
 func (f *storeFlags) withMarks(ctx context.Context, use func(context.Context, fence.Resetter, guard.Store) error) error {
 	if f.url == "" {
-		return usageError("say where the marks are: --guard URL, such as %s", strings.Join(guard.Examples(), " or "))
+		return usageError("--guard is required: give the URL of the store, such as %s", strings.Join(guard.Examples(), " or "))
 	}
 	store, err := guard.Parse(f.url, f.marks)
 	if err != nil {
@@ -107,17 +107,17 @@ func (a *App) fenceShowCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "show RESOURCE --guard URL [flags]",
-		Short: "Show to which lock a guarded resource belongs, and the highest token seen",
-		Long: `Shows the mark of a guarded resource. One that no grant has reached has none; that is no error.
+		Short: "Show the lock that a guarded resource is bound to, and the highest token seen",
+		Long: `Shows the mark of a guarded resource. A resource that was never written under a grant has no mark; that is not an error.
 
-  file:///DIRECTORY         guarded files (fence/filefence): RESOURCE is the file, seen from DIRECTORY
-  dir:///DIRECTORY          a directory of marks alone (filefence.Dir)
+  file:///DIRECTORY         guarded files (fence/filefence): RESOURCE is the path of the file below DIRECTORY
+  dir:///DIRECTORY          a directory of marks only (filefence.Dir)
   postgres://USER@HOST/DB   the table of marks (adapter/postgres/pgfence)
   redis://HOST:PORT/DB      one server (adapter/redis/redisfence); rediss:// with TLS
   etcd://HOST:PORT,...      (adapter/etcd/etcdfence); etcds:// with TLS
-  s3://BUCKET               (adapter/s3/s3fence); ?endpoint=URL for a store that is not Amazon's
+  s3://BUCKET               (adapter/s3/s3fence); ?endpoint=URL for a store other than Amazon's
 
-A URL with a password belongs into LOCKSTEP_GUARD: everybody on a machine can read command lines.`,
+A URL with a password belongs in LOCKSTEP_GUARD: every user of a machine can read command lines.`,
 		Example: `  lockstep fence show report --guard file:///var/lib/billing
   lockstep fence show invoices --guard postgres://127.0.0.1/app -o json | jq .token`,
 		Args: exactly("RESOURCE"),
@@ -148,10 +148,10 @@ type resetFlags struct {
 }
 
 func (f *resetFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.backend, "to-backend", "", "`id` of the new backend as programs give it to their guards, such as etcd:prod (default: as it is)")
-	flags.StringVar(&f.lock, "to-lock", "", "`name` of the new lock (default: as it is)")
+	flags.StringVar(&f.backend, "to-backend", "", "`id` of the new backend, as programs pass it to their guards, such as etcd:prod (default: unchanged)")
+	flags.StringVar(&f.lock, "to-lock", "", "`name` of the new lock (default: unchanged)")
 	flags.Uint64Var(&f.token, "to-token", 0, "refuse tokens of the new lock below this `number`")
-	flags.Uint64Var(&f.seen, "seen", 0, "the `token` that \"fence show\" has shown: you have looked, and no writer is at work (must be given)")
+	flags.Uint64Var(&f.seen, "seen", 0, "the `token` shown by \"fence show\", to confirm that you looked and no writer is running (required)")
 }
 
 // to returns the mark that is to replace the present one.
@@ -172,26 +172,29 @@ func (a *App) fenceResetCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "reset RESOURCE --guard URL --seen TOKEN [flags]",
-		Short: "Give a guarded resource to another lock or backend",
-		Long: `Gives a guarded resource to another lock, or to the same name of another backend. It is for a move to
-another cluster, for a cluster that was lost and built anew under a new name, and for a lock that was renamed. The tokens of two locks do not
-compare, so a guard refuses the new lock until this is done, and the old one from then on. The data stay.
+		Short: "Bind a guarded resource to another lock or backend",
+		Long: `Binds a guarded resource to another lock, or to the same name on another backend. Use it when
+you move to another cluster, when a cluster was lost and rebuilt under a new name, or when a lock
+was renamed. The tokens of two locks cannot be compared, so a guard refuses the new lock until this
+is done, and the old one afterwards. The data is kept.
 
-Stop the writers first. Then look with "lockstep fence show", and give the token that it shows as --seen; without it
-nothing is done but saying what would be. When a writer has come in between, nothing is done either.
-A mark cannot be lowered for the same lock: that would let an older holder in.
+Stop the writers first. Then run "lockstep fence show", and pass the token that it shows as --seen.
+Without --seen, nothing is changed: the command only says what it would do. If a writer was active
+in between, nothing is changed either. A mark cannot be lowered for the same lock: that would let an
+older holder in.
 
-For files run it as the user of the writers, who must be able to read the mark. RESOURCE and URL are as for "lockstep fence show".
+For files, run it as the user of the writers, who must be able to read the mark. RESOURCE and URL
+are as for "lockstep fence show".
 
-Exit codes: 0 when it is done, 1 when the mark is not the one that was seen or there is none, 64 for a wrong command line
-or a missing --seen, 69 when the store cannot be reached.`,
+Exit codes: 0 if the mark was changed, 1 if it is not the one seen or there is none, 64 for an
+invalid command line or a missing --seen, 69 if the store cannot be reached.`,
 		Example: `  lockstep fence show report --guard file:///var/lib/billing
   lockstep fence reset report --guard file:///var/lib/billing --to-backend etcd:prod --seen 253611874320397`,
 		Args: exactly("RESOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to.looked = cmd.Flags().Changed("seen")
 			if to.backend == "" && to.lock == "" {
-				return usageError("say to which lock the resource goes: --to-backend ID, --to-lock NAME, or both")
+				return usageError("give the new lock: --to-backend ID, --to-lock NAME, or both")
 			}
 			return at.withMarks(cmd.Context(), func(ctx context.Context, marks fence.Resetter, store guard.Store) error {
 				was, is, err := resetMark(ctx, marks, args[0], to)
@@ -201,7 +204,7 @@ or a missing --seen, 69 when the store cannot be reached.`,
 				if out == jsonOutput {
 					return a.writeJSON(resetReport{args[0], store.Scheme(), reportMark(was), reportMark(is)})
 				}
-				_, err = fmt.Fprintf(a.Out, "%s\n  was: %s\n  is:  %s\n", printable(args[0]), describeMark(was), describeMark(is))
+				_, err = fmt.Fprintf(a.Out, "%s\n  before: %s\n  now:    %s\n", printable(args[0]), describeMark(was), describeMark(is))
 				return err
 			})
 		},
@@ -219,17 +222,17 @@ func resetMark(ctx context.Context, marks fence.Resetter, resource string, to re
 		return was, is, err
 	}
 	if !was.Bound() {
-		return was, is, exitError{CodeBusy, fmt.Errorf("nothing to reset: no grant has been at %s, and the first one binds it", printable(resource))}
+		return was, is, exitError{CodeBusy, fmt.Errorf("nothing to reset: %s is not bound to a lock yet; its first grant binds it", printable(resource))}
 	}
 	if is, err = was.Reset(was, to.to(was)); err != nil {
 		return was, is, err
 	}
 	if !to.looked {
-		return was, is, usageError("nothing done yet: %s would go from %s to %s: stop its writers, and say --seen %d",
+		return was, is, usageError("nothing changed: %s would go from %s to %s: stop its writers, then repeat with --seen %d",
 			printable(resource), describeMark(was), describeMark(is), was.Token)
 	}
 	if lockstep.Token(to.seen) != was.Token {
-		return was, is, fmt.Errorf("%w: its highest token is %d now, not %d: a writer is at work, or you saw another resource", fence.ErrMoved, was.Token, to.seen)
+		return was, is, fmt.Errorf("%w: its highest token is now %d, not %d: a writer is running, or you looked at another resource", fence.ErrMoved, was.Token, to.seen)
 	}
 	return was, is, marks.Reset(ctx, resource, was, is)
 }

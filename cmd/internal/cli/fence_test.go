@@ -141,7 +141,7 @@ func testMove(t *testing.T, g guarded) {
 	old := fence.Grant{Backend: "native:old", Lock: "billing", Token: 900}
 	moved := fence.Grant{Backend: "etcd:prod", Lock: "billing", Token: 12}
 
-	if out, _ := g.command(t, CodeOK, "show"); out != "invoices: no lock yet: no grant has been here\n" {
+	if out, _ := g.command(t, CodeOK, "show"); out != "invoices: not bound to a lock: no grant was used here yet\n" {
 		t.Errorf("before the first grant: %q", out)
 	}
 	g.command(t, CodeBusy, "reset --to-backend etcd:prod --seen 0")
@@ -167,8 +167,8 @@ func testMove(t *testing.T, g guarded) {
 
 	out, _ = g.command(t, CodeOK, "reset --to-backend etcd:prod --to-token 10 --seen 900")
 	want := `invoices
-  was: lock billing of native:old, highest token 900, last written with 900
-  is:  lock billing of etcd:prod, highest token 10, nothing written yet
+  before: lock billing on native:old, highest token 900, last write with token 900
+  now:    lock billing on etcd:prod, highest token 10, nothing written yet
 `
 	if out != want {
 		t.Errorf("reset says\n%s", out)
@@ -182,7 +182,7 @@ func testMove(t *testing.T, g guarded) {
 	if err := g.admit(moved); err != nil {
 		t.Errorf("after the reset the new lock: %v", err)
 	}
-	if out, _ := g.command(t, CodeOK, "show"); out != "invoices: lock billing of etcd:prod, highest token 12, last written with 12\n" {
+	if out, _ := g.command(t, CodeOK, "show"); out != "invoices: lock billing on etcd:prod, highest token 12, last write with token 12\n" {
 		t.Errorf("at the end: %q", out)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // finish ends a holding that is over, and returns the exit code.
 func (h *holding) finish() (int, error) {
 	if left := h.child.Left(); !h.empty && h.overseer.phase == running && len(left) > 0 {
-		h.say("the command has ended and left running, without the lock, %s; --wait-all keeps the lock until they have ended", term.Name(left))
+		h.say("the command ended and left %s running without the lock; --wait-all keeps the lock until they end", term.Name(left))
 	}
 	h.child.Release()
 	if h.terminal != nil {
@@ -34,7 +34,7 @@ func (h *holding) keep() {
 		return
 	}
 	h.kept = true
-	h.say("%v after it was killed there is still %s of the command; %s is renewed while that lives; interrupt to leave it, and the lock to its lease",
+	h.say("%v after the kill, %s of the command is still alive; %s is renewed until it ends; interrupt to stop waiting and let the lease expire",
 		stuckAfter, term.Name(h.child.Left()), printable(h.plan.name))
 }
 
@@ -48,6 +48,6 @@ func (h *holding) giveUp() (int, error) {
 		h.terminal.TakeBack()
 		h.terminal.Close()
 	}
-	return 0, fmt.Errorf("the command was not stopped: %v after it was killed there is still %s; the lock is not given back and ends with its lease",
+	return 0, fmt.Errorf("the command was not stopped: %v after the kill, %s is still alive; the lock is not released, and ends with its lease",
 		stuckAfter, term.Name(left))
 }

@@ -93,7 +93,7 @@ func checkChoices(flags *pflag.FlagSet) error {
 			return
 		}
 		if other := first[what]; other != "" {
-			failed = usageError("--%s and --%s exclude each other: give one", other, f.Name)
+			failed = usageError("--%s and --%s are mutually exclusive", other, f.Name)
 		}
 		first[what] = f.Name
 	})
@@ -150,7 +150,7 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 	}
 	top := document.Content[0]
 	if top.Kind != yaml.MappingNode {
-		return usageError("--config: %s:%d: want lines of the form \"flag: value\"", path, top.Line)
+		return usageError("--config: %s:%d: must contain lines of the form \"flag: value\"", path, top.Line)
 	}
 	known, seen, made := allFlags(cmd.Root()), map[string]bool{}, decided(cmd.Flags())
 	for i := 0; i+1 < len(top.Content); i += 2 {
@@ -160,7 +160,7 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 		case !known[name]:
 			return usageError("--config: %s:%d: unknown key %q", path, key.Line, key.Value)
 		case seen[name]:
-			return usageError("--config: %s:%d: key %q stands there twice", path, key.Line, key.Value)
+			return usageError("--config: %s:%d: duplicate key %q", path, key.Line, key.Value)
 		}
 		seen[name] = true
 		if err := setFromNode(cmd.Flags(), made, name, value); err != nil {
@@ -197,7 +197,7 @@ func flatten(node *yaml.Node) (string, error) {
 	var parts []string
 	for i, child := range node.Content {
 		if child.Kind != yaml.ScalarNode {
-			return "", errors.New("want a value, a list of values or a mapping of values")
+			return "", errors.New("must be a value, a list of values or a mapping of values")
 		}
 		if node.Kind == yaml.MappingNode && i%2 == 1 {
 			parts[len(parts)-1] += "=" + child.Value

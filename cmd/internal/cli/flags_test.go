@@ -74,9 +74,9 @@ func TestACommandLineOverridesAChoiceOfTheEnvironment(t *testing.T) {
 func TestAWrongConfigurationFileIsRefusedWithItsLine(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"nmae: n1", `:1: unknown key "nmae"`},
-		{"name: n1\n\nname: n2", `:3: key "name" stands there twice`},
-		{"- name", `:1: want lines of the form`},
-		{"name: {a: [b]}", `:1: name: want a value`},
+		{"name: n1\n\nname: n2", `:3: duplicate key "name"`},
+		{"- name", `:1: must contain lines of the form`},
+		{"name: {a: [b]}", `:1: name: must be a value`},
 		{"name: 'n1", "found unexpected end of stream"},
 		{"\n\ninsecure: perhaps", `:3: insecure: invalid value "perhaps"`},
 	} {
@@ -96,7 +96,7 @@ func TestAWrongConfigurationFileIsRefusedWithItsLine(t *testing.T) {
 
 func TestBadInputIsToldInWordsThatHelp(t *testing.T) {
 	for line, want := range map[string]string{
-		"run --endpoints http://127.0.0.1:1 x -- true": `lockstep: run: --endpoints: "http://127.0.0.1:1": want host:port, such as 127.0.0.1:7400, without a scheme` + "\n",
+		"run --endpoints http://127.0.0.1:1 x -- true": `lockstep: run: --endpoints: "http://127.0.0.1:1": must be host:port, such as 127.0.0.1:7400, without a scheme` + "\n",
 		"run a//b -- true": `lockstep: run: name "a//b": must not begin or end with "/" or contain "//"` + "\n",
 	} {
 		if _, _, errs := invoke(nil, strings.Fields(line)...); errs != want {
@@ -214,7 +214,7 @@ func TestASecretIsMadeOnce(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	code, _, errs := invoke(nil, "keygen", "secret", path)
-	if again, err := os.ReadFile(path); code != CodeUsage || !strings.Contains(errs, "never written over") || !bytes.Equal(made, again) {
+	if again, err := os.ReadFile(path); code != CodeUsage || !strings.Contains(errs, "never overwritten") || !bytes.Equal(made, again) {
 		t.Errorf("a second time: exit code %d, %q, %v", code, errs, err)
 	}
 	other := filepath.Join(t.TempDir(), "secret")
@@ -230,7 +230,7 @@ func TestACommandThatNeedsASecretSaysHow(t *testing.T) {
 	three := "server --name n1 --data-dir d --insecure --initial-cluster n1=127.0.0.1:7401,n2=127.0.0.1:7411,n3=127.0.0.1:7421"
 	short := file(t, strings.Repeat("x", 31))
 	for line, says := range map[string]string{
-		three: "--cluster-secret-file: is needed for a cluster of 3 nodes",
+		three: "--cluster-secret-file: is required for a cluster of 3 nodes",
 		three + " --cluster-secret-file " + short:                             "keygen secret",
 		"server --name n1 --data-dir d --insecure --peer-listen 0.0.0.0:7401": `--peer-listen "0.0.0.0:7401"`,
 		three + " --join " + strings.Repeat("a", 32):                          "--cluster-secret-file",
@@ -310,7 +310,7 @@ func TestASaveTakesItsDirectoryFromTheCommandLineAlone(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", what, code, errs)
 		}
 	}
-	if code, _, errs := invoke(nil, "snapshot", "save", backup, "--data-dir", dir, "--endpoints", "127.0.0.1:1"); code != CodeUsage || !strings.Contains(errs, "exclude each other") {
+	if code, _, errs := invoke(nil, "snapshot", "save", backup, "--data-dir", dir, "--endpoints", "127.0.0.1:1"); code != CodeUsage || !strings.Contains(errs, "mutually exclusive") {
 		t.Errorf("both: exit code %d: %s", code, errs)
 	}
 }
@@ -327,8 +327,8 @@ func TestMistypedAndOtherWordsAreAnsweredWithTheCommandThatIsMeant(t *testing.T)
 		"member rm n1":    `did you mean "lockstep member remove"?`,
 		"snapshot sav":    `did you mean "lockstep snapshot save"?`,
 		"fence rest":      `did you mean "lockstep fence reset"?`,
-		"frobnicate":      `unknown command "frobnicate": "lockstep --help" lists them`,
-		"member":          `"lockstep member --help" lists them`,
+		"frobnicate":      `unknown command "frobnicate": see "lockstep --help"`,
+		"member":          `see "lockstep member --help"`,
 	} {
 		code, _, errs := invoke(nil, strings.Fields(line)...)
 		if code != CodeUsage || !strings.Contains(errs, want) {

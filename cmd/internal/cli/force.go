@@ -18,10 +18,10 @@ type forceFlags struct {
 }
 
 func (f *forceFlags) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.on, "force-new-cluster", false, "make this node alone a new cluster, when most nodes are lost for good")
-	flags.BoolVar(&f.yes, "yes-acknowledged-grants-may-be-lost", false, "must be given with --force-new-cluster")
+	flags.BoolVar(&f.on, "force-new-cluster", false, "turn this node into a new single-node cluster, after most nodes were permanently lost")
+	flags.BoolVar(&f.yes, "yes-acknowledged-grants-may-be-lost", false, "required with --force-new-cluster")
 	f.wait = span{lockstep.MaxTTL, true}
-	flags.Var(&f.wait, "force-wait", "with --force-new-cluster: grant nothing for this long, the longest TTL of any client; 0: two may then hold a lock")
+	flags.Var(&f.wait, "force-wait", "with --force-new-cluster: hold off grants this long; must cover the longest TTL of any client (0 risks two holders)")
 }
 
 // run replaces the data directory if requested. The rest of the configuration has been checked.
@@ -31,14 +31,14 @@ func (f *forceFlags) run(config server.Config) error {
 	}
 	address := config.InitialCluster[config.Name]
 	if len(config.InitialCluster) != 1 || address == "" {
-		return usageError("--force-new-cluster: --initial-cluster must name this node alone, as %s=host:port: the others are added later", config.Name)
+		return usageError("--force-new-cluster: --initial-cluster must name only this node, as %s=host:port: the others are added later", config.Name)
 	}
 	if !f.yes {
-		return usageError("--force-new-cluster: grants that only the lost nodes knew of are forgotten, all sessions end, and the other survivors " +
-			"can only come back as new members: say so with --yes-acknowledged-grants-may-be-lost")
+		return usageError("--force-new-cluster: grants that only the lost nodes knew are lost, all sessions end, and the other survivors " +
+			"can only return as new members: confirm with --yes-acknowledged-grants-may-be-lost")
 	}
 	if f.wait.d > lockstep.MaxTTL || f.wait.d != 0 && f.wait.d < time.Second {
-		return usageError("--force-wait: want 0, or 1 s to %v", lockstep.MaxTTL)
+		return usageError("--force-wait: must be 0, or 1 s to %v", lockstep.MaxTTL)
 	}
 	return node.Force{
 		Name: config.Name, DataDir: config.DataDir, Address: address, Wait: machine.Millis(f.wait.d.Milliseconds()),

@@ -25,7 +25,7 @@ const handleVariable = "LOCKSTEP_HANDLE"
 const maxHandleBytes = 64 << 10
 
 // goneAdvice is what to do about a lock that was lost between two commands of a script.
-const goneAdvice = "others may hold it already: stop what you do under it"
+const goneAdvice = "others may already hold it: stop all work that depends on it"
 
 // A grantReport describes a lock held by this command or for a later one.
 type grantReport struct {
@@ -63,7 +63,7 @@ type handleFlags struct {
 func (f *handleFlags) register(flags *pflag.FlagSet) {
 	f.target.register(flags)
 	f.out.register(flags)
-	flags.StringVar(&f.file, "handle-file", "", "`file` with the handle (-: the standard input); without it the handle is in "+handleVariable)
+	flags.StringVar(&f.file, "handle-file", "", "`file` with the handle (-: standard input); by default the handle is taken from "+handleVariable)
 }
 
 // withAttached attaches the lock of the handle and calls use.
@@ -137,7 +137,7 @@ func recordMissing(err error) bool {
 func detacher(locker lockstep.Locker) (lockstep.Detacher, error) {
 	d, ok := locker.(lockstep.Detacher)
 	if !ok {
-		return nil, fmt.Errorf(`%w: the backend %s cannot keep a lock between two commands: use "lockstep run" or "lockstep hold"`,
+		return nil, fmt.Errorf(`%w: backend %s cannot keep a lock between two commands: use "lockstep run" or "lockstep hold"`,
 			lockstep.ErrUnsupported, locker.Capabilities().Backend)
 	}
 	return d, nil
@@ -152,7 +152,7 @@ func (f *handleFlags) read(a *App) (lockstep.Handle, error) {
 		}
 	}
 	if text = strings.TrimSpace(text); text == "" {
-		return "", usageError(`no handle: set %s to what "lockstep acquire" printed, or name its file with --handle-file`, handleVariable)
+		return "", usageError(`no handle: set %s to what "lockstep acquire" printed, or give its file with --handle-file`, handleVariable)
 	}
 	return lockstep.Handle(text), nil
 }
@@ -191,7 +191,7 @@ type handleFile struct {
 // handle is lost.
 func newHandleFile(path string, force bool) (*handleFile, error) {
 	if _, err := os.Lstat(path); err == nil && !force {
-		return nil, usageError(`--handle-file: %s exists, and a lock may be held by the handle in it: "lockstep release --handle-file %s" first, or --force`,
+		return nil, usageError(`--handle-file: %s exists, and its handle may hold a lock: run "lockstep release --handle-file %s" first, or use --force`,
 			printable(path), printable(path))
 	}
 	temp, err := os.CreateTemp(filepath.Dir(path), ".handle-") // its mode is 0600

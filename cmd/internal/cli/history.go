@@ -42,7 +42,7 @@ func (a *App) historyCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:     "history NAME",
-		Short:   "Show who held a lock, since when, and why it ended",
+		Short:   "Show who held a lock, when, and why each hold ended",
 		Example: "  lockstep history billing/nightly\n  lockstep history billing/nightly --limit 1000 -o json",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,7 +61,7 @@ func (a *App) historyCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Uint32Var(&limit, "limit", 100, "show at most so many of the newest events, up to 1000")
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "show at most this many of the newest events, up to 1000")
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
 	return cmd
@@ -91,7 +91,7 @@ func (a *App) showHistory(h historyReport, out output) error {
 		return a.writeJSON(h)
 	}
 	if !h.Complete {
-		fmt.Fprintf(a.Err, "older events are not shown: --limit %d shows all that are remembered, and the nodes' audit logs have every one\n", maxEvents)
+		fmt.Fprintf(a.Err, "older events are not shown: --limit %d shows all that the service remembers, and the audit logs of the nodes have all of them\n", maxEvents)
 	}
 	if len(h.Events) == 0 {
 		_, err := fmt.Fprintf(a.Out, "%s: no events are remembered\n", printable(h.Name))
@@ -128,7 +128,7 @@ func why(e eventReport) string {
 	case e.By != "":
 		return "by " + e.By + ": " + e.Reason
 	case e.Reason == "" && e.Kind == "expired":
-		return "the lease of its session ran out"
+		return "the lease of its session expired"
 	default:
 		return e.Reason
 	}

@@ -21,7 +21,7 @@ func TestHistoryTellsWhoHeldForHowLongAndWhyItEnded(t *testing.T) {
 2026-01-02T03:04:01.000Z  granted  7      -         0123456789abcdef  host db1, purpose nightly  
 2026-01-02T03:04:02.000Z  queued   -      -         fedcba9876543210                             
 2026-01-02T03:04:05.000Z  revoked  7      4s        0123456789abcdef  host db1, purpose nightly  by ann: stuck
-2026-01-02T03:04:09.000Z  expired  -      -         fedcba9876543210                             the lease of its session ran out
+2026-01-02T03:04:09.000Z  expired  -      -         fedcba9876543210                             the lease of its session expired
 `
 	if err != nil || out.String() != want {
 		t.Errorf("%v, got\n%s", err, out.String())

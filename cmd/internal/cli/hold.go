@@ -110,7 +110,7 @@ func (r *runner) takeBack(d lockstep.Detacher, handle lockstep.Handle) (free boo
 		err = lock.Release(ctx)
 	}
 	if err != nil {
-		r.say("the lock stays closed until its lease ends: %w", err)
+		r.say("the lock stays held until its lease ends: %w", err)
 	}
 	return err == nil
 }

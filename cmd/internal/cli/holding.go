@@ -130,10 +130,10 @@ func (h *holding) look() orders {
 	validUntil := h.validUntil()
 	out := h.overseer.look(term.Now(), validUntil, h.lock.Check())
 	if why := h.runner.plan.endWith.due(); why != "" {
-		out.add(h.overseer.hurry(term.Now(), why+": the command is stopped"))
+		out.add(h.overseer.hurry(term.Now(), why+": stopping the command"))
 	}
 	if most := h.plan.maxHold; most > 0 && term.Now() >= h.started+most {
-		out.add(h.overseer.hurry(term.Now(), fmt.Sprintf("it runs for %v, the most that --max-hold allows: the command is stopped", most)))
+		out.add(h.overseer.hurry(term.Now(), fmt.Sprintf("running for %v, the limit of --max-hold: stopping the command", most)))
 	}
 	return out
 }
@@ -233,7 +233,7 @@ func (h *holding) stopped(by unix.Signal) {
 	case h.overseer.phase == ending:
 		h.note(h.child.Signal(unix.SIGCONT))
 	case h.terminal == nil:
-		h.say("the command was stopped by %s; %s is still renewed: continue it with kill -CONT %d, or end it with kill -TERM %d",
+		h.say("the command was stopped by %s; %s is still being renewed: continue it with kill -CONT %d, or end it with kill -TERM %d",
 			unix.SignalName(by), printable(h.plan.name), h.child.Group(), os.Getpid())
 	case (by == unix.SIGTTIN || by == unix.SIGTTOU) && h.terminal.Foreground():
 		h.wanted = true // it wants the terminal, and nothing else in our pipeline has it
@@ -245,7 +245,7 @@ func (h *holding) stopped(by unix.Signal) {
 		}
 	default:
 		h.terminal.TakeBack()
-		h.say("stopped: %s is not renewed and is lost in %v unless continued before",
+		h.say("stopped: %s is not being renewed, and will be lost in %v unless continued",
 			printable(h.plan.name), h.lock.Remaining().Round(100*time.Millisecond))
 		term.StopSelf(h.signals) // relay continues from here: we receive SIGCONT
 	}

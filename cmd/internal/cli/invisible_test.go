@@ -249,7 +249,7 @@ func TestARunThatWouldWaitForItselfSaysSo(t *testing.T) {
 			inner += " -- true"
 		}
 		_, stderr := w.run(c.want, append(outer, "--", "sh", "-c", self+" "+inner)...)
-		if c.want == CodeUsage && !strings.Contains(stderr, "which waits for it to end") {
+		if c.want == CodeUsage && !strings.Contains(stderr, "which waits for this one to end") {
 			t.Errorf("%s in %s: stderr %q", c.inner, c.outer, stderr)
 		}
 	}

@@ -14,24 +14,24 @@ import (
 func (a *App) keygenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "keygen COMMAND",
-		Short:   "Make the secret of a cluster",
+		Short:   "Generate the secret of a cluster",
 		Example: "  lockstep keygen secret cluster.secret",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError(`no command given: "lockstep keygen --help" lists them`)
+				return usageError(`no command given: see "lockstep keygen --help"`)
 			}
-			return usageError(`unknown command %q: "lockstep keygen --help" lists them`, args[0])
+			return usageError(`unknown command %q: see "lockstep keygen --help"`, args[0])
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "secret FILE",
 		Short: "Write a new cluster secret to FILE",
-		Long: `Writes 32 random bytes, as one line of hexadecimal digits, to FILE with mode 0600. A file that is
-there is never written over. Copy it to every node of the cluster, and name it there with
+		Long: `Writes 32 random bytes, as one line of hexadecimal digits, to FILE with mode 0600. An existing
+file is never overwritten. Copy it to every node of the cluster, and pass it there with
 "server --cluster-secret-file FILE".
 
-To change the secret of a cluster that serves, see "Change the cluster secret" in docs/operations.md.`,
+To change the secret of a running cluster, see "Change the cluster secret" in docs/operations.md.`,
 		Example: "  lockstep keygen secret cluster.secret",
 		Args:    exactly("FILE"),
 		RunE:    func(_ *cobra.Command, args []string) error { return writeSecret(args[0]) },
@@ -43,7 +43,7 @@ To change the secret of a cluster that serves, see "Change the cluster secret" i
 func writeSecret(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return usageError("%s is there already, and a secret is never written over: give another name, or remove it first", path)
+		return usageError("%s already exists, and a secret is never overwritten: give another name, or remove the file first", path)
 	}
 	if err != nil {
 		return usageError("%w", err)

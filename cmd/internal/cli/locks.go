@@ -116,7 +116,7 @@ func (c claimReport) who() string {
 		}
 	}
 	if c.Closing {
-		words = append(words, "(ended, not confirmed by its holder yet)")
+		words = append(words, "(ended, not yet confirmed by its holder)")
 	}
 	return strings.Join(words, ", ")
 }
@@ -166,7 +166,7 @@ func (l lockReport) write(w io.Writer, now time.Time) {
 		fmt.Fprintf(w, "  waiter %2d for %s, %s\n", i+1, age(now, c.Since.Time), c.who())
 	}
 	if more := l.WaiterCount - uint64(len(l.Waiters)); more > 0 && more < l.WaiterCount {
-		fmt.Fprintf(w, "  and %d more: --waiters shows them\n", more)
+		fmt.Fprintf(w, "  and %d more: use --waiters to show them\n", more)
 	}
 }
 

@@ -14,8 +14,8 @@ type logFlags struct {
 }
 
 func (l *logFlags) register(flags *pflag.FlagSet, level slog.Level) {
-	flags.StringVar(&l.level, "log-level", level.String(), "lowest level to log: debug, info, warn or error")
-	flags.StringVar(&l.format, "log-format", "text", "format of the log: text or json")
+	flags.StringVar(&l.level, "log-level", level.String(), "minimum level to log: debug, info, warn or error")
+	flags.StringVar(&l.format, "log-format", "text", "log format: text or json")
 }
 
 func (l *logFlags) logger(w io.Writer) (*slog.Logger, error) {

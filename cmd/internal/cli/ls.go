@@ -33,7 +33,7 @@ func (a *App) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls [PREFIX] [flags]",
 		Short:   "List the locks that are held or waited for",
-		Long:    "Lists the locks that are held or waited for and whose names begin with PREFIX, in the\nbyte order of their names. Each page is a read of its own: locks that change meanwhile\nmay be missing or stand there although they are free.",
+		Long:    "Lists the locks that are held or waited for and whose names begin with PREFIX, in byte order\nof their names. Each page is a separate read: locks that change meanwhile may be missing, or\nlisted although they are free.",
 		Example: "  lockstep ls\n  lockstep ls billing/ --limit 50\n  lockstep ls -o json | jq -r '.locks[].name'",
 		Args:    upTo("PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,7 +41,7 @@ func (a *App) lsCommand() *cobra.Command {
 				l.prefix = args[0]
 			}
 			if l.pageSize < 1 || l.pageSize > maxPageSize || l.limit < 0 {
-				return usageError("--page-size must be 1 to %d, and --limit not below 0", maxPageSize)
+				return usageError("--page-size must be 1 to %d, and --limit must not be negative", maxPageSize)
 			}
 			l.json = out == jsonOutput
 			return target.withAdmin(a, func(admin *client.Admin) error { return l.list(cmd.Context(), admin) })
@@ -49,8 +49,8 @@ func (a *App) lsCommand() *cobra.Command {
 	}
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
-	cmd.Flags().IntVar(&l.limit, "limit", 0, "show so many locks at most (0: all)")
-	cmd.Flags().Uint32Var(&l.pageSize, "page-size", 500, "ask the service for so many locks at a time")
+	cmd.Flags().IntVar(&l.limit, "limit", 0, "show at most this many locks (0: all)")
+	cmd.Flags().Uint32Var(&l.pageSize, "page-size", 500, "number of locks to request at a time")
 	return cmd
 }
 
@@ -61,7 +61,7 @@ func (l *lister) list(ctx context.Context, admin *client.Admin) error {
 			return err
 		}
 		if next == token && next != "" {
-			return fmt.Errorf("the service repeats a page")
+			return fmt.Errorf("the service returned the same page twice: try again")
 		}
 		token = next
 		var reports []lockReport

@@ -28,7 +28,7 @@ func (a *App) memberCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "member COMMAND",
 		Short: "Add, promote, remove and replace nodes",
-		Long: `Changes which nodes belong to the cluster, one at a time, while it serves. A new node has no vote until it
+		Long: `Changes the members of the cluster, one at a time, while it serves. A new node has no vote until it
 is promoted.`,
 		Example: "  lockstep member list\n  lockstep member add n6 10.0.0.6:7401",
 		Args:    cobra.ArbitraryArgs,
@@ -44,8 +44,8 @@ func (a *App) memberListCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:     "list [flags]",
-		Short:   "Show the members and how they are",
-		Long:    "Shows the members as the leader sees them, or else the node that has seen most.",
+		Short:   "List the members and their health",
+		Long:    "Shows the members as seen by the leader or, without one, by the most up-to-date node.",
 		Example: "  lockstep member list\n  lockstep member list -o json | jq -r '.[].name'",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,9 +71,9 @@ func (a *App) memberAddCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "add NAME HOST:PORT [flags]",
-		Short: "Add a node, without a vote at first",
-		Long: `Adds a node under a name and a peer address that no member has, and says with which flags to start it.
-Then promote it. Repeated before the node has started, it gives the same answer.`,
+		Short: "Add a node, initially without a vote",
+		Long: `Adds a node with a name and a peer address that no member has, and prints the flags to start it with.
+Then promote it. Repeating the command before the node has started gives the same answer.`,
 		Example: "  lockstep member add n6 10.0.0.6:7401",
 		Args:    exactly("NAME", "HOST:PORT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -102,7 +102,7 @@ func (a *App) printAdded(r *pb.MemberAddResponse, out output) error {
 	if out == jsonOutput {
 		return a.writeJSON(report)
 	}
-	_, err := fmt.Fprintf(a.Out, `added %[1]s. Start it with an empty data directory, beside its addresses and the cluster's secret, with
+	_, err := fmt.Fprintf(a.Out, `added %[1]s. Start it with an empty data directory, its addresses and the secret of the cluster, and with
   --name %[1]s --join %[2]s --initial-cluster %[3]s
 and then: lockstep member promote %[1]s
 `, printable(report.Name), printable(report.ClusterID), printable(report.InitialCluster))
@@ -114,8 +114,8 @@ func (a *App) memberPromoteCommand() *cobra.Command {
 	wait := span{time.Minute, true}
 	cmd := &cobra.Command{
 		Use:     "promote NAME [flags]",
-		Short:   "Give an added node its vote",
-		Long:    "Waits until the node has caught up, and gives it its vote. The exit code is 1 when it does not catch up in time.",
+		Short:   "Give an added node a vote",
+		Long:    "Waits until the node has caught up, and gives it a vote. The exit code is 1 if it does not catch up in time.",
 		Example: "  lockstep member promote n6 --wait 5m",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -123,7 +123,7 @@ func (a *App) memberPromoteCommand() *cobra.Command {
 				if err := promote(cmd.Context(), admin, args[0], wait.d); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(a.Out, "%s has a vote\n", printable(args[0]))
+				_, err := fmt.Fprintf(a.Out, "%s is now a voter\n", printable(args[0]))
 				return err
 			})
 		},
@@ -153,9 +153,9 @@ func (a *App) memberRemoveCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "remove NAME [flags]",
-		Short: "Remove a node for ever",
-		Long: `Removes a node. It ends by itself, and its data directory is of no use any more. A leader hands
-leadership over first. What would leave less than a majority of healthy nodes is refused without --force.`,
+		Short: "Remove a node permanently",
+		Long: `Removes a node. It stops by itself, and its data directory cannot be reused. A leader hands over
+leadership first. A removal that would not leave a majority of healthy nodes is refused without --force.`,
 		Example: "  lockstep member remove n2",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -163,13 +163,13 @@ leadership over first. What would leave less than a majority of healthy nodes is
 				if err := admin.RemoveMember(cmd.Context(), args[0], force); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(a.Out, "%s is no member any more\n", printable(args[0]))
+				_, err := fmt.Fprintf(a.Out, "removed %s\n", printable(args[0]))
 				return err
 			})
 		},
 	}
 	target.register(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", false, "remove although the healthy nodes that are left are no majority")
+	cmd.Flags().BoolVar(&force, "force", false, "remove the node even if the remaining healthy nodes are not a majority")
 	return cmd
 }
 
@@ -178,9 +178,9 @@ func (a *App) memberReplaceCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "replace NAME HOST:PORT [flags]",
-		Short: "Remove a node and add one of the same name",
-		Long: `For a node whose disk was lost: removes it, and adds a new one of the same name at the peer address given, which
-may be the old one. Start that with an empty data directory and the flags shown, and promote it.`,
+		Short: "Replace a node by a new one with the same name",
+		Long: `For a node whose disk was lost: removes it, and adds a new one with the same name at the given peer
+address, which may be the old one. Start it with an empty data directory and the flags shown, then promote it.`,
 		Example: "  lockstep member replace n2 10.0.0.2:7401",
 		Args:    exactly("NAME", "HOST:PORT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -208,8 +208,8 @@ func (a *App) memberLeadCommand() *cobra.Command {
 	var target targetFlags
 	cmd := &cobra.Command{
 		Use:     "lead [NAME] [flags]",
-		Short:   "Hand leadership over",
-		Long:    "Gives the leadership to a node, or without a name to the one that is furthest. Clients notice some milliseconds.",
+		Short:   "Hand over leadership",
+		Long:    "Hands leadership to a node, by default to the most up-to-date one. Clients notice a pause of a few milliseconds.",
 		Example: "  lockstep member lead n3",
 		Args:    upTo("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -50,7 +50,7 @@ func (n *narrator) outage(now time.Duration, e *client.OutageError) string {
 	if n.down++; n.down < 2 {
 		return ""
 	}
-	text := e.List() + ", trying on"
+	text := e.List() + ", still trying"
 	return n.news(now, text, text)
 }
 

@@ -51,7 +51,7 @@ func TestWhatIsWaitedForIsSaidWhenItIsNewAndSparinglyAfterwards(t *testing.T) {
 func TestAnOutageIsSaidFromTheSecondLookOn(t *testing.T) {
 	down := &client.OutageError{Answers: []client.EndpointAnswer{{Endpoint: "n1:7400", State: client.Refuses}, {Endpoint: "n4:7400", State: client.NoLeader}}}
 	var n narrator
-	const want = "n1:7400 refuses connections, n4:7400 knows no leader, trying on"
+	const want = "n1:7400 refuses connections, n4:7400 knows no leader, still trying"
 	for i, c := range []struct {
 		e    *client.OutageError
 		want string
@@ -92,7 +92,7 @@ func TestVerboseSaysWhatTheEndpointsAnswer(t *testing.T) {
 		t.Errorf("exit code %d", got)
 	}
 	lines := strings.Split(strings.TrimSpace(p.err.String()), "\n")
-	if len(lines) != 2 || lines[0] != "lockstep: show: 127.0.0.1:1 refuses connections, localhost:1 refuses connections, trying on" ||
+	if len(lines) != 2 || lines[0] != "lockstep: show: 127.0.0.1:1 refuses connections, localhost:1 refuses connections, still trying" ||
 		!strings.Contains(lines[1], "all 2 endpoints refuse connections") {
 		t.Errorf("stderr %q", lines)
 	}
@@ -114,8 +114,8 @@ func TestAWatchSaysThatThereIsNoMajorityOnceAndThatItIsBack(t *testing.T) {
 		time.Sleep(30*time.Second + 1)
 		stop()
 	})
-	want := "lockstep: watch: nothing can happen to locks now: no majority: 1 of 2 refuses connections, 1 knows no leader; the watch goes on when that is over\n" +
-		"lockstep: watch: a leader is known again\n"
+	want := "lockstep: watch: no events can occur: no majority: 1 of 2 refuses connections, 1 knows no leader; the watch continues when that is over\n" +
+		"lockstep: watch: there is a leader again\n"
 	if got := errs.String(); got != want {
 		t.Errorf("says %q\nwant %q", got, want)
 	}
@@ -140,7 +140,7 @@ func TestStatusTellsOfEachNodeWhatItSaysItself(t *testing.T) {
 	if err := (&App{Out: &out}).writeStatus(report); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`^cluster c: leader n2, .* 1 lock, 0 waiters, 0 sessions \(as n2 says\)\n`, `\nn1 +voter +ok +41 `, `\nn2 +leader +ok +42 `, `\nn3 +voter +ok +- `,
+	for _, want := range []string{`^cluster c: leader n2, .* 1 lock, 0 waiters, 0 sessions \(reported by n2\)\n`, `\nn1 +voter +ok +41 `, `\nn2 +leader +ok +42 `, `\nn3 +voter +ok +- `,
 		`\nno status of n3:7400: refuses connections\n$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("no %s in\n%s", want, out.String())
@@ -160,7 +160,7 @@ func TestAtATerminalTheWaitingIsExplained(t *testing.T) {
 	k.press("\x03")
 	k.expect(`prompt> $`)
 	k.press("$LOCKSTEP run --endpoints 127.0.0.1:1 x -- true\n")
-	k.expect(`lockstep: run: 127.0.0.1:1 refuses connections, trying on\r\n`)
+	k.expect(`lockstep: run: 127.0.0.1:1 refuses connections, still trying\r\n`)
 	k.press("\x03")
 	k.expect(`prompt> $`)
 }

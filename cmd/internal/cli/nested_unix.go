@@ -22,7 +22,7 @@ func (a *App) waitsForItself(plan claimPlan) error {
 			return h.name != mine.name || h.service != mine.service || !term.Descends(h.pid)
 		})
 		if plan.endless && excludes(around, plan.mode) {
-			return usageError("%s is held by the lockstep around this one (process %d), which waits for it to end: use another name, leave out the inner %s, or try with -n",
+			return usageError("%s is held by the enclosing lockstep (process %d), which waits for this one to end: use another name, drop the inner %s, or use -n",
 				printable(mine.name), around[0].pid, plan.verb)
 		}
 	}

@@ -22,7 +22,7 @@ func (t *targetFlags) withAdmin(a *App, f func(*client.Admin) error) error {
 		return err
 	}
 	if !target.Backend.Native() {
-		return usageError("--backend: %s:// cannot do this: it is for the lock service itself", target.Backend.Scheme())
+		return usageError("--backend: %s:// does not support this command: it needs the lock service itself", target.Backend.Scheme())
 	}
 	admin, err := client.NewAdmin(target.config())
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 
 func (o *output) register(flags *pflag.FlagSet) {
 	*o = textOutput
-	flags.VarP(o, "output", "o", "output `format`: text for people or json for programs")
+	flags.VarP(o, "output", "o", "output `format`: text or json")
 }
 
 // String, Set and Type implement pflag.Value.
@@ -30,7 +30,7 @@ func (o *output) Set(text string) error {
 		*o = output(text)
 		return nil
 	default:
-		return fmt.Errorf("want text or json")
+		return fmt.Errorf("must be text or json")
 	}
 }
 

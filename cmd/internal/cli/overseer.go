@@ -146,7 +146,7 @@ func (o *overseer) overdue() orders {
 func (o *overseer) unwatched() orders {
 	out := o.kill()
 	if o.loss == nil {
-		out.say = "the watcher was killed, and the command with it"
+		out.say = "the watcher was killed, and so was the command"
 	}
 	return out
 }
@@ -167,7 +167,7 @@ func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
 	}
 	if number == unix.SIGINT {
 		if o.interrupts++; o.interrupts == 2 {
-			return o.hurry(now, "second interrupt: the command is stopped")
+			return o.hurry(now, "second interrupt: stopping the command")
 		}
 	}
 	out := orders{signals: []unix.Signal{number}}

@@ -38,20 +38,21 @@ func (a *App) restoreCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "restore FILE --name NAME --data-dir DIR --initial-cluster NODES [flags]",
-		Short: "Make the data directory of a node of a new cluster from a backup",
-		Long: `Makes a new data directory from a backup. Run it for each node of the new cluster, with the same file and
-the same flags but for --name and --data-dir, and then start the nodes as usual with the same
---initial-cluster. DIR must be missing or empty. Nothing is touched when the file is not good.
+		Short: "Create the data directory of a node of a new cluster from a backup",
+		Long: `Creates a data directory from a backup. Run it for each node of the new cluster, with the same file
+and the same flags except --name and --data-dir, then start the nodes as usual with the same
+--initial-cluster. DIR must not exist or be empty. If the file is invalid, nothing is written.
 
-The new cluster has an id of its own, and nodes of the old one are refused. Sessions do not survive:
-clients are told that theirs was revoked. Tokens go on above all that the old cluster can have given.
+The new cluster gets a new id, and nodes of the old one are refused. Sessions do not survive: their
+clients see them as revoked. New tokens are above any that the old cluster can have issued.
 
-Nobody knows what the old cluster granted behind the backup, so the new one grants nothing while an old
-holder may believe in its lease: for --longest-ttl and half a second, from when a leader is there. Give the longest TTL that
-any client used if you know it. --skip-wait leaves the wait out: then two may work under one lock, and only
-the token tells them apart. It is right when the old cluster has been down for longer, or its clients are.
+Grants that the old cluster made after the backup are unknown, so the new one grants nothing while an
+old holder may still believe in its lease: for --longest-ttl and half a second, counted from when
+there is a leader. Give the longest TTL that any client used if you know it. --skip-wait skips the
+wait: then two holders may work under one lock, and only the token tells them apart. That is safe if
+the old cluster or its clients have been down for longer than the wait.
 
-Exit codes: 64 for a wrong command line or directory, 65 for a damaged file.`,
+Exit codes: 64 for an invalid command line or directory, 65 for a damaged file.`,
 		Example: `  lockstep snapshot restore lockstep.backup --name n1 --data-dir /var/lib/lockstep \
     --initial-cluster n1=10.0.0.1:7401,n2=10.0.0.2:7401,n3=10.0.0.3:7401`,
 		Args: exactly("FILE"),
@@ -72,11 +73,11 @@ Exit codes: 64 for a wrong command line or directory, 65 for a damaged file.`,
 	}
 	out.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.config.Name, "name", "", "`name` of the node in the new cluster")
-	cmd.Flags().StringVar(&f.config.DataDir, "data-dir", "", "`directory` to make: missing or empty")
+	cmd.Flags().StringVar(&f.config.DataDir, "data-dir", "", "`directory` to create; it must not exist or be empty")
 	cmd.Flags().StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes of the new cluster, as `name=host:port`, separated by commas")
 	f.longest = span{lockstep.MaxTTL, true}
-	cmd.Flags().Var(&f.longest, "longest-ttl", "grant nothing for this long: the longest TTL of any client, the most that the service allows unless given")
-	cmd.Flags().BoolVar(&f.skip, "skip-wait", false, "grant at once: old holders may then still be at work")
+	cmd.Flags().Var(&f.longest, "longest-ttl", "hold off grants this long: the longest TTL of any client (default: the longest TTL that the service allows)")
+	cmd.Flags().BoolVar(&f.skip, "skip-wait", false, "grant at once, although old holders may still be at work")
 	return cmd
 }
 
@@ -86,17 +87,17 @@ func (f *restoreFlags) resolve() (r node.Restore, err error) {
 		return r, err
 	}
 	if len(config.InitialCluster) == 0 {
-		return r, usageError("--initial-cluster: say which nodes the new cluster has, as name=host:port with commas")
+		return r, usageError("--initial-cluster is required: the nodes of the new cluster, as name=host:port separated by commas")
 	}
 	if err := config.CheckCluster(); err != nil {
 		return r, configError(err)
 	}
 	if f.longest.d < time.Second || f.longest.d > lockstep.MaxTTL {
-		return r, usageError("--longest-ttl: want 1 s to %v; --skip-wait leaves the wait out", lockstep.MaxTTL)
+		return r, usageError("--longest-ttl: must be 1 s to %v; --skip-wait skips the wait", lockstep.MaxTTL)
 	}
 	// A link could point into another node's directory.
 	if info, err := os.Lstat(config.DataDir); err == nil && !info.IsDir() || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return r, usageError("--data-dir: %s is not a directory: give one that is missing or empty", config.DataDir)
+		return r, usageError("--data-dir: %s is not a directory: give one that does not exist or is empty", config.DataDir)
 	}
 	r = node.Restore{Name: config.Name, DataDir: config.DataDir, Members: config.InitialCluster, Wait: machine.Millis(f.longest.d.Milliseconds())}
 	if f.skip {
@@ -124,14 +125,14 @@ func (a *App) restore(r node.Restore, b *backup.File, out output) error {
 	if out == jsonOutput {
 		return a.writeJSON(restoreReport{cluster, r.Name, r.DataDir, wait.Seconds(), next})
 	}
-	_, err = fmt.Fprintf(a.Out, "%s: made for node %s of the new cluster %s; it grants %s\n",
+	_, err = fmt.Fprintf(a.Out, "%s: created for node %s of the new cluster %s; it will grant %s\n",
 		printable(r.DataDir), printable(r.Name), cluster, afterWait(wait))
 	return err
 }
 
 func afterWait(wait time.Duration) string {
 	if wait == 0 {
-		return "at once: holders of the old cluster may still be at work"
+		return "at once: holders from the old cluster may still be at work"
 	}
-	return fmt.Sprintf("nothing in its first %v", wait)
+	return fmt.Sprintf("nothing for the first %v", wait)
 }

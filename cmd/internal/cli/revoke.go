@@ -25,13 +25,13 @@ func (a *App) revokeCommand() *cobra.Command {
 	var token uint64
 	cmd := &cobra.Command{
 		Use:   "revoke NAME --reason TEXT [flags]",
-		Short: "Take a lock away from its holder",
-		Long: `Ends the present grants of a lock. The holder is told who did it and why. The lock goes to
-the next waiter when the old holder has confirmed that it stopped, or after the TTL of its session.
-With --now it goes there at once: two may then work under it at the same time, and only
+		Short: "Revoke a lock from its holder",
+		Long: `Ends the current grants of a lock. The holder learns who revoked it and why. The next waiter gets
+the lock once the old holder has confirmed that it stopped, or after the TTL of the holder's session.
+With --now it gets the lock at once: two may then work under it at the same time, and only
 the token tells them apart.
 
-The exit code is 1 when nobody holds the lock.`,
+The exit code is 1 if nobody holds the lock.`,
 		Example: "  lockstep revoke billing/nightly --reason 'stuck since Monday'\n  lockstep revoke billing/nightly --token 253611874320397 --reason 'host is gone' --now",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,9 +50,9 @@ The exit code is 1 when nobody holds the lock.`,
 	}
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
-	cmd.Flags().StringVar(&how.Reason, "reason", "", "`text` for the holder and the history (must be given)")
-	cmd.Flags().StringVar(&how.By, "by", defaultBy(), "`who` revokes")
-	cmd.Flags().BoolVar(&how.Now, "now", false, "do not wait until the holder knows: two may work at the same time")
+	cmd.Flags().StringVar(&how.Reason, "reason", "", "`text` for the holder and the history (required)")
+	cmd.Flags().StringVar(&how.By, "by", defaultBy(), "`who` revokes the lock, for the holder and the history")
+	cmd.Flags().BoolVar(&how.Now, "now", false, "do not wait for the holder to stop: two may work at the same time")
 	cmd.Flags().Uint64Var(&token, "token", 0, "only the grant with this token (0: every grant)")
 	return cmd
 }
@@ -62,7 +62,7 @@ func checkRevocation(name string, how client.Revocation) error {
 		return err
 	}
 	if how.Reason == "" {
-		return usageError("say why: --reason TEXT")
+		return usageError("--reason is required")
 	}
 	return lockstep.CheckMetadata(map[string]string{"by": how.By, "reason": how.Reason})
 }

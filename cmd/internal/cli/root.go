@@ -11,14 +11,14 @@ func (a *App) root() *cobra.Command {
 	var asked bool // for the version
 	root := &cobra.Command{
 		Use:   "lockstep",
-		Short: "Locks with leases and fencing tokens, for programs on many machines",
+		Short: "A distributed lock service with leases and fencing tokens",
 		Long: `Lockstep makes sure that only one process at a time works on a job, a file or a
-leader role. Every lock has a lease, so that a dead holder frees it, and every
-holder a fencing token that is larger than the one before.
+leader role. Every lock has a lease, so it becomes free if its holder dies, and every
+holder gets a fencing token larger than the one before.
 
-Each flag can also be given as LOCKSTEP_<FLAG> in the environment, such as
-LOCKSTEP_ENDPOINTS, or in a YAML file that --config names. The command line comes
-first, then the environment, then the file.`,
+Each flag can also be set as LOCKSTEP_<FLAG> in the environment, such as
+LOCKSTEP_ENDPOINTS, or in a YAML file given with --config. The command line takes
+precedence over the environment, and the environment over the file.`,
 		Example:       "  lockstep dev\n  lockstep run billing/nightly -- ./job",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -35,10 +35,10 @@ first, then the environment, then the file.`,
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError(`%w: "%s --help" lists the flags`, err, cmd.CommandPath())
+		return usageError(`%w: see "%s --help" for the flags`, err, cmd.CommandPath())
 	})
 	root.Flags().BoolVarP(&asked, "version", "V", false, "show the version of this program")
-	root.PersistentFlags().String("config", "", "YAML `file` with values of flags, as \"flag: value\" lines")
+	root.PersistentFlags().String("config", "", "YAML `file` that sets flags, with \"flag: value\" lines")
 	cobra.EnableCommandSorting = false
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.commands()...)
@@ -49,12 +49,12 @@ first, then the environment, then the file.`,
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
-		Short:   "Show what a command does",
+		Short:   "Show help for a command",
 		Example: "  lockstep help run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, _, err := cmd.Root().Find(args)
 			if err != nil || about == cmd.Root() && len(args) > 0 {
-				return usageError(`no help for %q: "lockstep --help" lists the commands`, strings.Join(args, " "))
+				return usageError(`no help for %q: see "lockstep --help" for the commands`, strings.Join(args, " "))
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()

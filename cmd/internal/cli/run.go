@@ -29,28 +29,28 @@ type runPlan struct {
 	maxHold time.Duration // from the start of the command to its TERM; 0: no limit
 }
 
-const runLong = `Waits for the lock NAME, runs the command, and gives the lock back when the command
-ends. The lock is renewed all the while.
+const runLong = `Waits for the lock NAME, runs the command, and releases the lock when the command ends. The
+lock is renewed all the while.
 
-If the lock is lost, everything that descends from the command is stopped before anybody else
-can have the lock: while renewal fails it gets TERM --kill-after before the end of the lease
-and KILL at the end; when the lock was revoked it gets TERM and then KILL. It is
-also killed when this program is killed or frozen. On Linux a process cannot escape by starting a process group or
-session of its own; elsewhere only the command's process group is stopped. Processes that the command leaves
-running when it ends by itself keep running without the lock; --wait-all waits for them.
+If the lock is lost, the command and all its descendants are stopped before anyone else can have
+the lock. If renewal fails, they get TERM --kill-after before the end of the lease and KILL at its
+end; if the lock is revoked, they get TERM and then KILL. They are also killed if this program is
+killed or frozen. On Linux a process cannot escape by starting its own process group or session;
+on other systems only the command's process group is stopped. Processes that the command leaves
+running when it ends by itself continue without the lock; --wait-all waits for them.
 
-The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment.
-Write the token with whatever you write, and let the place where you write it refuse older
-ones. Others see host, pid, --purpose and the name of the command in "lockstep show", and with --show-command all its words.
+The command finds LOCKSTEP_LOCK, LOCKSTEP_TOKEN and LOCKSTEP_SESSION in its environment. Send the
+token with every write, and let the storage refuse older tokens. Others see host, pid, --purpose and
+the name of the command in "lockstep show", or the whole command line with --show-command.
 
-Signals are passed on to the command. A second INT to this program sends TERM to everything that descends from
-the command, and KILL after --kill-after. Send it with kill: ctrl-C at a terminal reaches only the command. Before the lock is granted INT,
-TERM, HUP and QUIT end the waiting. The lock is not renewed while ctrl-Z stops the command: continue it
-before the lease ends.
+Signals are passed on to the command. A second INT to this program sends TERM to the command and
+all its descendants, and KILL after --kill-after. Send it with kill: ctrl-C at a terminal only reaches
+the command. While waiting for the lock, INT, TERM, HUP and QUIT end the wait. While ctrl-Z stops the
+command, the lock is not renewed: continue it before the lease ends.
 
-Exit codes: that of the command, 128 + n if signal n ended it or the waiting, 143 when --end-with
-ended the waiting, 1 (or -E) when the lock is busy, 64 for a wrong command line, 69 when the service
-cannot be reached, 121 when the lock was lost, 126 or 127 when the command cannot be executed.`
+Exit codes: the exit code of the command, 128 + n if signal n ended it or the wait, 143 if --end-with
+ended the wait, 1 (or -E) if the lock is busy, 64 for an invalid command line, 69 if the service
+cannot be reached, 121 if the lock was lost, 126 or 127 if the command cannot be executed.`
 
 func (a *App) runCommand() *cobra.Command {
 	var f runFlags
@@ -61,7 +61,7 @@ func (a *App) runCommand() *cobra.Command {
 		Long:    runLong,
 		Example: `  lockstep run billing/nightly -- ./job --all
   lockstep run -w 2.5 billing/nightly -c 'make report > out'
-  lockstep run -n -E 0 cron/cleanup -- ./cleanup      # skip when another one runs
+  lockstep run -n -E 0 cron/cleanup -- ./cleanup      # skip if another one is running
   lockstep run --permits 1/3 gpu -- ./train           # three at a time
   lockstep run -n -E 0 --at-least 30 cron/cleanup -- ./cleanup   # hosts whose clocks differ
   lockstep run -- --odd-name -- ./job`,
@@ -82,8 +82,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.claimFlags.register(flags, lockstep.DefaultTTL)
 	f.commandFlags.register(flags)
 	f.end.register(flags)
-	flags.Var(&f.maxHold, "max-hold", "stop a command that runs longer than this: TERM, and KILL after --kill-after (default: no bound)")
-	flags.Var(&f.atLeast, "at-least", "keep the lock at least this long after the start of the command, even if the command ends earlier: for a job that several hosts start at the same time by clocks that differ")
+	flags.Var(&f.maxHold, "max-hold", "stop a command that runs longer than this with TERM, and KILL after --kill-after (default: no limit)")
+	flags.Var(&f.atLeast, "at-least", "keep the lock at least this long after the start of the command, even if it ends earlier: for jobs that several hosts start at the same time, with clocks that differ")
 }
 
 // checkMaxHold checks --max-hold.

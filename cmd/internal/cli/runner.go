@@ -223,7 +223,7 @@ func (r *runner) release(loss error) error {
 			err = nil
 		}
 		if err != nil {
-			r.say("the lock may stay closed for %v, as its release was not confirmed: %v", r.plan.target.TTL, err)
+			r.say("the release was not confirmed, so the lock may stay held for up to %v: %v", r.plan.target.TTL, err)
 		}
 		r.leave(patience)
 		return err

@@ -25,24 +25,24 @@ type acquirePlan struct {
 	out   output
 }
 
-const acquireLong = `Waits for the lock NAME and leaves it held when this command ends, for the commands that
-follow it in a script. It prints a handle, with which "renew" and "release" find the lock again. The handle is a
-secret: anyone who has it can renew and release the lock. They take it from LOCKSTEP_HANDLE, or
-from --handle-file, which is made with mode 0600; then only the token is printed. A file that is there is replaced with
---force only: a lock may be held by its handle.
+const acquireLong = `Waits for the lock NAME and leaves it held when this command ends, for later commands of a
+script. It prints a handle, with which "renew" and "release" find the lock again. The handle is a
+secret: anyone who has it can renew and release the lock. The other commands take it from
+LOCKSTEP_HANDLE or from --handle-file, which is created with mode 0600; with --handle-file, acquire
+prints only the token. An existing file is only replaced with --force: its handle may hold a lock.
 
-Nothing renews the lock meanwhile. Run "lockstep renew" at least once in half of --ttl, and stop what you do when it fails
-with 121: the lock was lost. Where one command does all the work, use "lockstep run": it stops the command
-in time when the lock is lost.
+Nothing renews the lock in the meantime. Run "lockstep renew" at least once every half of --ttl, and
+stop all work that depends on the lock if it fails with 121: the lock was lost. If a single command
+does all the work, use "lockstep run": it stops the command in time when the lock is lost.
 
-Exit codes: 0 when the lock is held, 128 + n if signal n ended the waiting, 1 (or -E) when it is busy, 64, 69.`
+Exit codes: 0 if the lock is held, 128 + n if signal n ended the wait, 1 (or -E) if it is busy, 64, 69.`
 
 func (a *App) acquireCommand() *cobra.Command {
 	var f claimFlags
 	var plan acquirePlan
 	cmd := &cobra.Command{
 		Use:   "acquire NAME [flags]",
-		Short: "Take a lock and leave it held, for a script",
+		Short: "Acquire a lock and leave it held, for use in scripts",
 		Long:  acquireLong,
 		Example: `  LOCKSTEP_HANDLE=$(lockstep acquire billing/nightly) || exit; export LOCKSTEP_HANDLE
   ./first-half && lockstep renew && ./second-half
@@ -72,10 +72,10 @@ func (a *App) renewCommand() *cobra.Command {
 	var f handleFlags
 	cmd := &cobra.Command{
 		Use:   "renew [flags]",
-		Short: "Renew a lock that acquire left held",
-		Long: `Renews the lock whose handle is in LOCKSTEP_HANDLE or --handle-file: its whole TTL is ahead again. The exit
-code is 121 when the lock was lost, and 69 when the service cannot be reached; the lock is then held until its
-lease ends, and renew can be tried again.`,
+		Short: "Renew a lock taken with \"acquire\"",
+		Long: `Renews the lock whose handle is in LOCKSTEP_HANDLE or --handle-file for its full TTL. The exit code
+is 121 if the lock was lost, and 69 if the service cannot be reached; in that case the lock is held until
+its lease ends, and renew can be retried.`,
 		Example: "  lockstep renew\n  lockstep renew --handle-file job.handle || exit\n  lockstep renew -o json | jq .remaining_ms",
 		Args:    noHandle,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -102,12 +102,13 @@ func (a *App) printRenewed(report grantReport, out output) error {
 }
 
 func (a *App) releaseCommand() *cobra.Command {
-	f := handleFlags{advice: "nothing is left to give back: it was released before, or it was lost, and others may have worked under it meanwhile"}
+	f := handleFlags{advice: "nothing to release: it was released before, or it was lost and others may have held it in the meantime"}
 	cmd := &cobra.Command{
 		Use:   "release [flags]",
-		Short: "Give a lock back that acquire left held",
-		Long: `Gives the lock back whose handle is in LOCKSTEP_HANDLE or --handle-file; the file is removed then. The exit code is 121
-when the lock was lost before: others may have worked under it meanwhile. The file is removed then too.`,
+		Short: "Release a lock taken with \"acquire\"",
+		Long: `Releases the lock whose handle is in LOCKSTEP_HANDLE or --handle-file, and removes the file. The exit
+code is 121 if the lock was lost before: others may have held it in the meantime. The file is removed
+in that case too.`,
 		Example: "  lockstep release\n  lockstep release --handle-file job.handle",
 		Args:    noHandle,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -149,7 +150,7 @@ func (a *App) printReleased(report releaseReport, out output) error {
 // noHandle rejects a handle on the command line, without repeating it.
 func noHandle(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError("unexpected argument: a handle is a secret that does not belong on a command line: give it in %s or --handle-file", handleVariable)
+		return usageError("unexpected argument: a handle is a secret and does not belong on a command line: pass it in %s or --handle-file", handleVariable)
 	}
 	return nil
 }
@@ -161,12 +162,12 @@ type holdPlan struct {
 	out     output
 }
 
-const holdLong = `Waits for the lock NAME, prints one line when it is held, and holds and renews it until INT, TERM or HUP, until
-what --end-with names has ended, or for --max-hold; then gives it back. When the lock is lost before, the exit code is 121: stop any work
-under it. "lockstep run" does that by itself.
+const holdLong = `Waits for the lock NAME, prints one line once it is held, and renews it until INT, TERM or HUP, until
+what --end-with names has ended, or for --max-hold; then releases it. If the lock is lost earlier, the
+exit code is 121: stop all work that depends on it. "lockstep run" does that by itself.
 
-Exit codes: 0 when the lock was held and given back, 128 + n if signal n ended the waiting, 143 when --end-with ended
-the waiting, 1 (or -E) when the lock is busy, 64, 69, 121.`
+Exit codes: 0 if the lock was held and released, 128 + n if signal n ended the wait, 143 if --end-with ended
+the wait, 1 (or -E) if the lock is busy, 64, 69, 121.`
 
 func (a *App) holdCommand() *cobra.Command {
 	var f claimFlags
@@ -175,7 +176,7 @@ func (a *App) holdCommand() *cobra.Command {
 	var plan holdPlan
 	cmd := &cobra.Command{
 		Use:   "hold NAME [flags]",
-		Short: "Take a lock and hold it until told to end",
+		Short: "Acquire a lock and hold it until interrupted",
 		Long:  holdLong,
 		Example: `  lockstep hold billing/nightly
   lockstep hold billing/nightly --end-with parent -o json > held & # until the script ends
@@ -198,7 +199,7 @@ func (a *App) holdCommand() *cobra.Command {
 	f.register(cmd.Flags(), lockstep.DefaultTTL)
 	plan.out.register(cmd.Flags())
 	end.register(cmd.Flags())
-	cmd.Flags().Var(&maxHold, "max-hold", "give the lock back after this long (default: no bound)")
+	cmd.Flags().Var(&maxHold, "max-hold", "release the lock after this long (default: no limit)")
 	return cmd
 }
 
@@ -227,5 +228,5 @@ func (a *App) printAcquired(report grantReport, out output) error {
 
 // lostWhileHeld is the error of a holder that lost its lock.
 func lostWhileHeld(name string, err error) error {
-	return exitError{CodeLost, fmt.Errorf("%s is lost: %w: %s", printable(name), err, goneAdvice)}
+	return exitError{CodeLost, fmt.Errorf("lost %s: %w: %s", printable(name), err, goneAdvice)}
 }

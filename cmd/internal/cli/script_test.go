@@ -56,7 +56,7 @@ func TestALockIsHeldAcrossTheCommandsOfAScript(t *testing.T) {
 	if got := readJSON[lockReport](w, "show", "team/job"); len(got.Holders) != 0 {
 		t.Errorf("held after release: %+v", got.Holders)
 	}
-	for verb, advice := range map[string]string{"renew": "stop what you do", "release": "nothing is left to give back"} {
+	for verb, advice := range map[string]string{"renew": "stop all work", "release": "nothing to release"} {
 		if _, stderr := w.with(handle, CodeLost, verb); !strings.Contains(stderr, advice) {
 			t.Errorf("%s of a released lock: %q", verb, stderr)
 		}

@@ -33,24 +33,25 @@ func (a *App) serverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server --name NAME --data-dir DIR [flags]",
 		Short: "Run one node of a cluster",
-		Long: `Runs one node of a cluster until INT or TERM. It hands leadership over before it ends. A second
-signal ends it at once, which loses nothing. HUP makes it look at once whether the audit log was moved away.
+		Long: `Runs one node of a cluster until INT or TERM. It hands over leadership before it ends. A second
+signal ends it at once, which loses nothing. HUP makes it check immediately whether the audit log was moved.
 
 Start all nodes of a new cluster with the same --initial-cluster; each waits until all the
-others are there. --initial-missing names nodes that do not exist yet. A node that existed and was
+others are up. --initial-missing names nodes that do not exist yet. A node that existed and was
 lost is not missing: replace it with "member replace".
 
-A node has four ports. Clients use --listen, the other nodes --peer-listen. --http-listen has the JSON
-API, which may do what clients may: it is no port for a monitoring system. That is
---health-listen, with /livez, /readyz and /metrics: nothing can be changed there, and it answers while the others are full.
+A node has four ports. Clients use --listen, and the other nodes use --peer-listen. --http-listen serves
+the JSON API, which can do whatever clients can: do not use it for monitoring. --health-listen is for
+monitoring, with /livez, /readyz and /metrics: it is read-only, and responds even if the other ports are
+at their connection limits.
 
-The nodes of a cluster know each other by a secret: "lockstep keygen secret FILE" makes one, which
-every node gets as --cluster-secret-file. One node that listens for peers on loopback needs none.
+The nodes of a cluster authenticate each other with a secret: "lockstep keygen secret FILE" generates one,
+which every node gets as --cluster-secret-file. A single node that listens for peers on loopback needs none.
 
-For a cluster of one node: --initial-cluster n1=HOST:7401. Addresses other than loopback
-ones need --insecure, because anyone who reaches the client port may do everything.
+For a cluster of one node: --initial-cluster n1=HOST:7401. Addresses other than loopback require
+--insecure, because anyone who can reach the client port has full access.
 
-Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node cannot go on.`,
+Exit codes: 0 after INT or TERM, 64 for an invalid configuration, 70 if the node cannot continue.`,
 		Example: `  lockstep keygen secret cluster.secret
   lockstep server --name n1 --data-dir /var/lib/lockstep --cluster-secret-file cluster.secret \
     --listen 127.0.0.1:7400 --peer-listen 127.0.0.1:7401 --http-listen 127.0.0.1:7402 --health-listen 127.0.0.1:7403 \
@@ -87,30 +88,30 @@ Exit codes: 0 after INT or TERM, 64 for a wrong configuration, 70 when the node 
 
 func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config.Name, "name", "", "`name` of this node in the cluster")
-	flags.StringVar(&f.config.DataDir, "data-dir", "", "`directory` of the log and the snapshots")
+	flags.StringVar(&f.config.DataDir, "data-dir", "", "`directory` for the log and the snapshots")
 	flags.StringVar(&f.config.Listen, "listen", server.DefaultListen, "`host:port` for clients")
 	flags.StringVar(&f.config.PeerListen, "peer-listen", server.DefaultPeerListen, "`host:port` for the other nodes")
-	flags.StringVar(&f.config.HTTPListen, "http-listen", server.DefaultHTTPListen, "`host:port` for the JSON API, which may take and revoke locks")
+	flags.StringVar(&f.config.HTTPListen, "http-listen", server.DefaultHTTPListen, "`host:port` for the JSON API, which can acquire and revoke locks")
 	flags.StringVar(&f.config.HealthListen, "health-listen", "", "`host:port` for health checks and metrics, read-only (default: the port after --http-listen)")
 	flags.StringVar(&f.config.AdvertiseClient, "advertise-client", "", "`host:port` at which clients reach this node (default: --listen)")
 	flags.StringVar(&f.config.AdvertisePeer, "advertise-peer", "", "`host:port` at which the other nodes reach this one (default: as in --initial-cluster)")
 	flags.StringSliceVar(&f.initialCluster, "initial-cluster", nil, "nodes that the cluster starts with, as `name=host:port`, separated by commas")
-	flags.StringSliceVar(&f.config.InitialMissing, "initial-missing", nil, "`names` of --initial-cluster that never existed: a new cluster does not wait for them")
+	flags.StringSliceVar(&f.config.InitialMissing, "initial-missing", nil, "`names` in --initial-cluster that have never existed: a new cluster does not wait for them")
 	flags.StringVar(&f.config.Join, "join", "", "`id` of the running cluster that this node was added to (see \"member add\")")
-	flags.BoolVar(&f.config.Insecure, "insecure", false, "allow addresses that other machines reach, without any protection")
+	flags.BoolVar(&f.config.Insecure, "insecure", false, "allow addresses that other machines can reach, without any access control")
 	flags.StringVar(&f.config.ClusterSecretFile, "cluster-secret-file", "", "`file` with the secret that all nodes share (see \"keygen secret\"); needed for more than one node")
-	flags.Uint64Var(&f.config.TokenFloor, "token-floor", 0, "first `token` of a new or restored cluster, above all ever given; only where the clock cannot be set right")
-	flags.StringSliceVar(&f.config.HTTPHosts, "http-hosts", nil, "further host `names` that HTTP requests may be meant for")
+	flags.Uint64Var(&f.config.TokenFloor, "token-floor", 0, "first `token` of a new or restored cluster, above all tokens ever issued; only if the clock cannot be corrected")
+	flags.StringSliceVar(&f.config.HTTPHosts, "http-hosts", nil, "additional host `names` accepted in HTTP requests")
 	flags.StringVar(&f.config.Zone, "zone", "", "`zone` that this node is in, shown by status and member list")
-	flags.StringVar(&f.config.LeaderZone, "leader-zone", "", "`zone` in which the leader should be; the same on all nodes")
-	flags.IntVar(&f.config.SessionsPerAddress, "sessions-per-address", server.DefaultSessionsPerAddress, "sessions that clients at one IP address may have")
-	flags.BoolVar(&f.print, "print-config", false, "print the flags as a configuration file would have them, and end")
-	flags.StringVar(&f.config.AuditLog, "audit-log", "", "`file` for every event of the history, one JSON line each; older files are next to it as file.1 and so on")
-	flags.Int64Var(&f.config.AuditLogBytes, "audit-log-bytes", audit.DefaultFileBytes, "begin a new file of the audit log at this many `bytes`")
-	flags.IntVar(&f.config.AuditLogFiles, "audit-log-files", audit.DefaultFiles, "keep this many files of the audit log")
-	flags.IntVar(&f.config.Connections, "connections", 0, "most connections of clients (default: what the limit of open files leaves room for, at most 65536)")
-	flags.IntVar(&f.config.WatchesPerConnection, "watches-per-connection", 0, "most watches of one connection (default: 16)")
-	flags.IntVar(&f.config.ConnectionsPerAddress, "connections-per-address", 0, "most of them from one IPv4 address or IPv6 /64 network, on the HTTP port too (default: half)")
+	flags.StringVar(&f.config.LeaderZone, "leader-zone", "", "preferred `zone` of the leader; set it to the same value on all nodes")
+	flags.IntVar(&f.config.SessionsPerAddress, "sessions-per-address", server.DefaultSessionsPerAddress, "maximum number of sessions per client IP address")
+	flags.BoolVar(&f.print, "print-config", false, "print the effective configuration as YAML and exit")
+	flags.StringVar(&f.config.AuditLog, "audit-log", "", "audit log `file`: every event of the history, one JSON object per line; older files are next to it as file.1 and so on")
+	flags.Int64Var(&f.config.AuditLogBytes, "audit-log-bytes", audit.DefaultFileBytes, "start a new audit log file at this many `bytes`")
+	flags.IntVar(&f.config.AuditLogFiles, "audit-log-files", audit.DefaultFiles, "number of audit log files to keep")
+	flags.IntVar(&f.config.Connections, "connections", 0, "maximum number of client connections (default: as many as the open file limit allows, at most 65536)")
+	flags.IntVar(&f.config.WatchesPerConnection, "watches-per-connection", 0, "maximum number of watches per connection (default: 16)")
+	flags.IntVar(&f.config.ConnectionsPerAddress, "connections-per-address", 0, "maximum number of connections from one IPv4 address or IPv6 /64 network, also on the HTTP port (default: half)")
 	f.force.register(flags)
 	f.log.register(flags, slog.LevelInfo)
 }
@@ -124,7 +125,7 @@ func knowsItsCluster(config server.Config) error {
 	if used, err := server.Used(config.DataDir); used || err != nil {
 		return err
 	}
-	return usageError("--initial-cluster: %s is no node's data directory yet, so say which nodes its cluster starts with; for a single node: "+
+	return usageError("--initial-cluster: %s is not a data directory yet: give the nodes that its cluster starts with; for a single node: "+
 		"--initial-cluster %s=HOST:7401; a node that was added to a running cluster: --join", config.DataDir, config.Name)
 }
 
@@ -150,10 +151,10 @@ func parseCluster(entries []string) (map[string]string, error) {
 	for _, entry := range entries {
 		name, address, found := strings.Cut(entry, "=")
 		if !found || name == "" {
-			return nil, usageError("--initial-cluster: %q: want name=host:port,name=host:port,...", entry)
+			return nil, usageError("--initial-cluster: %q: must be name=host:port,name=host:port,...", entry)
 		}
 		if nodes[name] != "" {
-			return nil, usageError("--initial-cluster: node %q stands there twice", name)
+			return nil, usageError("--initial-cluster: duplicate node %q", name)
 		}
 		if err := checkEndpoint("--initial-cluster", address); err != nil {
 			return nil, err

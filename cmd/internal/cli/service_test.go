@@ -239,7 +239,7 @@ func TestAServerServesUntilTerm(t *testing.T) {
 			t.Errorf("%s on the wrong port: %s", args, errs)
 		}
 		_, errs = w.run(CodeUnavailable, append(strings.Fields("--endpoints "+ports[1]+" --connect-timeout 1"), strings.Fields(args)...)...)
-		if !strings.Contains(errs, ports[1]+" is no client port of a node, perhaps its peer port (7401 by default)") {
+		if !strings.Contains(errs, ports[1]+" is not the client port of a node, perhaps its peer port (7401 by default)") {
 			t.Errorf("%s on the peer port: %s", args, errs)
 		}
 	}
@@ -271,7 +271,7 @@ func TestAServerWithFewFilesSaysWhatToDo(t *testing.T) {
 		shell := exec.Command("sh", "-c", "ulimit -n 1000; exec "+testBinary(t)+" "+args)
 		shell.Dir, shell.Env = w.dir, w.env
 		out, _ := shell.CombinedOutput()
-		if got := shell.ProcessState.ExitCode(); got != CodeUsage || !strings.Contains(string(out), "may open 1000 files, and needs at least 1024") ||
+		if got := shell.ProcessState.ExitCode(); got != CodeUsage || !strings.Contains(string(out), "can open 1000 files, but needs at least 1024") ||
 			!strings.Contains(string(out), "ulimit -n") || strings.Contains(string(out), "--descriptors") {
 			t.Errorf("%s: exit code %d: %s", args, got, out)
 		}
@@ -308,7 +308,7 @@ func TestSeveralLocksAreTakenAllAtOnceOrNotAtAll(t *testing.T) {
 	for _, args := range [][]string{{"--also", "b/1", "a/1"}, {"--also", "a/1", "a/1"}, {"--also", "a//", "a/1"}, {"-s", "--also", "a/2", "a/1"}, {"--lock-delay", "2h", "a/1"}} {
 		w.run(CodeUsage, append(append([]string{"run"}, args...), "--", "true")...)
 	}
-	if _, stderr := w.run(CodeUsage, "run", "--also", "a/2", "a/1", "--", testBinary(t), "run", "a/2", "--", "true"); !strings.Contains(stderr, "a/2 is held by the lockstep around this one") {
+	if _, stderr := w.run(CodeUsage, "run", "--also", "a/2", "a/1", "--", testBinary(t), "run", "a/2", "--", "true"); !strings.Contains(stderr, "a/2 is held by the enclosing lockstep") {
 		t.Errorf("stderr %q", stderr)
 	}
 }
@@ -329,7 +329,7 @@ func TestAnInterruptedDemonstrationBreaksNoPromise(t *testing.T) {
 	if got := p.code(); got != 128+2 {
 		t.Errorf("exit code %d: %s", got, p.err.String())
 	}
-	if out := p.out.String(); strings.Contains(out, "DID NOT HOLD") || !strings.Contains(out, "Interrupted.") || !strings.Contains(p.err.String(), "interrupted") {
+	if out := p.out.String(); strings.Contains(out, "FAILED") || !strings.Contains(out, "Interrupted.") || !strings.Contains(p.err.String(), "interrupted") {
 		t.Errorf("says %q and %q", out, p.err.String())
 	}
 }

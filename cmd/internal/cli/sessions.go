@@ -52,14 +52,14 @@ func (a *App) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions [flags]",
 		Short: "List the sessions of all clients",
-		Long: `Lists the sessions of all clients, in the order of their ids, with how many locks each holds and waits for, and how
-long its lease still runs. Each page is a read of its own: sessions that begin or end meanwhile may be missing or
-stand there although they are over.`,
+		Long: `Lists the sessions of all clients, ordered by id, with the number of locks that each holds and waits
+for, and the rest of its lease. Each page is a separate read: sessions that start or end meanwhile may be
+missing, or listed although they have ended.`,
 		Example: "  lockstep sessions\n  lockstep sessions --limit 20\n  lockstep sessions -o json | jq -r '.sessions[] | select(.holding > 0) | .session'",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if l.pageSize < 1 || l.pageSize > maxPageSize || l.limit < 0 {
-				return usageError("--page-size must be 1 to %d, and --limit not below 0", maxPageSize)
+				return usageError("--page-size must be 1 to %d, and --limit must not be negative", maxPageSize)
 			}
 			l.json = out == jsonOutput
 			return target.withAdmin(a, func(admin *client.Admin) error { return l.list(cmd.Context(), admin) })
@@ -67,8 +67,8 @@ stand there although they are over.`,
 	}
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
-	cmd.Flags().IntVar(&l.limit, "limit", 0, "show so many sessions at most (0: all)")
-	cmd.Flags().Uint32Var(&l.pageSize, "page-size", 500, "ask the service for so many sessions at a time")
+	cmd.Flags().IntVar(&l.limit, "limit", 0, "show at most this many sessions (0: all)")
+	cmd.Flags().Uint32Var(&l.pageSize, "page-size", 500, "number of sessions to request at a time")
 	return cmd
 }
 
@@ -79,7 +79,7 @@ func (l *sessionLister) list(ctx context.Context, admin *client.Admin) error {
 			return err
 		}
 		if next == token && next != "" {
-			return errors.New("the service repeats a page: try again")
+			return errors.New("the service returned the same page twice: try again")
 		}
 		token = next
 		if l.limit > 0 && l.printed+len(page) > l.limit {

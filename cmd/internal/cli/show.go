@@ -21,7 +21,7 @@ func (a *App) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show NAME [flags]",
 		Short:   "Show who holds a lock and who waits for it",
-		Long:    "Shows who holds a lock and who waits for it, in the order in which they will get it.\nA lock that nobody holds or waits for is free; that is no error.",
+		Long:    "Shows who holds a lock and who waits for it, in the order in which the waiters will get it.\nA lock that nobody holds or waits for is free; that is not an error.",
 		Example: "  lockstep show billing/nightly\n  lockstep show billing/nightly -o json | jq '.holders[0].metadata.host'",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +44,7 @@ func (a *App) showCommand() *cobra.Command {
 	}
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
-	cmd.Flags().Uint32Var(&waiters, "waiters", 100, "show so many waiters at most")
+	cmd.Flags().Uint32Var(&waiters, "waiters", 100, "show at most this many waiters")
 	return cmd
 }
 
@@ -74,7 +74,7 @@ func (a *App) inspect(ctx context.Context, target Target, name string) (lockRepo
 	defer locker.Close(ctx)
 	inspector, ok := locker.(lockstep.Inspector)
 	if !ok {
-		return lockReport{}, fmt.Errorf("%w: the backend %s cannot tell who holds a lock", lockstep.ErrUnsupported, locker.Capabilities().Backend)
+		return lockReport{}, fmt.Errorf("%w: backend %s cannot show who holds a lock", lockstep.ErrUnsupported, locker.Capabilities().Backend)
 	}
 	ctx, cancel := context.WithTimeout(ctx, target.Connect)
 	defer cancel()

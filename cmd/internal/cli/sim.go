@@ -31,10 +31,10 @@ func (a *App) simCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "sim [flags]",
-		Short: "Search the service for broken promises in a simulator",
-		Long: `Runs whole clusters with clients in a simulated world with faults, one seed after the other,
-and checks the promises of the service after every step. The same seed gives the
-same world, step by step. The exit code is 1 when a promise was broken.`,
+		Short: "Run the deterministic simulator and check every invariant",
+		Long: `Runs whole clusters with clients and faults in a deterministic simulator, one seed after another,
+and checks the promises of the service after every step. The same seed produces the
+same run, step by step. The exit code is 1 if a promise was broken.`,
 		Example: "  lockstep sim --seeds 300\n  lockstep sim --seed 4711 --seeds 1 --trace",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,10 +45,10 @@ same world, step by step. The exit code is 1 when a promise was broken.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.seeds, "seeds", 10, "run so many seeds")
+	flags.IntVar(&f.seeds, "seeds", 10, "number of seeds to run")
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "the first seed")
-	flags.IntVar(&f.options.Nodes, "nodes", 0, "nodes of the cluster, 3 or 5 (0: by the seed)")
-	flags.IntVar(&f.options.Clients, "clients", 0, "clients at a time, 1 to 50 (0: by the seed)")
+	flags.IntVar(&f.options.Nodes, "nodes", 0, "nodes of the cluster, 3 or 5 (0: chosen by the seed)")
+	flags.IntVar(&f.options.Clients, "clients", 0, "concurrent clients, 1 to 50 (0: chosen by the seed)")
 	f.duration = span{30 * time.Second, true}
 	flags.Var(&f.duration, "duration", "simulated time with faults, up to 3600")
 	flags.BoolVar(&f.options.Calm, "calm", false, "no faults")
@@ -72,7 +72,7 @@ func (f *simFlags) check() error {
 	}
 	for _, kind := range o.Without {
 		if !slices.Contains(sim.Kinds(), kind) {
-			return usageError("--without: %q is no kind of fault: want some of %s", kind, strings.Join(sim.Kinds(), ", "))
+			return usageError("--without: unknown kind of fault %q: must be some of %s", kind, strings.Join(sim.Kinds(), ", "))
 		}
 	}
 	f.options.Duration = f.duration.d

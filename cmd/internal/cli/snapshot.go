@@ -37,8 +37,8 @@ type snapshotReport struct {
 func (a *App) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "snapshot COMMAND",
-		Short:   "Back up a cluster, and start a new one from the backup",
-		Long:    "Backs up the lock table, checks a backup, and starts a new cluster from one.",
+		Short:   "Back up a cluster, and create a new one from a backup",
+		Long:    "Backs up the lock table, verifies a backup, and creates a new cluster from one.",
 		Example: "  lockstep snapshot save lockstep.backup\n  lockstep snapshot verify lockstep.backup",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    subcommands,
@@ -55,12 +55,12 @@ func (a *App) saveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save FILE [flags]",
 		Short: "Save a backup of the lock table",
-		Long: `Saves all that a node has applied, while it goes on serving. Any node will do; the first of
---endpoints that answers is taken. With --data-dir it is read from the directory of a node that does
-not run, which is the way when most nodes of a cluster are lost.
+		Long: `Saves everything that a node has applied, while it keeps serving. Any node will do; the first of
+--endpoints to answer is used. With --data-dir, the backup is read from the directory of a stopped
+node: use this when most nodes of a cluster are lost.
 
-The file is complete or not there at all. Its mode is 0600: it holds the names of locks and what
-clients said of themselves, and from a cluster below feature level 3 the secrets of their sessions.`,
+The file is either complete or not created at all. Its mode is 0600: it contains the names of the
+locks, the metadata of the clients and, below feature level 3, the secrets of their sessions.`,
 		Example: "  lockstep snapshot save lockstep-$(date +%F).backup\n  lockstep snapshot save --data-dir /var/lib/lockstep survivor.backup",
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,22 +79,22 @@ clients said of themselves, and from a cluster below feature level 3 the secrets
 	}
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
-	cmd.Flags().StringVar(&dataDir, "data-dir", "", "`directory` of a node that does not run (instead of --endpoints)")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "`directory` of a stopped node (instead of --endpoints)")
 	oneOf(cmd.Flags(), "target", "data-dir")
 	onlyOnCommandLine(cmd.Flags(), "data-dir", ignored) // elsewhere it is the directory of the running server
-	cmd.Flags().BoolVar(&force, "force", false, "replace FILE if it is there")
+	cmd.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
 	return cmd
 }
 
 // saveBackup writes FILE.tmp, checks it as a restore would, and renames it.
 func saveBackup(path string, force bool, fill func(io.Writer) error) (*backup.File, error) {
 	if _, err := os.Lstat(path); err == nil && !force {
-		return nil, usageError("%s is there already: give another name, or --force to replace it", path)
+		return nil, usageError("%s already exists: give another name, or use --force to replace it", path)
 	}
 	tmp := path + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, usageError("%s is there: another save runs, or remove what one that was killed has left", tmp)
+		return nil, usageError("%s exists: another save is running, or remove it if a killed one left it behind", tmp)
 	}
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func saveBackup(path string, force bool, fill func(io.Writer) error) (*backup.Fi
 	}
 	b, err := backup.Open(tmp)
 	if err != nil {
-		return nil, fmt.Errorf("what arrived is not whole: %w", err)
+		return nil, fmt.Errorf("the backup arrived incomplete or damaged: %w", err)
 	}
 	return b, publish(tmp, path, force)
 }
@@ -135,9 +135,9 @@ func (a *App) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "verify FILE [flags]",
 		Aliases: []string{"show"},
-		Short:   "Check a backup and show what is in it",
-		Long: `Reads a backup whole, checks its checksums and its state as a restore would, and shows what it
-is. The exit code is 65 when the file is damaged or no backup.`,
+		Short:   "Verify a backup and show what it contains",
+		Long: `Reads a whole backup, verifies its checksums and its state as a restore would, and shows what it
+contains. The exit code is 65 if the file is damaged or is not a backup.`,
 		Example: "  lockstep snapshot verify lockstep.backup\n  lockstep snapshot show lockstep.backup -o json | jq .next_token",
 		Args:    exactly("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -177,7 +177,7 @@ func (a *App) printSnapshot(r snapshotReport, out output) error {
 	if out == jsonOutput {
 		return a.writeJSON(r)
 	}
-	_, err := fmt.Fprintf(a.Out, "%s: good: cluster %s, node %s, taken at %s, entry %d, next token %d, %s, %s, %d bytes\n",
+	_, err := fmt.Fprintf(a.Out, "%s: valid: cluster %s, node %s, taken at %s, entry %d, next token %d, %s, %s, %d bytes\n",
 		printable(r.File), printable(r.ClusterID), printable(r.Node), r.TakenAt, r.Index, r.NextToken, count(uint64(r.Locks), "lock"), count(uint64(r.Sessions), "session"), r.Bytes)
 	return err
 }

@@ -61,10 +61,11 @@ func (a *App) statusCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "status [flags]",
-		Short: "Show the nodes of the cluster and which one leads",
-		Long: `Asks all --endpoints, then the members that are not among them, and shows the answer of the leader, or else of
-the node that has seen most. How far a node has applied the log it says itself: - means that it did not answer, and a
-line below names it. Needs no majority of nodes. The exit code is 69 when nobody answers or no leader is known.`,
+		Short: "Show the nodes of the cluster and the leader",
+		Long: `Asks all --endpoints, then the remaining members, and shows the answer of the leader or, without one,
+of the most up-to-date node. Each node reports itself how far it has applied the log: - means that it did not
+answer, and a line below names it. It does not need a majority. The exit code is 69 if no node answers or no
+leader is known.`,
 		Example: "  lockstep status\n  lockstep status --endpoints 127.0.0.1:7400 -o json | jq -r .leader",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,7 +78,7 @@ line below names it. Needs no majority of nodes. The exit code is 69 when nobody
 					return err
 				}
 				if report.Leader == "" {
-					return exitError{CodeUnavailable, fmt.Errorf("no leader is known to %s: start more nodes, or wait for the election", report.Node)}
+					return exitError{CodeUnavailable, fmt.Errorf("%s knows no leader: start more nodes, or wait for the election", report.Node)}
 				}
 				return nil
 			})
@@ -229,7 +230,7 @@ func (a *App) writeStatus(s statusReport) error {
 	if leader == "" {
 		leader = "none"
 	}
-	fmt.Fprintf(a.Out, "cluster %s: leader %s, term %d, feature level %s, %s, %s, %s (as %s says)\n", printable(s.ClusterID), printable(leader), s.Term,
+	fmt.Fprintf(a.Out, "cluster %s: leader %s, term %d, feature level %s, %s, %s, %s (reported by %s)\n", printable(s.ClusterID), printable(leader), s.Term,
 		orDash(s.FeatureLevel), count(s.Locks, "lock"), count(s.Waiters, "waiter"), count(s.Sessions, "session"), printable(s.Node))
 	if s.GrantsHeld != "" {
 		fmt.Fprintf(a.Out, "nothing is granted: %s%s\n", printable(s.GrantsHeld), atMost(s.GrantsHeldMS))
@@ -248,7 +249,7 @@ func (a *App) writeStatus(s statusReport) error {
 		return err
 	}
 	if zone, voters, of := crowdedZone(s.Members); zone != "" {
-		fmt.Fprintf(a.Out, "%d of %d voters are in zone %s: the cluster stops when that zone is lost\n", voters, of, printable(zone))
+		fmt.Fprintf(a.Out, "%d of %d voters are in zone %s: losing that zone would stop the cluster\n", voters, of, printable(zone))
 	}
 	for _, e := range s.Endpoints {
 		if e.Error != "" {

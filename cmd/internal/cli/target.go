@@ -46,12 +46,12 @@ type targetFlags struct {
 
 func (t *targetFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&t.endpoints, "endpoints", []string{DefaultEndpoint}, "`host:port` of nodes of the service, separated by commas")
-	flags.StringVar(&t.backend, "backend", "", "`URL` of the backend that keeps the locks, such as redis://host:6379 (instead of --endpoints; \"lockstep backends\" lists them)")
+	flags.StringVar(&t.backend, "backend", "", "`URL` of the lock backend, such as redis://host:6379 (instead of --endpoints; see \"lockstep backends\")")
 	oneOf(flags, "target", "endpoints", "backend")
-	flags.StringVar(&t.cluster, "cluster", "", "fail when the nodes are not of the cluster with this `ID`, which \"lockstep status\" shows")
+	flags.StringVar(&t.cluster, "cluster", "", "fail unless the nodes belong to the cluster with this `ID`, as shown by \"lockstep status\"")
 	t.connect = span{10 * time.Second, true}
-	flags.Var(&t.connect, "connect-timeout", "give up when the service cannot be reached for this long")
-	flags.BoolVarP(&t.verbose, "verbose", "v", false, "say on the standard error what is waited for, as at a terminal")
+	flags.Var(&t.connect, "connect-timeout", "give up if the service cannot be reached within this time")
+	flags.BoolVarP(&t.verbose, "verbose", "v", false, "report on standard error what the command is waiting for, as at a terminal")
 	t.verb = flags.Name()
 }
 
@@ -63,7 +63,7 @@ func (t *targetFlags) target() (Target, error) {
 	}
 	if u.Native() {
 		if len(u.Hosts) == 0 || len(u.Hosts) > maxEndpoints {
-			return Target{}, usageError("%s: want 1 to %d of the form host:port, such as %s", flag, maxEndpoints, DefaultEndpoint)
+			return Target{}, usageError("%s: must be 1 to %d addresses of the form host:port, such as %s", flag, maxEndpoints, DefaultEndpoint)
 		}
 		for _, e := range u.Hosts {
 			if err := checkEndpoint(flag, e); err != nil {
@@ -75,7 +75,7 @@ func (t *targetFlags) target() (Target, error) {
 		return Target{}, usageError("--connect-timeout: must be above 0")
 	}
 	if t.cluster != "" && !u.Native() {
-		return Target{}, usageError("--cluster: %s:// has no cluster id: it is for the lock service itself", u.Scheme())
+		return Target{}, usageError("--cluster: %s:// has no cluster id: the flag is for the lock service itself", u.Scheme())
 	}
 	return Target{Backend: u, Endpoints: u.Hosts, Cluster: t.cluster, Connect: t.connect.d, Verbose: t.verbose}, nil
 }
@@ -98,11 +98,11 @@ func checkEndpoint(flag, endpoint string) error {
 	number, errPort := strconv.ParseUint(port, 10, 16)
 	switch {
 	case strings.Contains(endpoint, "://"):
-		return usageError("%s: %s: want host:port, such as %s, without a scheme", flag, lockstep.Excerpt(endpoint), DefaultEndpoint)
+		return usageError("%s: %s: must be host:port, such as %s, without a scheme", flag, lockstep.Excerpt(endpoint), DefaultEndpoint)
 	case err != nil && strings.Count(endpoint, ":") > 1 && !strings.HasPrefix(endpoint, "["):
 		return usageError("%s: %s: an IPv6 address needs brackets, such as [::1]:7400", flag, lockstep.Excerpt(endpoint))
 	case err != nil || host == "" || errPort != nil || number == 0 || !plainHost(host, endpoint[0] == '['):
-		return usageError("%s: %s: want host:port, such as %s", flag, lockstep.Excerpt(endpoint), DefaultEndpoint)
+		return usageError("%s: %s: must be host:port, such as %s", flag, lockstep.Excerpt(endpoint), DefaultEndpoint)
 	}
 	return nil
 }

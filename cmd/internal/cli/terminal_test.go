@@ -183,7 +183,7 @@ func TestCtrlZStopsTheCommandAndGivesThePrompt(t *testing.T) {
 	k.expect(`\nup\r\n`)
 	pid := w.pids("pid")[0]
 	k.press("\x1a")
-	k.expect(`not renewed and is lost in`)
+	k.expect(`not being renewed, and will be lost in`)
 	k.expect(`Stopped[^\n]*\n(.*\n)*prompt> $`)
 	if state, _ := processState(pid); state != 'T' {
 		t.Errorf("the command is in state %c, want T", state)
@@ -240,7 +240,7 @@ func TestAPipelineStopsEachTimeThatCtrlZAsksForIt(t *testing.T) {
 	pid := w.pids("pid")[0]
 	for range 2 {
 		k.press("\x1a")
-		k.expect(`not renewed and is lost in`)
+		k.expect(`not being renewed, and will be lost in`)
 		k.expect(`Stopped[^\n]*\n(.*\n)*prompt> $`)
 		if state, _ := processState(pid); state != 'T' {
 			t.Errorf("the command is in state %c, want T", state)

@@ -73,9 +73,10 @@ func (a *App) topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [flags]",
 		Short: "Watch the cluster live: grants, oldest holders, longest queues",
-		Long: `Shows the leader, the grants per second, the locks that are held longest and those that most wait for, and
-refreshes in place at a terminal until interrupted. Elsewhere it prints one sample after the other; -o json
-prints one and ends. Beyond 10,000 locks only the first, in byte order of their names, are looked at.`,
+		Long: `Shows the leader, the grants per second, the locks held longest and those with the most waiters.
+At a terminal it refreshes in place until interrupted. Elsewhere it prints one sample after another;
+-o json prints one and exits. With more than 10,000 locks, only the first 10,000 in byte order of
+their names are considered.`,
 		Example: "  lockstep top\n  lockstep top --interval 5 --limit 20\n  lockstep top -o json | jq '.hottest_queues[0]'",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -97,7 +98,7 @@ prints one and ends. Beyond 10,000 locks only the first, in byte order of their 
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
 	cmd.Flags().Var(&every, "interval", "time between two samples")
-	cmd.Flags().IntVar(&t.rows, "limit", 10, "show so many holders and queues at most")
+	cmd.Flags().IntVar(&t.rows, "limit", 10, "show at most this many holders and queues")
 	return cmd
 }
 
@@ -174,7 +175,7 @@ func (t *top) scan(ctx context.Context, s *topSample) error {
 			return nil
 		}
 		if next == token {
-			return errors.New("the service repeats a page")
+			return errors.New("the service returned the same page twice")
 		}
 		token = next
 	}

@@ -27,7 +27,7 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	if near := nearCommand(cmd, word); near != "" {
 		hint = fmt.Sprintf(` did you mean "%s %s"?`, cmd.CommandPath(), near)
 	}
-	return usageError(`unknown command %q:%s "%s --help" lists them`, word, hint, cmd.CommandPath())
+	return usageError(`unknown command %q:%s see "%s --help"`, word, hint, cmd.CommandPath())
 }
 
 func nearCommand(cmd *cobra.Command, word string) string {
@@ -47,7 +47,7 @@ func nearCommand(cmd *cobra.Command, word string) string {
 // subcommands is the action of a command that only has subcommands.
 func subcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usageError(`no command given: "%s --help" lists them`, cmd.CommandPath())
+		return usageError(`no command given: see "%s --help"`, cmd.CommandPath())
 	}
 	return unknownCommand(cmd, args[0])
 }

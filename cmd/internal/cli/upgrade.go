@@ -24,14 +24,14 @@ func (a *App) upgradeCommand() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:   "upgrade [flags]",
-		Short: "Raise the cluster's feature level after its nodes were upgraded",
-		Long: `Replace all nodes by a newer version first, one by one: until then the cluster goes on at the
-feature level that it has, and each node can go back to the version before. This command then
-raises the level to the newest that the nodes can. There is no way back: a node of an
-older version takes no part from then on.
+		Short: "Raise the feature level of the cluster after upgrading its nodes",
+		Long: `First replace all nodes by a newer version, one by one: until then the cluster stays at its
+current feature level, and each node can go back to the previous version. This command then
+raises the level to the newest that all nodes support. This cannot be undone: a node of an
+older version can no longer take part.
 
-Nothing is changed while a member is down or runs a version that cannot: the exit code is 1,
-and the message names it.`,
+Nothing is changed while a member is down or runs a version that does not support the level: the
+exit code is 1, and the message names the member.`,
 		Example: "  lockstep upgrade --check\n  lockstep upgrade",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,8 +46,8 @@ and the message names it.`,
 	}
 	target.register(cmd.Flags())
 	out.register(cmd.Flags())
-	cmd.Flags().Uint32Var(&to, "to", 0, "the `level` to raise to (0: the newest that any member can)")
-	cmd.Flags().BoolVar(&check, "check", false, "only say whether the level can be raised, and what each member can")
+	cmd.Flags().Uint32Var(&to, "to", 0, "the `level` to raise to (0: the newest that any member supports)")
+	cmd.Flags().BoolVar(&check, "check", false, "only report whether the level can be raised, and what each member supports")
 	return cmd
 }
 

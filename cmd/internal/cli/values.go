@@ -35,7 +35,7 @@ func (s *span) Set(text string) error {
 
 func (s *span) Type() string { return "seconds" }
 
-var errSpan = errors.New("want seconds, such as 2.5, or a duration, such as 1m30s, not below zero")
+var errSpan = errors.New("must be seconds, such as 2.5, or a duration, such as 1m30s, and not negative")
 
 func parseSpan(text string) (time.Duration, error) {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
@@ -68,7 +68,7 @@ func (r *ratio) Set(text string) error {
 	k, err1 := strconv.Atoi(first)
 	n, err2 := strconv.Atoi(second)
 	if !found || err1 != nil || err2 != nil || k < 1 || k > n {
-		return errors.New("want k/n with 1 <= k <= n, such as 1/3")
+		return errors.New("must be k/n with 1 <= k <= n, such as 1/3")
 	}
 	r.k, r.n = k, n
 	return nil

@@ -41,16 +41,16 @@ func (a *App) watchCommand() *cobra.Command {
 	var f watchFlags
 	cmd := &cobra.Command{
 		Use:   "watch [PREFIX] [flags]",
-		Short: "Follow what happens to locks",
-		Long: `Prints a line for each event of the locks whose names begin with PREFIX, or of all locks without one: who was granted
-which lock and which token, who waits, and how and why each claim ended. Events are numbered and come in order. After a lost
-connection the watch resumes with the next event by itself, on any node: none comes twice and none is left out.
+		Short: "Follow lock events",
+		Long: `Prints a line for each event of the locks whose names begin with PREFIX, by default of all locks: who was granted
+which lock with which token, who waits, and how and why each claim ended. Events are numbered and arrive in order.
+After a lost connection, the watch resumes with the next event, on any node: no event is repeated or skipped.
 
---after N begins after the event N, if the service still remembers the events after it. CLUSTER:N also names the cluster whose
-history N belongs to; -o json prints both as "cluster" and "number". Without --after only new events are printed. A number of
-another history, or one that the cluster has not reached, ends the watch at once with 64. When a restore replaces the cluster
-during a watch, a line says that the history has changed, and the events of the new history follow from its beginning. INT ends
-the watch; it ends with 69 when no node serves for --connect-timeout.`,
+--after N starts after event N, if the service still remembers the events after it. CLUSTER:N also names the cluster
+whose history N belongs to; -o json prints both as "cluster" and "number". Without --after, only new events are
+printed. If the number belongs to another history, or the cluster has not reached it, the watch ends at once with 64.
+If a restore replaces the cluster during a watch, a line says that the history has changed, and the events of the
+new history follow from its start. INT ends the watch; it ends with 69 if no node serves for --connect-timeout.`,
 		Example: "  lockstep watch\n  lockstep watch billing/ --after 4711\n  lockstep watch -o json | jq -r 'select(.kind == \"expired\") | .name'",
 		Args:    upTo("PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +62,7 @@ the watch; it ends with 69 when no node serves for --connect-timeout.`,
 	}
 	target.register(cmd.Flags())
 	f.out.register(cmd.Flags())
-	cmd.Flags().StringVar(&f.after, "after", "0", "begin after the event with this `number`, or CLUSTER:NUMBER (0: only new events)")
+	cmd.Flags().StringVar(&f.after, "after", "0", "start after the event with this `number`, or CLUSTER:NUMBER (0: only new events)")
 	cmd.Flags().Uint64Var(&f.limit, "limit", 0, "end after this many events (0: never)")
 	return cmd
 }
@@ -114,9 +114,9 @@ func (a *App) sayMajority(ctx context.Context, ask func(context.Context) []clien
 		case ctx.Err() != nil || said == (out != nil):
 			return
 		case out != nil:
-			a.complain("watch", fmt.Errorf("nothing can happen to locks now: %s; the watch goes on when that is over", out.Summary()))
+			a.complain("watch", fmt.Errorf("no events can occur: %s; the watch continues when that is over", out.Summary()))
 		default:
-			a.complain("watch", errors.New("a leader is known again"))
+			a.complain("watch", errors.New("there is a leader again"))
 		}
 		said = out != nil
 	})
@@ -126,7 +126,7 @@ func (a *App) printChange(c *client.HistoryChangedError, out output) error {
 	if out == jsonOutput {
 		return a.writeJSONLine(historyChange{"history_changed", c.Cluster, c.Oldest, c.Was.String()})
 	}
-	_, err := fmt.Fprintf(a.Out, "history changed: the cluster was replaced after event %d of %s; the events of cluster %s follow, from number %d on\n",
+	_, err := fmt.Fprintf(a.Out, "history changed: the cluster was replaced after event %d of %s; the events of cluster %s follow, starting with number %d\n",
 		c.Was.Number, printable(c.Was.Cluster), printable(c.Cluster), c.Oldest+1)
 	return err
 }

@@ -177,7 +177,7 @@ func (c *cluster) index(name string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no node of this cluster", name)
+	return 0, fmt.Errorf("%q is not a node of this cluster", name)
 }
 
 // lockstep returns a command that talks to this cluster, or to the backend.

@@ -35,7 +35,7 @@ func RunOn(ctx context.Context, cfg Config, url string) error {
 func run(ctx context.Context, cfg Config, environment []string, steps []step) error {
 	dir, err := os.MkdirTemp("", "lockstep-demo-")
 	if err != nil {
-		return fmt.Errorf("demo: make a folder: %w", err)
+		return fmt.Errorf("demo: create a directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	asked := ctx
@@ -51,12 +51,12 @@ func run(ctx context.Context, cfg Config, environment []string, steps []step) er
 				s.say("Interrupted.")
 				return context.Cause(asked)
 			}
-			s.say("DID NOT HOLD: %v", err)
+			s.say("FAILED: %v", err)
 			return fmt.Errorf("demo: step %d, %s: %w", i+1, step.title, err)
 		}
 	}
 	s.say("")
-	s.say("All %d steps held, in %.0f s.", len(steps), time.Since(s.begin).Seconds())
+	s.say("All %d steps passed, in %.0f s.", len(steps), time.Since(s.begin).Seconds())
 	return nil
 }
 
@@ -70,7 +70,7 @@ type step struct {
 var serviceSteps = []step{
 	{"Five nodes agree on a leader", startCluster},
 	{"Competing jobs, and the leader is killed in the middle", competingJobs},
-	{"Waiters are served in the order they came", orderlyQueue},
+	{"Waiters are served in order of arrival", orderlyQueue},
 	{"A holder freezes beyond its lease", frozenHolder},
 	{"What happened is on record", history},
 	{"Three of five nodes are gone: nothing is granted", lostQuorum},

@@ -38,7 +38,7 @@ func frozenHolder(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.say("SIGSTOP to everything of A: run, its watcher and its job (%d processes). It believes that it holds the lock.", len(frozen))
+	s.say("SIGSTOP to all processes of A: run, its watcher and its job (%d processes). A believes that it holds the lock.", len(frozen))
 	if err := b.waitToken(ctx, s, "B"); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 		}
 		tokens[who] = list[0]
 	}
-	s.say("A's lease ran out; B was granted the lock. Tokens: A %d, B %d.", tokens["A"], tokens["B"])
+	s.say("A's lease expired; B was granted the lock. Tokens: A %d, B %d.", tokens["A"], tokens["B"])
 	if tokens["B"] <= tokens["A"] {
 		return fmt.Errorf("the token of B, %d, is not larger than that of A, %d", tokens["B"], tokens["A"])
 	}
@@ -66,7 +66,7 @@ func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 		_ = syscall.Kill(pid, syscall.SIGCONT) // some may be gone already
 	}
 	code := a.exitCode()
-	s.say("SIGCONT: A's watcher sees the passed deadline and kills the job; run exits %d.", code)
+	s.say("SIGCONT: A's watcher sees that the deadline has passed and kills the job; run exits with %d.", code)
 	if code != 121 {
 		return fmt.Errorf("run of A exited with %d, want 121: lock lost", code)
 	}
@@ -92,7 +92,7 @@ func (s *stage) judgeStore(a, b uint64) error {
 		return fmt.Errorf("the newest token in the store is %d, want B's %d", newest, b)
 	}
 	s.say("%d writes; %d came from A after B's first. A job can wake between its check and its write, and no", len(writes), late)
-	s.say("lock can stop that: a store that keeps the newest token, %d, refuses A's %d. The lock is advice, that is the safety.", b, a)
+	s.say("lock can prevent that: a store that keeps the newest token, %d, refuses A's %d. The lock is advisory; the token makes it safe.", b, a)
 	return nil
 }
 

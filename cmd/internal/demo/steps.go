@@ -23,7 +23,7 @@ func startCluster(ctx context.Context, s *stage) error {
 			return err
 		}
 	}
-	s.say("Five processes, each with a disk of its own: %s", s.cluster.endpoints())
+	s.say("Five processes, each with its own data directory: %s", s.cluster.endpoints())
 	if _, err := s.leader(ctx, ""); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *stage) waitHealthy(ctx context.Context) error {
 		}
 		sleep(ctx, 100*time.Millisecond)
 	}
-	return errors.New("the leader does not hear all nodes")
+	return errors.New("the leader does not hear from all nodes")
 }
 
 func healthy(st status) int {
@@ -104,7 +104,7 @@ func undisturbedJobs(ctx context.Context, s *stage) error {
 }
 
 func (s *stage) layCounter() error {
-	s.say("%d shells add one to a file, %d times each: read, add, write. Without a lock some would be lost.", shells, runsPerShell)
+	s.say("%d shells increment a counter in a file, %d times each: read, add, write. Without a lock, some increments would be lost.", shells, runsPerShell)
 	return os.WriteFile(s.path("counter"), []byte("0\n"), 0o600)
 }
 
@@ -231,7 +231,7 @@ func orderlyQueue(ctx context.Context, s *stage) error {
 	if got := strings.Join(strings.Fields(string(content)), " "); got != "first second third fourth" {
 		return fmt.Errorf("they ran in the order %q", got)
 	}
-	s.say("The first let go; they ran in the order first, second, third, fourth.")
+	s.say("The first released the lock; they ran in the order first, second, third, fourth.")
 	return nil
 }
 
@@ -292,7 +292,7 @@ func lostQuorum(ctx context.Context, s *stage) error {
 	if _, err := os.Stat(s.path("granted-without-quorum")); err == nil {
 		return errors.New("a lock was granted without a quorum")
 	}
-	s.say("lockstep run says exit %d, and the job never ran: unavailable rather than unsafe.", exit.ExitCode())
+	s.say("lockstep run exits with %d, and the job never ran: unavailable rather than unsafe.", exit.ExitCode())
 	for _, i := range down {
 		if err := s.startNode(i); err != nil {
 			return err
@@ -302,6 +302,6 @@ func lostQuorum(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.say("They are back, from their disks, and the next grant has token %s.", bytes.TrimSpace(out))
+	s.say("They are back, with their data, and the next grant has token %s.", bytes.TrimSpace(out))
 	return nil
 }

@@ -36,10 +36,10 @@ var directory = kind{
 func parsePath(s *Store) error {
 	u, err := url.Parse(s.text)
 	if err != nil || u.Host != "" || u.RawQuery != "" || u.Fragment != "" || !filepath.IsAbs(u.Path) {
-		return fmt.Errorf("want the absolute path of a directory, such as %s", s.kind.example)
+		return fmt.Errorf("must be the absolute path of a directory, such as %s", s.kind.example)
 	}
 	if s.marks != "" {
-		return fmt.Errorf("%s:// has no prefix of keys and no table: its marks are where the URL says", s.kind.scheme)
+		return fmt.Errorf("%s:// has neither a key prefix nor a table: its marks are where the URL says", s.kind.scheme)
 	}
 	s.path = u.Path
 	return nil
@@ -51,7 +51,7 @@ type folder struct{ path string }
 func (f folder) file(resource string) (*filefence.File, error) {
 	if !filepath.IsLocal(resource) {
 		return nil, &lockstep.InvalidError{
-			Field: "resource", Value: lockstep.Excerpt(resource), Rule: "must be the path of a file below the directory of the store, without \"..\"",
+			Field: "resource", Value: lockstep.Excerpt(resource), Rule: "must be the path of a file in the directory of the store, without \"..\"",
 		}
 	}
 	return filefence.Open(filepath.Join(f.path, resource), filefence.Config{})

@@ -50,16 +50,16 @@ var bucket = kind{
 func parseBucket(text string) (name, endpoint string, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || strings.Contains(u.Host, ":") || strings.Trim(u.Path, "/") != "" || u.User != nil || u.Fragment != "" {
-		return "", "", fmt.Errorf("want a bucket, such as s3://reports or s3://reports?endpoint=https://store.example:9000")
+		return "", "", fmt.Errorf("must be a bucket, such as s3://reports or s3://reports?endpoint=https://store.example:9000")
 	}
 	query := u.Query()
 	endpoint = query.Get("endpoint")
 	query.Del("endpoint")
 	for key := range query {
-		return "", "", fmt.Errorf("s3:// knows no %s", lockstep.Excerpt(key))
+		return "", "", fmt.Errorf("s3:// does not support %s", lockstep.Excerpt(key))
 	}
 	if e, err := url.Parse(endpoint); endpoint != "" && (err != nil || e.Host == "" || e.Scheme != "http" && e.Scheme != "https") {
-		return "", "", fmt.Errorf("endpoint: want a URL such as https://store.example:9000")
+		return "", "", fmt.Errorf("endpoint: must be a URL such as https://store.example:9000")
 	}
 	return u.Host, endpoint, nil
 }

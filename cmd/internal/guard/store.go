@@ -71,11 +71,11 @@ func (s Store) Scheme() string { return s.kind.scheme }
 func Parse(text, marks string) (Store, error) {
 	scheme, _, found := strings.Cut(text, "://")
 	if !found {
-		return Store{}, fmt.Errorf("want a URL such as %s", strings.Join(Examples(), " or "))
+		return Store{}, fmt.Errorf("must be a URL such as %s", strings.Join(Examples(), " or "))
 	}
 	k := kindOf(scheme)
 	if k == nil {
-		return Store{}, fmt.Errorf("unknown scheme %s: want a URL such as %s", lockstep.Excerpt(scheme), strings.Join(Examples(), " or "))
+		return Store{}, fmt.Errorf("unknown scheme %s: must be a URL such as %s", lockstep.Excerpt(scheme), strings.Join(Examples(), " or "))
 	}
 	s := Store{kind: k, text: text, marks: marks}
 	if err := k.parse(&s); err != nil {

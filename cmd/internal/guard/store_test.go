@@ -20,21 +20,21 @@ func TestEveryExampleIsAStore(t *testing.T) {
 
 func TestABadStoreIsRefusedWithoutItsPassword(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                        "want a URL",
-		"report":                  "want a URL",
+		"":                        "must be a URL",
+		"report":                  "must be a URL",
 		"lockstep://a:1":          "unknown scheme",
 		"redlock://a,b,c":         "unknown scheme",
 		"file://relative/path":    "absolute path",
 		"file://":                 "absolute path",
 		"dir:///a?x=1":            "absolute path",
 		"redis://u:secret@a/x":    "number of a database",
-		"etcd://u:secret@a/path":  "has no path",
+		"etcd://u:secret@a/path":  "takes no path",
 		"postgres://u:secret@%zz": "psql",
-		"s3://":                   "want a bucket",
-		"s3://u:secret@a":         "want a bucket",
-		"s3://a/key":              "want a bucket",
+		"s3://":                   "must be a bucket",
+		"s3://u:secret@a":         "must be a bucket",
+		"s3://a/key":              "must be a bucket",
 		"s3://a?endpoint=b:9000":  "endpoint",
-		"s3://a?x=1":              "knows no",
+		"s3://a?x=1":              "does not support",
 	} {
 		_, err := guard.Parse(text, "")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {

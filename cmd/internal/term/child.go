@@ -146,7 +146,7 @@ func (c *Child) introduce(command Command, deadline time.Duration, report *os.Fi
 	m, errRead := readMessage(report)
 	switch {
 	case errRead != nil:
-		return fmt.Errorf("start the watcher: it ended, or did not answer within %v (%w)%s", watcherStart, errors.Join(err, errRead), limits())
+		return fmt.Errorf("start the watcher: it exited, or did not respond within %v (%w)%s", watcherStart, errors.Join(err, errRead), limits())
 	case m.kind != reportReady:
 		return fmt.Errorf("start the command: %s%s", failure(m.value), limits())
 	}
@@ -159,7 +159,7 @@ func failure(value int64) string {
 	if value < 0 {
 		return unix.Errno(-value).Error()
 	}
-	return fmt.Sprintf("its first process ended with code %d before it was ready", Status{unix.WaitStatus(value)}.Code())
+	return fmt.Sprintf("its first process exited with code %d before it was ready", Status{unix.WaitStatus(value)}.Code())
 }
 
 // limits lists the resource limits of the process that can prevent a program from starting.

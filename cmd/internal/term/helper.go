@@ -155,7 +155,7 @@ func self() (string, error) {
 	}
 	path, err := exec.LookPath(os.Args[0]) // as the user's shell found it
 	if err != nil {
-		return "", fmt.Errorf("cannot find the file of this program, which is started once more as the watcher: mount /proc, or start it by its whole path: %w", err)
+		return "", fmt.Errorf("cannot find the executable of this program, which is also started as the watcher: mount /proc, or start it with its full path: %w", err)
 	}
 	return path, nil
 }

@@ -27,7 +27,7 @@ func (p Process) String() string {
 }
 
 // errNoTree means that this system does not list descendants.
-var errNoTree = errors.New("the system does not list the descendants of a process (on Linux: is /proc mounted?)")
+var errNoTree = errors.New("this system does not list the descendants of a process (on Linux: is /proc mounted?)")
 
 // living returns the processes that are not zombies. In a zombie, the first thread has ended, but
 // others may still be running, so this is only for people to read.
@@ -47,7 +47,7 @@ const maxNamed = 5
 // Name describes processes for people: "3 processes: 17 ("sh"), ...".
 func Name(all []Process) string {
 	if len(all) == 0 {
-		return "a process that cannot be seen"
+		return "an invisible process"
 	}
 	var words []string
 	for i, p := range all {

@@ -286,7 +286,7 @@ func (w *watcher) complain() {
 		return
 	}
 	found, _ := below(unix.Getpid(), nil)
-	fmt.Fprintf(w.errs, "lockstep: run was killed, and its command goes on without the lock: %s cannot be killed by this user, or hangs\n", Name(living(found)))
+	fmt.Fprintf(w.errs, "lockstep: run was killed, and its command continues without the lock: %s cannot be killed by this user, or hangs\n", Name(living(found)))
 }
 
 // linger waits for a parent that is frozen or still at work: once this process ends, what it leaves

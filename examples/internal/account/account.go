@@ -70,7 +70,7 @@ type Store struct {
 func Start(ctx context.Context, name, dir string) (*Store, error) {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("account: unknown store %q: want one of %s", name, strings.Join(Kinds(), ", "))
+		return nil, fmt.Errorf("account: unknown store %q: must be one of %s", name, strings.Join(Kinds(), ", "))
 	}
 	s, err := kinds[i].serves(ctx, dir)
 	if err != nil {

@@ -96,7 +96,7 @@ func (a *Actor) do(ctx context.Context, step string) (Report, error) {
 
 func (a *Actor) begin(step string) error {
 	if _, err := fmt.Fprintln(a.in, step); err != nil {
-		return fmt.Errorf("tell %s to %s: %w", a.name, step, err)
+		return fmt.Errorf("ask %s to %s: %w", a.name, step, err)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestAStepThatCannotBeDoneIsAnswered(t *testing.T) {
 	if err := actor.Serve(t.Context(), cfg, strings.NewReader("look\n"), &out); err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"step":"look","error":"there is no lock yet"}` + "\n"; out.String() != want {
+	if want := `{"step":"look","error":"no lock is held yet"}` + "\n"; out.String() != want {
 		t.Errorf("answer %s, want %s", out.String(), want)
 	}
 }

@@ -101,7 +101,7 @@ func (p *player) do(ctx context.Context, words []string, r *Report) error {
 	case len(words) == 1 && words[0] == acquire:
 		return p.acquire(ctx, r)
 	case p.lock == nil:
-		return errors.New("there is no lock yet")
+		return errors.New("no lock is held yet")
 	case len(words) == 1 && words[0] == look:
 		return p.look(ctx, r)
 	case len(words) == 2 && words[0] == add:

@@ -68,7 +68,7 @@ func Run(ctx context.Context, out io.Writer, steps []Step) error {
 		}
 	}
 	s.Say("")
-	s.Say("All %d steps held, in %.0f s.", len(steps), time.Since(s.begin).Seconds())
+	s.Say("All %d steps passed, in %.0f s.", len(steps), time.Since(s.begin).Seconds())
 	return nil
 }
 
