@@ -155,7 +155,7 @@ after_unread() {
 # refused CASE LIMIT [TIMES]: so many pushes were refused, each by this limit of the stranger's address.
 refused() {
   local n
-  n=$(cat "$work"/push.* | grep -c "^refusal.* desc = [^:]*: $2 of clients at $stranger: at most" || true)
+  n=$(cat "$work"/push.* | grep -c "^refusal.* desc = $2 of clients at $stranger: at most" || true)
   [ "$n" -eq "${3:-1}" ] || fail "$1: $(cat "$work"/push.*)"
 }
 

@@ -49,7 +49,7 @@ func (p *performance) awaitLoss(ctx context.Context) error {
 		}
 		stage.Sleep(ctx, 100*time.Millisecond)
 	}
-	return errors.New("A's lock never reported that it was lost")
+	return errors.New("the lock of A never reported that it was lost")
 }
 
 func (p *performance) changeLeader(ctx context.Context) error {
