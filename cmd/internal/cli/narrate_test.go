@@ -149,6 +149,16 @@ func TestStatusTellsOfEachNodeWhatItSaysItself(t *testing.T) {
 	if text, _ := json.Marshal(report.Members[2]); !strings.Contains(string(text), `"applied_index":null`) {
 		t.Errorf("JSON %s", text)
 	}
+
+	// A node that waits says so itself, whatever the leader thinks of it.
+	refused := answer("n3", "", 7)
+	waits := member("n3", "voter")
+	waits.Health = "n2: node n3 has an older copy of its directory"
+	refused.Status.Members = []*pb.Member{member("n1", "voter"), member("n2", "voter"), waits}
+	report = reportStatus(refused.Status, []client.NodeStatus{refused}, []client.NodeStatus{answer("n2", "n2", 42)})
+	if got := report.Members[2].Health; report.Leader != "n2" || got != waits.Health {
+		t.Errorf("leader %q, n3 is %q", report.Leader, got)
+	}
 }
 
 func TestAtATerminalTheWaitingIsExplained(t *testing.T) {

@@ -142,7 +142,7 @@ func unasked(s *pb.StatusResponse, answers []client.NodeStatus) []string {
 
 // reportStatus returns the best of all answers, with what each node reports about itself.
 func reportStatus(best *pb.StatusResponse, answers, others []client.NodeStatus) statusReport {
-	applied := map[string]uint64{}
+	applied, trouble := map[string]uint64{}, map[string]string{}
 	var endpoints []endpointReport
 	for i, n := range slices.Concat(answers, others) {
 		e := endpointReport{Endpoint: n.Endpoint, Node: n.Status.GetNode()}
@@ -157,6 +157,7 @@ func reportStatus(best *pb.StatusResponse, answers, others []client.NodeStatus) 
 			continue
 		}
 		applied[n.Status.GetNode()] = n.Status.GetAppliedIndex()
+		trouble[n.Status.GetNode()] = ownTrouble(n.Status)
 		if i >= len(answers) && better(n.Status, best) {
 			best = n.Status
 		}
@@ -168,8 +169,20 @@ func reportStatus(best *pb.StatusResponse, answers, others []client.NodeStatus) 
 		if index, ok := applied[m.Name]; ok {
 			m.AppliedIndex = &index
 		}
+		m.Health = cmp.Or(trouble[m.Name], m.Health)
 	}
 	return report
+}
+
+// ownTrouble is the health that a node reports of itself, or "" if that is good: a leader does not
+// know that a node waits, for example because it was refused.
+func ownTrouble(s *pb.StatusResponse) string {
+	for _, m := range s.GetMembers() {
+		if m.GetName() == s.GetNode() && m.GetHealth() != "ok" {
+			return m.GetHealth()
+		}
+	}
+	return ""
 }
 
 // better prefers a leader's own report, then the higher term.
