@@ -35,7 +35,7 @@ func BenchmarkGrants(b *testing.B) {
 			clients[i].send(Release{machine.Release{Seq: claim.Seq, Token: claim.Token}})
 		}
 		h.replies = nil
-		c.until(second, "releases", func() bool { return len(h.replies) == len(clients) })
+		c.until(second, "releases", func() bool { return answers(h) == len(clients) })
 		h.replies = nil
 		grants += len(clients)
 		for _, o := range c.hosts {
@@ -43,6 +43,16 @@ func BenchmarkGrants(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(grants), "ns/grant")
+}
+
+// answers counts the replies that answer a request; the end of a claim is news as well.
+func answers(h *host) (n int) {
+	for _, r := range h.replies {
+		if r.Tag != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // BenchmarkKeepAlives renews 10,000 sessions in each round.
