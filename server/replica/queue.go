@@ -18,6 +18,7 @@ const maxQueueBytes = 32 << 20
 type pending struct {
 	command machine.Command
 	size    int
+	ends    int  // what it ends costs, as sessionWeight counts it; of a CloseSession
 	limited bool // counts against QueueCommands
 	counted bool // in the binding of its session
 
@@ -106,10 +107,11 @@ func (q *queue) admit(p *pending, bound int, now Time) bool {
 
 // take removes the commands of the next batch: the first in line, within the bounds, at least one.
 func (q *queue) take(commands, bytes int, now Time) []*pending {
-	n := 0
+	n, ends := 0, 0
 	for n < len(q.waiting) && n < commands {
 		size := q.waiting[n].size
-		if n > 0 && size > bytes {
+		ends += q.waiting[n].ends
+		if n > 0 && (size > bytes || ends > maxEnd) {
 			break
 		}
 		bytes -= size

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -285,5 +286,22 @@ func TestWhatIsUnderWayOfASessionIsNotHeldAgainstItsNextRequest(t *testing.T) {
 	stranger := c.open(h, 60_000)
 	if a := stranger.call(stranger.acquireBody(spec("job"))).(Refused); a.Code != machine.QuotaExceeded {
 		t.Errorf("a waiter too many was answered %+v", a)
+	}
+}
+
+// Sessions with many claims that close together do not end in one entry: applying it would take
+// the leader longer than an election.
+func TestABatchEndsABoundedNumberOfClaims(t *testing.T) {
+	var q queue
+	for range 10 {
+		q.admit(&pending{command: machine.CloseSession{}, ends: maxEnd / 2}, 100, 0)
+	}
+	q.admit(&pending{command: machine.CloseSession{}, ends: 2 * maxEnd}, 100, 0) // one is taken in any case
+	var sizes []int
+	for len(q.waiting) > 0 {
+		sizes = append(sizes, len(q.take(100, 1<<20, 0)))
+	}
+	if want := []int{2, 2, 2, 2, 2, 1}; !slices.Equal(sizes, want) {
+		t.Errorf("batches of %v, want %v", sizes, want)
 	}
 }

@@ -87,7 +87,7 @@ func (r *Replica) serve(q Request, has proof) {
 		b.Claim.Session = q.Session
 		r.command(&q, &pending{command: b.Claim}, has)
 	case Close:
-		r.command(&q, &pending{command: machine.CloseSession{Session: q.Session}}, has)
+		r.command(&q, &pending{command: machine.CloseSession{Session: q.Session}, ends: r.sessionWeight(q.Session)}, has)
 	case Revoke:
 		r.revoke(&q, b, has)
 	case ChangeMembers:
