@@ -58,5 +58,6 @@ batch together 200
 check_tokens 200
 worst=$(cat ./2*.took | sort -n | tail -1)
 [ "$(sort -u ./2*.exit)" = 121 ] || fail "exit codes: $(sort ./2*.exit | uniq -c)"
-[ "$worst" -le 100 ] || fail "the group was killed $worst ms after waking: $(cat ./2*.took | sort -n | tr '\n' ' ')"
+most=${MOST_MS:-100} # a run beside others needs room
+[ "$worst" -le "$most" ] || fail "the group was killed $worst ms after waking: $(cat ./2*.took | sort -n | tr '\n' ' ')"
 say "all frozen for 3 TTL: killed at most $worst ms after waking, exit 121, larger token, $tries of $tries"
