@@ -248,7 +248,7 @@ func watchPlainly(t *testing.T, path string) (stop func()) {
 
 // TestAFrozenWriterIsRefusedWhenItWakes stops a process at random moments of its writes, lets the
 // next holder take over, and wakes it. If it was stopped in the middle of a step, the next holder
-// is told to retry; whatever the woken writer does then is refused.
+// gets ErrBusy and retries; anything that the woken writer does then is refused.
 func TestAFrozenWriterIsRefusedWhenItWakes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	inStep := 0
