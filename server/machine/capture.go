@@ -31,6 +31,9 @@ const (
 	chunkAbnormal = 'B'
 	chunkEnd      = 'E'
 
+	chunkHead    = 1 + 4 // kind and size
+	checksumSize = 4
+
 	shardsPerChunk = 16
 	shardChunks    = shardCount / shardsPerChunk
 )
@@ -62,7 +65,7 @@ func (m *Machine) changing(id SessionID) {
 func (c *Capture) before(shard int) {
 	const header = 1
 	if shard/shardsPerChunk+header >= c.steps && c.early[shard] == nil {
-		c.early[shard] = c.m.appendShard(nil, shard, c.leases)
+		c.early[shard] = c.m.appendShard(make([]byte, 0, c.m.sizeOfShard(shard)), shard, c.leases)
 	}
 }
 
@@ -99,43 +102,55 @@ func (c *Capture) Next() (chunk []byte, last bool) {
 	step := c.steps
 	c.steps++
 	if step == 0 {
-		return c.frame([]byte(snapshotMagic), chunkHeader, c.header), false
+		head := append([]byte(snapshotMagic), make([]byte, chunkHead)...)
+		return c.seal(append(head, c.header...), len(snapshotMagic), chunkHeader), false
 	}
 	if step -= 1; step < shardChunks {
-		return c.frame(nil, chunkShard, c.shards(step*shardsPerChunk)), false
+		return c.seal(c.shards(step*shardsPerChunk), 0, chunkShard), false
 	}
 	step -= shardChunks
 	for i, kind := range [...]byte{chunkHistory, chunkAbnormal} {
 		if step < len(c.segments[i]) {
-			return c.frame(nil, kind, c.segments[i][step].bytes), false
+			segment := c.segments[i][step].bytes
+			return c.seal(append(newChunk(len(segment)), segment...), 0, kind), false
 		}
 		step -= len(c.segments[i])
 	}
 	c.m.AbortCapture()
-	return c.frame(nil, chunkEnd, nil), true
+	return c.seal(newChunk(0), 0, chunkEnd), true
 }
 
-// shards returns the encoding of the shards of one chunk.
+// newChunk returns the room for the head of a chunk, and room for so many bytes of content in its capacity.
+func newChunk(content int) []byte { return make([]byte, chunkHead, chunkHead+content+checksumSize) }
+
+// shards returns a chunk with the encoding of some shards, which may be large: it is allocated once.
 func (c *Capture) shards(first int) []byte {
-	var content []byte
+	size := 0
+	for i := first; i < first+shardsPerChunk; i++ {
+		size += len(c.early[i])
+		if c.early[i] == nil {
+			size += c.m.sizeOfShard(i)
+		}
+	}
+	chunk := newChunk(size)
 	for i := first; i < first+shardsPerChunk; i++ {
 		if early := c.early[i]; early != nil {
-			content = append(content, early...)
+			chunk = append(chunk, early...)
 			c.early[i] = nil
 			continue
 		}
-		content = c.m.appendShard(content, i, c.leases)
+		chunk = c.m.appendShard(chunk, i, c.leases)
 	}
-	return content
+	return chunk
 }
 
-func (c *Capture) frame(dst []byte, kind byte, content []byte) []byte {
-	start := len(dst)
-	dst = append(dst, kind)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(content)))
-	dst = append(dst, content...)
-	c.sum = crc32.Update(c.sum, castagnoli, dst[start:])
-	return binary.BigEndian.AppendUint32(dst, c.sum)
+// seal fills the head of the chunk that begins at start, and adds the checksum.
+func (c *Capture) seal(b []byte, start int, kind byte) []byte {
+	chunk := b[start:]
+	chunk[0] = kind
+	binary.BigEndian.PutUint32(chunk[1:], uint32(len(chunk)-chunkHead))
+	c.sum = crc32.Update(c.sum, castagnoli, chunk)
+	return binary.BigEndian.AppendUint32(b, c.sum)
 }
 
 func (m *Machine) appendHeader(b []byte) []byte {
@@ -179,6 +194,18 @@ func (m *Machine) appendHeader(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(m.leaseClock))
 	}
 	return b
+}
+
+// sizeOfShard returns about how many bytes the encoding of a shard takes, rather more than less.
+func (m *Machine) sizeOfShard(i int) int {
+	shard := &m.shards[i]
+	n := 16 + len(shard.ended.m)*2*sessionBytes
+	for _, t := range [...]*table[SessionID, *session]{&shard.live, &shard.leaving} {
+		for _, s := range t.m { // in any order: this is a sum
+			n += s.bytes
+		}
+	}
+	return n
 }
 
 // appendShard encodes a shard: its live, leaving and ended sessions, each in order of their ids.

@@ -170,6 +170,6 @@ func DefaultLimits() Limits {
 		HistoryBytes:     32 << 20,
 		AbnormalBytes:    8 << 20,
 		ClaimsTotal:      1_000_000,
-		StateBytes:       1 << 30,
+		StateBytes:       512 << 20,
 	}
 }

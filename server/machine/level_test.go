@@ -141,8 +141,7 @@ func TestASnapshotOfANewerBuildSaysWhatToDo(t *testing.T) {
 	}
 	header := m.appendHeader(nil)
 	header[0] = leaseFormat + 1 // one byte
-	c := &Capture{m: m}
-	b := c.frame([]byte(snapshotMagic), chunkHeader, header)
+	b, _ := (&Capture{m: m, header: header}).Next()
 	if _, err := Restore(bytes.NewReader(b)); !errors.Is(err, ErrNewer) || errors.Is(err, ErrSnapshot) {
 		t.Errorf("a newer format: %v", err)
 	}

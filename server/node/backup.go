@@ -79,7 +79,7 @@ func (n *Node) untilSnapshot(ctx context.Context, index uint64) error {
 		}
 		if time.Since(asked) > backupAsk {
 			asked = time.Now()
-			n.inbox.push(replica.SnapshotWanted{})
+			n.inbox.push(replica.SnapshotWanted{Index: index})
 		}
 		return false
 	})

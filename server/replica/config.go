@@ -76,8 +76,8 @@ type Config struct {
 	// follower that is catching up. A follower that lags further behind gets the newest snapshot
 	// again. Default: 256 MiB.
 	SnapshotLag uint64
-	// SnapshotPace is the time between two parts of a snapshot, each of about 64 KiB. Default: 5
-	// ms.
+	// SnapshotPace is the time between two parts of a snapshot, each of about 64 KiB; after a larger
+	// part it is that much longer. Default: 5 ms.
 	SnapshotPace time.Duration
 
 	// Founders are the members of Recovered's first ConfState, as the first leader logs them.

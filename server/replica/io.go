@@ -29,9 +29,9 @@ type (
 	// later.
 	SnapshotFailed struct{ Index uint64 }
 
-	// SnapshotWanted asks for a snapshot of everything applied so far. None is made if the newest
-	// one is up to date.
-	SnapshotWanted struct{}
+	// SnapshotWanted asks for a snapshot that includes the entry at Index, or everything applied so
+	// far if Index is 0. None is made if the newest one, or the one in progress, includes it.
+	SnapshotWanted struct{ Index uint64 }
 
 	// SnapshotReceived is a MsgSnap from a peer whose file is durable here, with the state in it.
 	SnapshotReceived struct {

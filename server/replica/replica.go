@@ -174,7 +174,7 @@ func (r *Replica) Step(in Input) {
 	case SnapshotWritten:
 		r.snapshotWritten(in.Index)
 	case SnapshotWanted:
-		r.snaps.wanted = true
+		r.wantSnapshot(in.Index)
 	case SnapshotFailed:
 		r.snapshotFailed(in.Index)
 	case SnapshotReceived:

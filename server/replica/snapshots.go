@@ -16,7 +16,7 @@ import (
 
 const (
 	// partSize is the approximate size of a part: one every 5 ms makes 13 MB/s and takes less than
-	// a millisecond of a turn. A single chunk of the machine may be larger.
+	// a millisecond of a turn. A single chunk of the machine may be larger; the next part is then due as much later.
 	partSize = 64 << 10
 	// maxSteps bounds the chunks in a part of a small state.
 	maxSteps = 32
@@ -62,6 +62,13 @@ func (r *Replica) forgetSecrets() {
 	}
 }
 
+func (r *Replica) wantSnapshot(index uint64) {
+	s := &r.snaps
+	if index == 0 || max(s.index, s.meta.GetIndex()) < index {
+		s.wanted = true
+	}
+}
+
 // owesSnapshot reports whether one is due for [Replica.forgetSecrets].
 func (r *Replica) owesSnapshot() bool { return r.snaps.owed > 0 && r.now >= r.snaps.retry }
 
@@ -102,7 +109,11 @@ func (r *Replica) captureOn() {
 	part := &SnapshotPart{Metadata: s.meta, First: s.first}
 	for range maxSteps {
 		chunk, last := s.capture.Next()
-		part.Chunk, part.Last = append(part.Chunk, chunk...), last
+		if part.Last = last; part.Chunk == nil {
+			part.Chunk = chunk // a large one is not copied
+		} else {
+			part.Chunk = append(part.Chunk, chunk...)
+		}
 		if last || len(part.Chunk) >= partSize {
 			break
 		}
@@ -111,7 +122,7 @@ func (r *Replica) captureOn() {
 		s.capture = nil
 	}
 	r.out.Snapshot = part
-	s.first, s.next = false, r.now+Time(r.cfg.SnapshotPace)
+	s.first, s.next = false, r.now+Time(max(1, len(part.Chunk)/partSize))*Time(r.cfg.SnapshotPace)
 }
 
 // dueSnapshot reports whether enough log has been applied, or a snapshot is wanted that does not

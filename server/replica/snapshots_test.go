@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -373,5 +374,43 @@ func TestGrantsGoOnWhileASnapshotIsMade(t *testing.T) {
 	}
 	if slowest > 10*ms {
 		t.Errorf("a grant took %d ms while a snapshot was made", slowest/ms)
+	}
+}
+
+// A part with a large chunk counts for as many parts as it is large.
+func TestALargeChunkIsWrittenAtTheSamePace(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	h := c.leader()
+	k := c.open(h, 60_000)
+	const claims = 32
+	for i := range claims {
+		large := spec(fmt.Sprintf("large/%d", i))
+		large.Metadata = []machine.Label{{Key: "k", Value: strings.Repeat("v", partSize/2)}}
+		k.call(k.acquireBody(large))
+	}
+	h.inputs = append(h.inputs, SnapshotWanted{})
+	from, before := c.now, h.r.Status().Snapshot
+	for h.r.Status().Snapshot == before {
+		c.run(ms)
+	}
+	if took, least := c.now-from, Time(claims/2*5)*ms; took < least {
+		t.Errorf("a state of %d parts was written in %d ms, want at least %d", claims/2, took/ms, least/ms)
+	}
+}
+
+// Who waits for a snapshot asks again, in case it failed.
+func TestASnapshotThatIsAskedForAgainIsMadeOnce(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) { cfg.SnapshotPace = 200 * time.Millisecond })
+	h := c.leader()
+	k := c.open(h, 60_000)
+	k.acquire("first")
+	wanted := SnapshotWanted{Index: h.r.Status().Applied}
+	h.inputs = append(h.inputs, wanted)
+	c.run(100 * ms) // in progress
+	k.acquire("second")
+	h.inputs = append(h.inputs, wanted)
+	c.run(10_000 * ms)
+	if got := h.r.Status().Snapshot; got != wanted.Index {
+		t.Errorf("the last snapshot is at %d, want the one at %d alone", got, wanted.Index)
 	}
 }
