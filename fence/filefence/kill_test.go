@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
 // When these are set, the test binary acts as the writer.
@@ -257,7 +258,9 @@ func TestAFrozenWriterIsRefusedWhenItWakes(t *testing.T) {
 		w := startWriter(t, path, token)
 		w.waitFor(t, 1)
 		time.Sleep(rand.N(10 * time.Millisecond))
-		w.signal(t, syscall.SIGSTOP)
+		if err := testbed.Suspend(w.cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
 		next := version{token + 1, 1}
 		hasty, err := Open(path, Config{Wait: 50 * time.Millisecond})
 		if err != nil {

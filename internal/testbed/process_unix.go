@@ -34,6 +34,14 @@ func terminate(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) 
 
 func kill(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-func freeze(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGSTOP) }
+func freeze(cmd *exec.Cmd) error { return Suspend(-cmd.Process.Pid) }
+
+// Suspend stops a process, or all processes of the group -pid, and returns when none of their threads runs any more.
+func Suspend(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return awaitStopped(pid)
+}
 
 func thaw(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT) }
