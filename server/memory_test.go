@@ -10,7 +10,7 @@ import (
 )
 
 func TestAMachineThatIsTooSmallForTheLimitIsWarned(t *testing.T) {
-	for memory, want := range map[uint64]bool{0: false, 2 << 30: true, 4<<30 - 1: true, 4 << 30: false, 64 << 30: false} {
+	for memory, want := range map[uint64]bool{0: false, 1 << 30: true, 2<<30 - 1: true, 2 << 30: false, 64 << 30: false} {
 		var out bytes.Buffer
 		warnOfMemory(slog.New(slog.NewTextHandler(&out, nil)), machine.DefaultLimits(), memory)
 		if got := strings.Contains(out.String(), "memory"); got != want {
