@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/exhaust", "cmd/internal/term"},
 	{"cmd/internal/demo", "cmd/internal/guard"},
 	{"cmd/internal/cli"},
-	{"cmd/lockstep"},
+	{"cmd/lockstep", "cmd/internal/mangen"},
 	{"examples/internal/stage", "examples/internal/account", "examples/internal/locks", "examples/internal/timeline"},
 	{"examples/internal/actor", "examples/internal/nodes"},
 	{"examples/pause", "examples/redlock"},

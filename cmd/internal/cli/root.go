@@ -6,6 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Root returns the root command of a real process, for the generator of the manual pages.
+func Root() *cobra.Command { return NewApp().root() }
+
 // root returns the root command with all the others below it, one file for each.
 func (a *App) root() *cobra.Command {
 	var asked bool // for the version
