@@ -6,7 +6,7 @@ SHELL := /bin/bash
 BIN      := $(CURDIR)/.bin
 ADAPTERS := adapter/etcd adapter/postgres adapter/redis adapter/s3 adapter/zookeeper
 MODULES  := . $(ADAPTERS) api client server sim cmd examples
-VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION  := $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo unknown)
 BUILT    := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 LDFLAGS  := -X github.com/lockstep-dev/lockstep/cmd/internal/cli.version=$(VERSION) \
             -X github.com/lockstep-dev/lockstep/cmd/internal/cli.builtUnix=$(BUILT)
