@@ -109,10 +109,13 @@ cd "$work/files-first"
 arch=$(dpkg --print-architecture)
 for platform in linux_amd64 linux_arm64 darwin_amd64 darwin_arm64; do
   name=lockstep_${version#v}_$platform
-  tar -tzf "$name.tar.gz" >"$work/list"
+  tar -tvzf "$name.tar.gz" >"$work/verbose"
+  awk '{print $6}' "$work/verbose" >"$work/list"
   for file in lockstep LICENSE man/lockstep-run.1 completions/lockstep.bash completions/_lockstep completions/lockstep.fish; do
     grep -qx "$name/$file" "$work/list" || fail "$name.tar.gz lacks $file"
   done
+  size=$(awk -v program="$name/lockstep" '$6 == program {print $3}' "$work/verbose")
+  [ "$size" -le 45000000 ] || fail "$name: the program has $size bytes, want 45 MB at most"
   jq -e --arg v "$version" '.metadata.component.version == $v and ([.components[].name] | index("github.com/cockroachdb/pebble/v2") and index("github.com/lockstep-dev/lockstep/server"))' "$name.cdx.json" >/dev/null ||
     fail "$name.cdx.json lacks the version or a module: $(jq -c .metadata.component "$name.cdx.json")"
 done
@@ -133,6 +136,7 @@ in_root() { LC_ALL=C chroot "$root" "$@"; }
 in_root dpkg -i /lockstep.deb >"$work/log" 2>&1 || { cat "$work/log"; fail "dpkg -i"; }
 [ "$(in_root lockstep --version | cut -d' ' -f1,2)" = "lockstep $version" ] || fail "the program of the deb says $(in_root lockstep --version)"
 in_root id lockstep >/dev/null || fail "there is no user lockstep"
+[ "$(stat -c %a "$root/usr/lib/systemd/system")" = 755 ] || fail "/usr/lib/systemd/system has mode $(stat -c %a "$root/usr/lib/systemd/system")"
 for file in /etc/lockstep.yaml /usr/share/man/man1/lockstep-run.1.gz /usr/share/bash-completion/completions/lockstep /usr/lib/systemd/system/lockstep.service; do
   [ "$(stat -c '%U %a' "$root$file")" = "root 644" ] || fail "$file: $(stat -c '%U %a' "$root$file")"
 done
