@@ -28,7 +28,7 @@ cd "$work/first"
 if touch stray && scripts/release v0.9.9 >"$work/refused" 2>&1; then fail "released from a tree that is not clean"; fi
 rm stray
 tags=$(git tag --points-at "$version^{commit}" | wc -l)
-[ "$tags" = "$(go work edit -json ./go.work | jq '.Use | length')" ] || fail "the release commit has the tags $(git tag --points-at "$version^{commit}" | xargs)"
+[ "$tags" = "$(go work edit -json go.work | jq '.Use | length')" ] || fail "the release commit has the tags $(git tag --points-at "$version^{commit}" | xargs)"
 [ "$(git rev-parse "$version^")" = "$(git rev-parse HEAD)" ] || fail "the release is not a child of the commit that was released"
 changed=$(git diff --name-only HEAD "$version" | grep -vE '(^|/)go\.(mod|sum)$' || true)
 [ -z "$changed" ] || fail "the release commit changes $changed"
