@@ -78,7 +78,7 @@ using() {
   printf 'package main\n\nimport (\n'
   printf '\t"%s"\n' "${@/#/$path/}"
   printf ')\n\nfunc main() {\n'
-  for package in "$@"; do case $package in *s3fence) echo "	_ = s3fence.Open" ;; api/*) echo "	_ = new(lockstepv1.Grant)" ;; *) echo "	_ = ${package##*/}.New" ;; esac; done
+  for package in "$@"; do case $package in *s3fence) echo "	_ = s3fence.Open" ;; api/*) echo "	_ = new(lockstepv1.ClientRequest)" ;; *) echo "	_ = ${package##*/}.New" ;; esac; done
   printf '}\n'
 }
 packages_of() {
