@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"sim", "server/gateway"},
 	{"server"},
 	{"sim/faulttest", "sim/conformance"},
-	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/exhaust", "cmd/internal/term"},
+	{"cmd/internal/backend", "cmd/internal/bench", "cmd/internal/exhaust", "cmd/internal/supervise"},
 	{"cmd/internal/demo", "cmd/internal/guard"},
 	{"cmd/internal/cli"},
 	{"cmd/lockstep", "cmd/internal/mangen"},

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
@@ -60,11 +60,11 @@ func NewApp() *App {
 
 // Main runs the program with args, where args[0] is its own name, and returns the exit code.
 func Main(args []string) int {
-	if code, mine := term.Hidden(args); mine {
+	if code, mine := supervise.Hidden(args); mine {
 		return code
 	}
 	app := NewApp()
-	app.Adopt = term.Adopt
+	app.Adopt = supervise.Adopt
 	return app.Main(context.Background(), args[1:])
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
-	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 	"github.com/lockstep-dev/lockstep/election"
 )
 
@@ -47,8 +47,8 @@ func (a *App) elect(ctx context.Context, plan electPlan) error {
 	if err := a.adopt(); err != nil {
 		return err
 	}
-	r := &runner{app: a, plan: plan.claimPlan, inherited: term.SignalsAtStart(), signals: make(chan os.Signal, signalBuffer)}
-	term.NotifyEnding(r.signals)
+	r := &runner{app: a, plan: plan.claimPlan, inherited: supervise.SignalsAtStart(), signals: make(chan os.Signal, signalBuffer)}
+	supervise.NotifyEnding(r.signals)
 	defer signal.Stop(r.signals)
 	err := a.waitsForItself(plan.claimPlan)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *candidate) lead(ctx context.Context) (again bool, err error) {
 		}
 		return false, err
 	}
-	term.HeedStops()
+	supervise.HeedStops()
 	c.say("%w; campaigning again", err)
 	if err := c.giveBack(h.overseer.loss); err != nil {
 		c.leave(goodbyeLost)

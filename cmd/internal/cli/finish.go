@@ -5,13 +5,13 @@ package cli
 import (
 	"fmt"
 
-	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 )
 
 // finish ends a holding that is over, and returns the exit code.
 func (h *holding) finish() (int, error) {
 	if left := h.child.Left(); !h.empty && h.overseer.phase == running && len(left) > 0 {
-		h.say("the command ended and left %s running without the lock; --wait-all keeps the lock until they end", term.Name(left))
+		h.say("the command ended and left %s running without the lock; --wait-all keeps the lock until they end", supervise.Name(left))
 	}
 	h.child.Release()
 	if h.terminal != nil {
@@ -35,7 +35,7 @@ func (h *holding) keep() {
 	}
 	h.kept = true
 	h.say("%v after the kill, %s of the command is still alive; %s is renewed until it ends; interrupt to stop waiting and let the lease expire",
-		stuckAfter, term.Name(h.child.Left()), printable(h.plan.name))
+		stuckAfter, supervise.Name(h.child.Left()), printable(h.plan.name))
 }
 
 // giveUp abandons a command that SIGKILL does not end. The lock is not released: the service frees
@@ -49,5 +49,5 @@ func (h *holding) giveUp() (int, error) {
 		h.terminal.Close()
 	}
 	return 0, fmt.Errorf("the command was not stopped: %v after the kill, %s is still alive; the lock is not released, and ends with its lease",
-		stuckAfter, term.Name(left))
+		stuckAfter, supervise.Name(left))
 }

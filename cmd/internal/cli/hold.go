@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 )
 
 // holdLook is the interval between checks of what --end-with names, and of the lease's clock.
@@ -35,7 +35,7 @@ func (a *App) hold(ctx context.Context, plan holdPlan) error {
 // keep waits until it is asked to end, or until most has passed if that is not zero. It returns an
 // error if the lock was lost.
 func (r *runner) keep(most time.Duration) error {
-	began := term.Now()
+	began := supervise.Now()
 	look := time.NewTicker(holdLook)
 	defer look.Stop()
 	for {
@@ -43,14 +43,14 @@ func (r *runner) keep(most time.Duration) error {
 		case <-r.lock.Context().Done():
 		case <-look.C:
 		case sig := <-r.signals:
-			if term.Ends(sig) {
+			if supervise.Ends(sig) {
 				return r.lock.Check()
 			}
 		}
 		if err := r.lock.Check(); err != nil {
 			return err
 		}
-		if r.plan.endWith.due() != "" || most > 0 && term.Now() >= began+most {
+		if r.plan.endWith.due() != "" || most > 0 && supervise.Now() >= began+most {
 			return nil
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 )
 
 const (
@@ -27,12 +27,12 @@ type holding struct {
 	plan     runPlan
 	resigns  bool // TERM and INT to us mean the end of the command, and are not passed on
 	overseer overseer
-	child    *term.Child
-	terminal *term.Terminal
+	child    *supervise.Child
+	terminal *supervise.Terminal
 	wanted   bool            // the command should own the terminal's foreground
 	lost     <-chan struct{} // Done of the lock's context; nil once seen
 	ended    bool            // the command itself has ended, with status
-	status   term.Status
+	status   supervise.Status
 	empty    bool          // no descendant of the command is left
 	killedAt time.Duration // zero: not killed
 	stuck    bool          // part of the command may still be alive
@@ -62,9 +62,9 @@ func (h *holding) hold() (int, error) {
 		case h.over():
 			return h.finish()
 		case h.killedAt == 0:
-		case term.Now()-h.killedAt > stuckAfter && (h.overseer.loss != nil || h.left):
+		case supervise.Now()-h.killedAt > stuckAfter && (h.overseer.loss != nil || h.left):
 			return h.giveUp()
-		case term.Now()-h.killedAt > stuckAfter:
+		case supervise.Now()-h.killedAt > stuckAfter:
 			h.keep()
 		default: // for processes started or reparented during the last kill
 			h.child.Kill()
@@ -96,11 +96,11 @@ func (h *holding) awaitLease() error {
 
 // start starts the command, which is watched from its first instruction on.
 func (h *holding) start() error {
-	term.NotifyPassing(h.signals)
-	h.terminal, _ = term.OpenTerminal()
+	supervise.NotifyPassing(h.signals)
+	h.terminal, _ = supervise.OpenTerminal()
 	h.lost = h.lock.Context().Done()
 	h.overseer.validUntil = h.validUntil()
-	child, err := term.StartChild(term.Command{
+	child, err := supervise.StartChild(supervise.Command{
 		Path:    h.plan.command[0],
 		Args:    h.plan.command[1:],
 		Env:     environment(h.lock, h.runner.plan),
@@ -110,12 +110,12 @@ func (h *holding) start() error {
 		return exitError{CodeNotRunnable, err}
 	}
 	h.child = child
-	term.IgnoreStops()
+	supervise.IgnoreStops()
 	if h.terminal != nil && h.terminal.Whole() {
 		h.wanted = true
 		h.giveTerminal()
 	}
-	h.started = term.Now()
+	h.started = supervise.Now()
 	if err := child.Go(); err != nil {
 		h.obey(h.overseer.kill())
 	}
@@ -124,23 +124,23 @@ func (h *holding) start() error {
 
 // validUntil returns the end of the lease. The clock is read first, so that a pause in between
 // makes it too early rather than too late.
-func (h *holding) validUntil() time.Duration { return term.Now() + h.lock.Remaining() }
+func (h *holding) validUntil() time.Duration { return supervise.Now() + h.lock.Remaining() }
 
 func (h *holding) look() orders {
 	validUntil := h.validUntil()
-	out := h.overseer.look(term.Now(), validUntil, h.lock.Check())
+	out := h.overseer.look(supervise.Now(), validUntil, h.lock.Check())
 	if why := h.runner.plan.endWith.due(); why != "" {
-		out.add(h.overseer.hurry(term.Now(), why+": stopping the command"))
+		out.add(h.overseer.hurry(supervise.Now(), why+": stopping the command"))
 	}
-	if most := h.plan.maxHold; most > 0 && term.Now() >= h.started+most {
-		out.add(h.overseer.hurry(term.Now(), fmt.Sprintf("running for %v, the limit of --max-hold: stopping the command", most)))
+	if most := h.plan.maxHold; most > 0 && supervise.Now() >= h.started+most {
+		out.add(h.overseer.hurry(supervise.Now(), fmt.Sprintf("running for %v, the limit of --max-hold: stopping the command", most)))
 	}
 	return out
 }
 
 // wait blocks until something happens, and returns what to do about it.
 func (h *holding) wait() func() {
-	pause := h.overseer.wake(term.Now())
+	pause := h.overseer.wake(supervise.Now())
 	if h.killedAt > 0 && !h.kept {
 		pause = min(pause, killLook)
 	}
@@ -170,7 +170,7 @@ func (h *holding) obey(o orders) {
 		h.note(send(sig))
 	}
 	if o.kill {
-		h.killedAt = term.Now()
+		h.killedAt = supervise.Now()
 		h.note(h.child.Kill())
 	}
 	if o.feed > 0 {
@@ -190,7 +190,7 @@ func (h *holding) relay(sig os.Signal) {
 	if sig == unix.SIGCONT && h.wanted {
 		h.giveTerminal()
 	}
-	h.obey(h.overseer.signal(term.Now(), sig))
+	h.obey(h.overseer.signal(supervise.Now(), sig))
 }
 
 // giveTerminal makes the command's process group the foreground one. If that fails, the command
@@ -202,18 +202,18 @@ func (h *holding) giveTerminal() {
 }
 
 // changed handles a change of the child.
-func (h *holding) changed(change term.Change) {
+func (h *holding) changed(change supervise.Change) {
 	switch change.What {
-	case term.Stopped:
+	case supervise.Stopped:
 		h.stopped(change.Signal)
-	case term.Ended:
+	case supervise.Ended:
 		h.ended, h.status = true, change.Status
 		h.child.MarkEnded()
-	case term.Empty:
+	case supervise.Empty:
 		h.empty = true
-	case term.Overdue: // even if the lock turns out to have been renewed in the meantime
+	case supervise.Overdue: // even if the lock turns out to have been renewed in the meantime
 		h.obey(h.overseer.overdue())
-	case term.Unwatched:
+	case supervise.Unwatched:
 		h.obey(h.overseer.unwatched())
 	}
 }
@@ -247,6 +247,6 @@ func (h *holding) stopped(by unix.Signal) {
 		h.terminal.TakeBack()
 		h.say("stopped: %s is not being renewed, and will be lost in %v unless continued",
 			printable(h.plan.name), h.lock.Remaining().Round(100*time.Millisecond))
-		term.StopSelf(h.signals) // relay continues from here: we receive SIGCONT
+		supervise.StopSelf(h.signals) // relay continues from here: we receive SIGCONT
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
@@ -49,11 +49,11 @@ func TestMain(m *testing.M) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		os.Exit(m.Run())
 	}
-	if code, mine := term.Hidden(os.Args); mine {
+	if code, mine := supervise.Hidden(os.Args); mine {
 		os.Exit(code)
 	}
 	app := NewApp()
-	app.Adopt = term.Adopt
+	app.Adopt = supervise.Adopt
 	if dir := os.Getenv(controlDir); dir != "" {
 		app.OpenLocker = func(t Target) (lockstep.Locker, error) { return &controlled{dir: dir, target: t}, nil }
 	}

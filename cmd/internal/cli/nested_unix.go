@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 )
 
 // waitsForItself rejects a claim that would wait without limit for a lock held by an enclosing run,
@@ -19,7 +19,7 @@ func (a *App) waitsForItself(plan claimPlan) error {
 	outer := parseHeld(a.Getenv(heldVariable))
 	for _, mine := range held(0, plan) {
 		around := slices.DeleteFunc(slices.Clone(outer), func(h heldLock) bool {
-			return h.name != mine.name || h.service != mine.service || !term.Descends(h.pid)
+			return h.name != mine.name || h.service != mine.service || !supervise.Descends(h.pid)
 		})
 		if plan.endless && excludes(around, plan.mode) {
 			return usageError("%s is held by the enclosing lockstep (process %d), which waits for this one to end: use another name, drop the inner %s, or use -n",

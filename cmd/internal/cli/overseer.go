@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 )
 
 // overseerLook is the longest interval between checks of the lock: timers stop while the machine is
@@ -32,7 +32,7 @@ const overseerLook = 100 * time.Millisecond
 type overseer struct {
 	killAfter  time.Duration // between TERM and KILL when the lock is lost
 	drain      time.Duration // between TERM and KILL when an end was requested; 0: killAfter
-	validUntil time.Duration // the largest one seen, on the clock of package term
+	validUntil time.Duration // the largest one seen, on the clock of package supervise
 	phase      phase
 	killAt     time.Duration // in phase ending
 	interrupts int
@@ -171,7 +171,7 @@ func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
 		}
 	}
 	out := orders{signals: []unix.Signal{number}}
-	if term.Ends(number) { // a stopped command must be continued to receive it
+	if supervise.Ends(number) { // a stopped command must be continued to receive it
 		out.signals = append(out.signals, unix.SIGCONT)
 	}
 	return out

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/term"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 )
 
 const (
@@ -30,7 +30,7 @@ type runner struct {
 	app       *App
 	plan      claimPlan
 	signals   chan os.Signal
-	inherited term.Signals // the signals that the command finds ignored and blocked
+	inherited supervise.Signals // the signals that the command finds ignored and blocked
 	locker    lockstep.Locker
 	lock      lockstep.Lock
 	hurried   chan struct{} // see hurry, which creates it
@@ -62,8 +62,8 @@ func (a *App) run(ctx context.Context, plan runPlan) error {
 
 // dwell keeps the lock until the given time unless it is asked to end sooner.
 func (r *runner) dwell(until time.Duration) {
-	for term.Now() < until && r.lock.Check() == nil && r.plan.endWith.due() == "" {
-		timer := time.NewTimer(min(endWithLook, until-term.Now()))
+	for supervise.Now() < until && r.lock.Check() == nil && r.plan.endWith.due() == "" {
+		timer := time.NewTimer(min(endWithLook, until-supervise.Now()))
 		select {
 		case <-timer.C:
 		case sig := <-r.signals:
@@ -79,9 +79,9 @@ func (r *runner) dwell(until time.Duration) {
 // started. It reports whether sig asks for the end.
 func (r *runner) heed(sig os.Signal) (ends bool) {
 	if sig == syscall.SIGTSTP {
-		term.StopSelf(r.signals)
+		supervise.StopSelf(r.signals)
 	}
-	return term.Ends(sig)
+	return supervise.Ends(sig)
 }
 
 // adopt makes this process the parent of orphans: descendants of the command if its watcher is
@@ -99,8 +99,8 @@ func (a *App) adopt() error {
 // begin waits for the lock. If it is not granted, the runner is nil and the error carries the exit
 // code. Signals go to the runner's channel from here on.
 func (a *App) begin(ctx context.Context, plan claimPlan) (*runner, error) {
-	r := &runner{app: a, plan: plan, inherited: term.SignalsAtStart(), signals: make(chan os.Signal, signalBuffer)}
-	term.NotifyEnding(r.signals)
+	r := &runner{app: a, plan: plan, inherited: supervise.SignalsAtStart(), signals: make(chan os.Signal, signalBuffer)}
+	supervise.NotifyEnding(r.signals)
 	var err error
 	if err = a.waitsForItself(plan); err != nil {
 		signal.Stop(r.signals)

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package term
+package supervise
 
 // SignalsAtStart is empty: the Go runtime leaves ignored SIGHUP and SIGINT alone, and the other
 // settings are lost.

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package term
+package supervise
 
 // Hidden does nothing: this system has no process groups.
 func Hidden([]string) (code int, mine bool) { return 0, false }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package term
+package supervise
 
 import (
 	"errors"
@@ -77,6 +77,9 @@ const (
 func StartChild(c Command, deadline time.Duration) (*Child, error) {
 	child := &Child{changes: make(chan Change), gone: make(chan struct{}), released: make(chan struct{})}
 	child.before = pids(below(unix.Getpid(), nil))
+	if err := checkClock(); err != nil {
+		return nil, fmt.Errorf("start the watcher: %w", err)
+	}
 	report, err := child.launch(c.Env)
 	if err != nil {
 		return nil, fmt.Errorf("start the watcher: %w", err)

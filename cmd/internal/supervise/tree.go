@@ -1,6 +1,6 @@
 //go:build unix
 
-package term
+package supervise
 
 import (
 	"errors"
@@ -119,7 +119,7 @@ func (g Group) known() bool { return g > 1 }
 // Signal sends sig to every process of the group. It is not an error if the group is gone.
 func (g Group) Signal(sig unix.Signal) error {
 	if !g.known() { // kill(2) takes -0 for our own group and -1 for every process
-		panic(fmt.Sprintf("term: signal %v to group %d", sig, g))
+		panic(fmt.Sprintf("supervise: signal %v to group %d", sig, g))
 	}
 	err := unix.Kill(-int(g), sig)
 	if err == nil || errors.Is(err, unix.ESRCH) {

@@ -1,4 +1,4 @@
-// Package term contains what it takes to run a command under a lock: a watcher that is the
+// Package supervise contains what it takes to run a command under a lock: a watcher that is the
 // command's parent, signals, and the foreground of a terminal.
 //
 // # Who is whose parent
@@ -35,4 +35,4 @@
 // the group are out of reach.
 //
 // All times are readings of [Now], which two processes on one machine can compare.
-package term
+package supervise

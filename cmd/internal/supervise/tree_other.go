@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package term
+package supervise
 
 import (
 	"syscall"
