@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 )
 
 // claimFlags are the flags of commands that request a lock: which one, how, and how long they wait.
@@ -68,7 +69,7 @@ type claimPlan struct {
 	options  []lockstep.AcquireOption
 	labels   map[string]string // what others see about the holder
 	busyCode int
-	endWith  endWith
+	endWith  supervise.EndWith
 	mode     string // see heldLock
 	endless  bool   // it waits until the lock is granted
 }

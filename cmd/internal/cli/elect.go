@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 	"github.com/lockstep-dev/lockstep/election"
 )
 
@@ -135,6 +136,20 @@ func (f *electFlags) candidate() (map[string]string, error) {
 	}
 	labels[election.IdentityKey] = f.identity
 	return labels, lockstep.CheckMetadata(labels)
+}
+
+// elect leads again and again until the command ends by itself or a signal ends the candidacy. The
+// error carries the exit code; nil means code 0.
+func (a *App) elect(ctx context.Context, plan electPlan) error {
+	if err := a.adopt(); err != nil {
+		return err
+	}
+	if err := a.waitsForItself(plan.claimPlan); err != nil {
+		return err
+	}
+	candidate := supervise.Candidate{Claim: a.claim(plan.claimPlan), Connect: plan.target.Connect}
+	code, err := supervise.Elect(ctx, candidate, plan.supervised(plan.claimPlan))
+	return ended(plan.claimPlan, code, err)
 }
 
 // A leaderReport is one line of "elect --observe" as JSON.

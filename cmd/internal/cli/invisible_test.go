@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/lockstep-dev/lockstep"
 )
 
 func TestIgnoredAndBlockedSignalsStaySo(t *testing.T) {
@@ -202,19 +200,6 @@ func TestALockIsKeptAtLeastSoLong(t *testing.T) {
 }
 
 func TestALockIsNotKeptForACommandThatNeverStarted(t *testing.T) {
-	const s = time.Second
-	h := holding{plan: runPlan{atLeast: 30 * s}}
-	if got := h.keepUntil(); got != 0 {
-		t.Errorf("kept until %v although nothing was started", got)
-	}
-	h.started = 100 * s
-	if got := h.keepUntil(); got != 130*s {
-		t.Errorf("kept until %v, want 130 s", got)
-	}
-	h.overseer.loss = lockstep.ErrLost
-	if got := h.keepUntil(); got != 0 {
-		t.Errorf("kept until %v although the lock is lost", got)
-	}
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

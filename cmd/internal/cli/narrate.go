@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
 )
 
@@ -137,4 +139,39 @@ func (a *App) sayOutages(verb string, outage func() *client.OutageError) (stop f
 			a.complain(verb, fmt.Errorf("%s", line))
 		}
 	})
+}
+
+// narrate reports what a claim is waiting for, until stop is called.
+func (a *App) narrate(ctx context.Context, plan claimPlan, locker lockstep.Locker) (stop func()) {
+	var n narrator
+	began := time.Now()
+	return every(ctx, func(ctx context.Context, round int) {
+		var e *client.OutageError
+		if l, ok := locker.(interface{ Outage() *client.OutageError }); ok {
+			e = l.Outage()
+		}
+		line := n.outage(time.Since(began), e)
+		if e == nil && round%inspectEvery == 0 {
+			line = n.situation(ctx, plan, locker, began)
+		}
+		if line != "" && ctx.Err() == nil {
+			a.complain(plan.verb, errors.New(line))
+		}
+	})
+}
+
+// situation asks who holds the lock.
+func (n *narrator) situation(ctx context.Context, plan claimPlan, locker lockstep.Locker, began time.Time) string {
+	inspector, ok := locker.(lockstep.Inspector)
+	if !ok {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, inspectLimit)
+	defer cancel()
+	state, err := inspector.Inspect(ctx, plan.name)
+	if err != nil { // narrate reports the outage itself
+		return ""
+	}
+	report := reportState(state)
+	return n.waiting(time.Since(began), plan.name, report, position(report.Waiters, plan.labels), time.Now())
 }

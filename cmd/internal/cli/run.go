@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -115,4 +116,20 @@ func (f *runFlags) plan(a *App, cmd *cobra.Command, args []string) (plan runPlan
 	plan.labels = describe(f.labels(), f.shown(plan.commandPlan))
 	plan.options = f.options(plan.labels)
 	return plan, nil
+}
+
+// run waits for the lock, runs the command, and releases the lock. The error carries the exit code;
+// nil means code 0.
+func (a *App) run(ctx context.Context, plan runPlan) error {
+	if err := a.adopt(); err != nil {
+		return err
+	}
+	h, err := a.begin(ctx, plan.claimPlan)
+	if h == nil {
+		return err
+	}
+	command := plan.supervised(plan.claimPlan)
+	command.AtLeast, command.MaxHold = plan.atLeast, plan.maxHold
+	code, err := h.Run(command)
+	return ended(plan.claimPlan, code, err)
 }

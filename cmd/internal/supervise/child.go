@@ -26,26 +26,26 @@ const (
 	sweepPause = 10 * time.Millisecond
 )
 
-// A Command says what a child is to become.
-type Command struct {
-	Path string   // of the executable, as returned by [exec.LookPath]
-	Args []string // starting with the name of the program
-	Env  []string // the complete environment
-	// Signals are the signal settings to inherit from before this program started; see
-	// [SignalsAtStart].
-	Signals Signals
+// A program says what a child is to become.
+type program struct {
+	path string   // of the executable, as returned by [exec.LookPath]
+	args []string // starting with the name of the program
+	env  []string // the complete environment
+	// signals are the settings to inherit from before this program started; see
+	// signalsAtStart.
+	signals signalSettings
 }
 
-// A Child is a command together with its watcher, which is its parent. The command leads its own
+// A child is a command together with its watcher, which is its parent. The command leads its own
 // process group, and inherits the standard files and everything else that this program was started
-// with. A Child is used by one goroutine.
-type Child struct {
+// with. A child is used by one goroutine.
+type child struct {
 	watcher int // its process id
-	group   Group
+	group   processGroup
 	ended   bool  // the command itself has ended
 	before  []int // our children that are unrelated to the command
 	feed    *os.File
-	changes chan Change
+	changes chan change
 	gone    chan struct{} // closed when the watcher has ended
 	let     sync.Once     // closes released
 	// released is closed when nobody needs further changes, or wants anything else killed.
@@ -53,34 +53,34 @@ type Child struct {
 	blind    atomic.Bool // the watcher is gone and has not reported that nothing is left
 }
 
-// A Change reports what happened to a child.
-type Change struct {
-	What   What
-	Signal unix.Signal // the signal that stopped it
-	Status Status      // how it ended
+// A change reports what happened to a child.
+type change struct {
+	what   whatHappened
+	signal unix.Signal // the signal that stopped it
+	status exitStatus  // how it ended
 }
 
-// What says what happened to a child.
-type What int
+// whatHappened says what happened to a child.
+type whatHappened int
 
-// The kinds of changes. Ended comes once. After it, Empty comes once, and then nothing else.
+// The kinds of changes. childEnded comes once. After it, childEmpty comes once, and then nothing else.
 const (
-	Stopped   What = iota // the command was stopped by a signal
-	Ended                 // the command itself has ended; descendants may be left
-	Empty                 // no descendant of the command is left
-	Overdue               // the watcher saw the deadline pass, and is killing everything
-	Unwatched             // the watcher was killed; everything is being killed
+	childStopped   whatHappened = iota // the command was stopped by a signal
+	childEnded                         // the command itself has ended; descendants may be left
+	childEmpty                         // no descendant of the command is left
+	childOverdue                       // the watcher saw the deadline pass, and is killing everything
+	childUnwatched                     // the watcher was killed; everything is being killed
 )
 
-// StartChild starts a watcher and, below it, a process in its own group that waits for [Child.Go].
+// startChild starts a watcher and, below it, a process in its own group that waits for child.Go.
 // It returns once the watcher knows the deadline.
-func StartChild(c Command, deadline time.Duration) (*Child, error) {
-	child := &Child{changes: make(chan Change), gone: make(chan struct{}), released: make(chan struct{})}
+func startChild(c program, deadline time.Duration) (*child, error) {
+	child := &child{changes: make(chan change), gone: make(chan struct{}), released: make(chan struct{})}
 	child.before = pids(below(unix.Getpid(), nil))
 	if err := checkClock(); err != nil {
 		return nil, fmt.Errorf("start the watcher: %w", err)
 	}
-	report, err := child.launch(c.Env)
+	report, err := child.launch(c.env)
 	if err != nil {
 		return nil, fmt.Errorf("start the watcher: %w", err)
 	}
@@ -103,7 +103,7 @@ func pids(all []Process, err error) []int {
 }
 
 // launch starts the watcher, and returns the pipe on which it reports.
-func (c *Child) launch(env []string) (report *os.File, err error) {
+func (c *child) launch(env []string) (report *os.File, err error) {
 	path, err := self()
 	if err != nil {
 		return nil, err
@@ -134,13 +134,13 @@ func (c *Child) launch(env []string) (report *os.File, err error) {
 }
 
 // introduce sends the watcher the command and the deadline, and waits until it is ready.
-func (c *Child) introduce(command Command, deadline time.Duration, report *os.File) error {
+func (c *child) introduce(command program, deadline time.Duration, report *os.File) error {
 	c.feed.SetWriteDeadline(time.Now().Add(watcherStart))
 	path, err := self()
 	if err != nil {
 		return err
 	}
-	words := append([]string{path, command.Signals.word(), command.Path}, command.Args...)
+	words := append([]string{path, command.signals.word(), command.path}, command.args...)
 	err = sendWords(c.feed, words)
 	if err == nil {
 		err = c.Feed(deadline)
@@ -154,7 +154,7 @@ func (c *Child) introduce(command Command, deadline time.Duration, report *os.Fi
 		return fmt.Errorf("start the command: %s%s", failure(m.value), limits())
 	}
 	report.SetReadDeadline(time.Time{})
-	c.group = Group(m.value)
+	c.group = processGroup(m.value)
 	return nil
 }
 
@@ -162,7 +162,7 @@ func failure(value int64) string {
 	if value < 0 {
 		return unix.Errno(-value).Error()
 	}
-	return fmt.Sprintf("its first process exited with code %d before it was ready", Status{unix.WaitStatus(value)}.Code())
+	return fmt.Sprintf("its first process exited with code %d before it was ready", exitStatus{unix.WaitStatus(value)}.Code())
 }
 
 // limits lists the resource limits of the process that can prevent a program from starting.
@@ -185,7 +185,7 @@ func limits() string {
 }
 
 // listen handles the reports of the watcher.
-func (c *Child) listen(report *os.File) {
+func (c *child) listen(report *os.File) {
 	defer report.Close()
 	var ended, empty bool
 	for !empty {
@@ -210,20 +210,20 @@ func (c *Child) listen(report *os.File) {
 	}
 }
 
-func (c *Child) tell(m message) {
+func (c *child) tell(m message) {
 	switch m.kind {
 	case reportStopped:
-		c.send(Change{What: Stopped, Signal: unix.Signal(m.value)})
+		c.send(change{what: childStopped, signal: unix.Signal(m.value)})
 	case reportEnded:
-		c.send(Change{What: Ended, Status: Status{unix.WaitStatus(m.value)}})
+		c.send(change{what: childEnded, status: exitStatus{unix.WaitStatus(m.value)}})
 	case reportEmpty:
-		c.send(Change{What: Empty})
+		c.send(change{what: childEmpty})
 	case reportOverdue:
-		c.send(Change{What: Overdue})
+		c.send(change{what: childOverdue})
 	}
 }
 
-func (c *Child) send(change Change) (wanted bool) {
+func (c *child) send(change change) (wanted bool) {
 	select {
 	case c.changes <- change:
 		return true
@@ -233,8 +233,8 @@ func (c *Child) send(change Change) (wanted bool) {
 }
 
 // sweep kills what a killed watcher left behind, until nothing is left or the child is released.
-func (c *Child) sweep(ended bool) {
-	if !c.send(Change{What: Unwatched}) {
+func (c *child) sweep(ended bool) {
+	if !c.send(change{what: childUnwatched}) {
 		return
 	}
 	for c.left(c.group) {
@@ -246,28 +246,28 @@ func (c *Child) sweep(ended bool) {
 		}
 	}
 	if !ended {
-		c.send(Change{What: Ended, Status: Status{unix.WaitStatus(unix.SIGKILL)}})
+		c.send(change{what: childEnded, status: exitStatus{unix.WaitStatus(unix.SIGKILL)}})
 	}
-	c.send(Change{What: Empty})
+	c.send(change{what: childEmpty})
 }
 
-func (c *Child) left(g Group) bool {
+func (c *child) left(g processGroup) bool {
 	found, err := c.below()
 	return err != nil && g.Exists() || len(living(found)) > 0
 }
 
 // Go lets the child become its command.
-func (c *Child) Go() error { return c.say(message{kind: watchGo}) }
+func (c *child) Go() error { return c.say(message{kind: watchGo}) }
 
 // Feed moves the deadline, possibly to an earlier time. It waits at most one second. If the watcher
 // was stopped, it is continued. An error means that the watcher is no longer of use, which is also
 // reported as a change of the child.
-func (c *Child) Feed(deadline time.Duration) error {
+func (c *child) Feed(deadline time.Duration) error {
 	c.signalWatcher(unix.SIGCONT)
 	return c.say(message{watchDeadline, int64(deadline)})
 }
 
-func (c *Child) say(m message) error {
+func (c *child) say(m message) error {
 	c.feed.SetWriteDeadline(time.Now().Add(feedPatience))
 	if _, err := c.feed.Write(m.encode()); err != nil {
 		return fmt.Errorf("feed the watcher: %w", err)
@@ -275,7 +275,7 @@ func (c *Child) say(m message) error {
 	return nil
 }
 
-func (c *Child) signalWatcher(sig unix.Signal) {
+func (c *child) signalWatcher(sig unix.Signal) {
 	select {
 	case <-c.gone: // its process id may have been reused
 	default:
@@ -283,18 +283,18 @@ func (c *Child) signalWatcher(sig unix.Signal) {
 	}
 }
 
-// Changes returns the channel of changes. It must be read until Empty or Release.
-func (c *Child) Changes() <-chan Change { return c.changes }
+// Changes returns the channel of changes. It must be read until childEmpty or Release.
+func (c *child) Changes() <-chan change { return c.changes }
 
 // Group returns the process group that the command leads.
-func (c *Child) Group() Group { return c.group }
+func (c *child) Group() processGroup { return c.group }
 
-// MarkEnded records that Ended was read from [Child.Changes]: the id of the group may be reused
+// MarkEnded records that childEnded was read from child.Changes: the id of the group may be reused
 // once its last process is gone.
-func (c *Child) MarkEnded() { c.ended = true }
+func (c *child) MarkEnded() { c.ended = true }
 
 // Signal sends sig to the process group of the command.
-func (c *Child) Signal(sig unix.Signal) error {
+func (c *child) Signal(sig unix.Signal) error {
 	if !c.ended {
 		return c.group.Signal(sig)
 	}
@@ -304,7 +304,7 @@ func (c *Child) Signal(sig unix.Signal) error {
 // SignalAll sends sig to all descendants of the command. Processes that end leave their children to
 // another parent, where a listing may miss them. So processes are listed once before the command's
 // own group gets the signal, and then again until there are no new ones.
-func (c *Child) SignalAll(sig unix.Signal) error {
+func (c *child) SignalAll(sig unix.Signal) error {
 	seen := map[int]bool{}
 	_, err := c.signalNew(sig, seen)
 	if !c.ended {
@@ -320,7 +320,7 @@ func (c *Child) SignalAll(sig unix.Signal) error {
 
 // signalNew sends sig to the descendants of the command that are outside its group and not in seen,
 // and reports whether there were any. It adds them to seen.
-func (c *Child) signalNew(sig unix.Signal, seen map[int]bool) (fresh bool, err error) {
+func (c *child) signalNew(sig unix.Signal, seen map[int]bool) (fresh bool, err error) {
 	err = c.signalEach(sig, func(p Process) bool {
 		if seen[p.PID] || !c.ended && p.group == int(c.group) {
 			return false
@@ -331,7 +331,7 @@ func (c *Child) signalNew(sig unix.Signal, seen map[int]bool) (fresh bool, err e
 	return fresh, err
 }
 
-func (c *Child) signalEach(sig unix.Signal, which func(Process) bool) error {
+func (c *child) signalEach(sig unix.Signal, which func(Process) bool) error {
 	found, err := c.below()
 	if errors.Is(err, errNoTree) {
 		return nil
@@ -344,13 +344,13 @@ func (c *Child) signalEach(sig unix.Signal, which func(Process) bool) error {
 	return err
 }
 
-// Kill kills all descendants of the command that it can find now. It must be repeated until [Empty]
+// Kill kills all descendants of the command that it can find now. It must be repeated until childEmpty
 // comes: it may miss processes that are started or reparented meanwhile.
-func (c *Child) Kill() error { return c.kill(c.ended) }
+func (c *child) Kill() error { return c.kill(c.ended) }
 
 // kill spares the group if the command itself has ended and its descendants can be listed: the id
 // of the group may have been reused.
-func (c *Child) kill(ended bool) error {
+func (c *child) kill(ended bool) error {
 	g := c.group
 	if _, err := c.below(); err == nil && ended {
 		g = 0
@@ -359,13 +359,13 @@ func (c *Child) kill(ended bool) error {
 }
 
 // Left lists the living descendants of the command, as far as they can be seen.
-func (c *Child) Left() []Process {
+func (c *child) Left() []Process {
 	found, _ := c.below()
 	return living(found)
 }
 
 // below lists the descendants of the command.
-func (c *Child) below() ([]Process, error) {
+func (c *child) below() ([]Process, error) {
 	if !c.blind.Load() {
 		return below(c.watcher, nil)
 	}
@@ -374,7 +374,7 @@ func (c *Child) below() ([]Process, error) {
 
 // Release ends the watcher without harming what is left. Once it returns, the watcher no longer
 // kills.
-func (c *Child) Release() {
+func (c *child) Release() {
 	c.let.Do(func() {
 		close(c.released)
 		c.signalWatcher(unix.SIGCONT)
@@ -390,11 +390,11 @@ func (c *Child) Release() {
 	}
 }
 
-// A Status says how a command ended.
-type Status struct{ status unix.WaitStatus }
+// An exitStatus says how a command ended.
+type exitStatus struct{ status unix.WaitStatus }
 
 // Code returns the exit code, or 128 + n if signal n ended the command.
-func (s Status) Code() int {
+func (s exitStatus) Code() int {
 	if s.status.Signaled() {
 		return 128 + int(s.status.Signal())
 	}
@@ -402,4 +402,4 @@ func (s Status) Code() int {
 }
 
 // Signaled reports whether a signal ended the command.
-func (s Status) Signaled() bool { return s.status.Signaled() }
+func (s exitStatus) Signaled() bool { return s.status.Signaled() }

@@ -1,5 +1,12 @@
-// Package supervise contains what it takes to run a command under a lock: a watcher that is the
-// command's parent, signals, and the foreground of a terminal.
+// Package supervise runs a command under a lock: it waits for the lock, watches the command, and
+// ends the command and everything that descends from it when the lock is lost. It knows no command
+// line. What a user should know is an [Event], and how it ended is an error; only the helper
+// processes below print, when nothing is left that they could report to.
+//
+// [Acquire] waits for a lock; [Holder.Run] runs a command under it, and [Holder.Keep] just holds
+// it. [Elect] campaigns for leadership again and again, and runs the command in each term. In the
+// middle of both is a holding, which does what an overseer orders: a plain struct that is told the
+// time, the end of the lease and the signals, and decides when the command gets TERM and KILL.
 //
 // # Who is whose parent
 //
@@ -11,16 +18,16 @@
 // or when its parent is gone, the watcher kills everything below it, and repeats that until the
 // kernel says that it has no children left. That answer is exact; process listings are not.
 //
-// [Child] is the parent's side. It also kills below the watcher, in case the watcher is frozen. If
+// A child is the parent's side. It also kills below the watcher, in case the watcher is frozen. If
 // only the watcher is killed, the kernel kills the command (by the parent-death signal), and the
 // command's orphans become children of this program, which is a subreaper as well (see [Adopt]) and
 // kills them.
 //
 // # How a command is started
 //
-//  1. [StartChild] starts the watcher, which starts a copy of this program in its own process
-//     group. The copy waits. StartChild returns once the watcher has the deadline.
-//  2. [Child.Go] lets the copy become the command.
+//  1. startChild starts the watcher, which starts a copy of this program in its own process
+//     group. The copy waits. startChild returns once the watcher has the deadline.
+//  2. child.Go lets the copy become the command.
 //
 // The command never runs unwatched, no matter which process dies between the two steps.
 //

@@ -15,16 +15,16 @@ import (
 // ignoreHandler is the kernel's SIG_IGN.
 const ignoreHandler = 1
 
-// SignalsAtStart returns the signals that were ignored and blocked when this program started, for
-// [Command]. It must be called before any signal is caught.
+// signalsAtStart returns the signals that were ignored and blocked when this program started, for
+// program. It must be called before any signal is caught.
 //
 // The Go runtime installs its handlers, and unblocks the signals that end a program, before main.
 // It keeps the previous settings in variables of its own. They are read here, since nothing exports
 // them: without them a command could not inherit an ignored SIGPIPE, which service managers set. If
 // the program has no symbol table, a command inherits the settings that the runtime leaves alone,
 // such as ignored SIGHUP and SIGINT.
-func SignalsAtStart() Signals {
-	s := Signals{ignored: ignoredNow()}
+func signalsAtStart() signalSettings {
+	s := signalSettings{ignored: ignoredNow()}
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return s

@@ -2,8 +2,8 @@
 
 package supervise
 
-// SignalsAtStart is empty: the Go runtime leaves ignored SIGHUP and SIGINT alone, and the other
+// signalsAtStart is empty: the Go runtime leaves ignored SIGHUP and SIGINT alone, and the other
 // settings are lost.
-func SignalsAtStart() Signals { return Signals{} }
+func signalsAtStart() signalSettings { return signalSettings{} }
 
 func block(uint64) {}

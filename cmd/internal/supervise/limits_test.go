@@ -37,9 +37,9 @@ func TestAFailedStartNamesTheLimitsOfTheProcess(t *testing.T) {
 	if _, err := report[1].Write(message{reportFailed, -int64(unix.EAGAIN)}.encode()); err != nil {
 		t.Fatal(err)
 	}
-	failed := (&Child{feed: feed[1]}).introduce(Command{Path: "/bin/true"}, Now()+time.Minute, report[0])
+	failed := (&child{feed: feed[1]}).introduce(program{path: "/bin/true"}, Now()+time.Minute, report[0])
 	report[1].Close()
-	ended := (&Child{feed: feed[1]}).introduce(Command{Path: "/bin/true"}, Now()+time.Minute, report[0])
+	ended := (&child{feed: feed[1]}).introduce(program{path: "/bin/true"}, Now()+time.Minute, report[0])
 	for what, err := range map[string]error{"start the command: " + unix.EAGAIN.Error(): failed, "start the watcher: it exited": ended} {
 		if err == nil || !strings.HasPrefix(err.Error(), what) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got  %v\nwant %s ...%s", err, what, want)

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ending are the signals that ask a program to end.
-var ending = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
+// endSignals are the signals that ask a program to end.
+var endSignals = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
-// stopping are the signals of a terminal's job control, except TTOU; see [IgnoreStops].
-var stopping = []os.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGCONT}
+// stopSignals are the signals of a terminal's job control, except TTOU; see ignoreStops.
+var stopSignals = []os.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGCONT}
 
-// Ends reports whether sig asks a program to end.
-func Ends(sig os.Signal) bool {
-	for _, s := range ending {
+// asksToEnd reports whether sig asks a program to end.
+func asksToEnd(sig os.Signal) bool {
+	for _, s := range endSignals {
 		if s == sig {
 			return true
 		}
@@ -26,24 +26,24 @@ func Ends(sig os.Signal) bool {
 	return false
 }
 
-// NotifyEnding relays the signals that ask a program to end, and all others except those of job
+// notifyEnding relays the signals that ask a program to end, and all others except those of job
 // control, which would end it without cleanup. A signal that was ignored when this program started,
 // as nohup does, stays ignored.
-func NotifyEnding(to chan<- os.Signal) {
-	notify(to, ending)
+func notifyEnding(to chan<- os.Signal) {
+	notify(to, endSignals)
 	notify(to, others())
 	// A write to a closed standard error must not end a program that holds a lock. The command does
 	// not inherit a caught signal, but would inherit an ignored one.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 }
 
-// NotifyPassing relays all signals that are passed on to a command: all that can be caught, except
+// notifyPassing relays all signals that are passed on to a command: all that can be caught, except
 // those that a program causes itself (faults, PIPE, CHLD) and those that the Go runtime uses (URG,
 // PROF).
-func NotifyPassing(to chan<- os.Signal) {
-	notify(to, ending)
+func notifyPassing(to chan<- os.Signal) {
+	notify(to, endSignals)
 	notify(to, others())
-	notify(to, stopping)
+	notify(to, stopSignals)
 }
 
 // maxSignal is above all signals. Numbers that a system does not have are never sent.
@@ -53,7 +53,7 @@ const maxSignal = 65
 func others() (all []os.Signal) {
 	no := map[os.Signal]bool{unix.SIGKILL: true, unix.SIGSTOP: true, unix.SIGTTOU: true, unix.SIGPIPE: true, unix.SIGCHLD: true, unix.SIGURG: true,
 		unix.SIGPROF: true, unix.SIGILL: true, unix.SIGTRAP: true, unix.SIGBUS: true, unix.SIGFPE: true, unix.SIGSEGV: true, unix.SIGSYS: true}
-	for _, group := range [][]os.Signal{ending, stopping} {
+	for _, group := range [][]os.Signal{endSignals, stopSignals} {
 		for _, sig := range group {
 			no[sig] = true
 		}
@@ -74,10 +74,10 @@ func notify(to chan<- os.Signal, signals []os.Signal) {
 	}
 }
 
-// StopSelf stops this process, and asks the rest of its group to stop, as the terminal would have
+// stopSelf stops this process, and asks the rest of its group to stop, as the terminal would have
 // done if the group had been in the foreground. It returns when the process is continued. A later
 // SIGTSTP is relayed again.
-func StopSelf(relay chan<- os.Signal) error {
+func stopSelf(relay chan<- os.Signal) error {
 	if !signal.Ignored(unix.SIGTSTP) {
 		signal.Ignore(unix.SIGTSTP) // we stop ourselves next
 		defer signal.Notify(relay, unix.SIGTSTP)

@@ -32,13 +32,13 @@ func spawn(t *testing.T, args ...string) int {
 
 func TestASweepSparesAStrangerWithTheNumberOfTheGroup(t *testing.T) {
 	stranger := spawn(t, "exec sleep 1000")
-	c := &Child{group: Group(stranger), changes: make(chan Change), released: make(chan struct{}), before: pids(below(unix.Getpid(), nil))}
+	c := &child{group: processGroup(stranger), changes: make(chan change), released: make(chan struct{}), before: pids(below(unix.Getpid(), nil))}
 	c.blind.Store(true)
 	left := spawn(t, "exec sleep 1000")
 	go c.sweep(true)
 	j := job{c, t}
-	j.expect(Unwatched)
-	j.expect(Empty)
+	j.expect(childUnwatched)
+	j.expect(childEmpty)
 	if !gone(left) {
 		t.Error("what was left was not killed")
 	}
@@ -54,7 +54,7 @@ func TestTheEndOfTheCommandIsReportedOnce(t *testing.T) {
 	}
 	defer r.Close()
 	pid := spawn(t, "exit 3")
-	w := &watcher{guardian: guardian{group: Group(pid)}, report: report, ended: true}
+	w := &watcher{guardian: guardian{group: processGroup(pid)}, report: report, ended: true}
 	for range 10000 {
 		if w.reap(); dead(pid) && w.empty {
 			break

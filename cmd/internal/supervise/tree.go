@@ -5,26 +5,9 @@ package supervise
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
-
-// A Process is a descendant of a command.
-type Process struct {
-	PID    int
-	Name   string // of its program, at most 15 bytes; empty if unknown
-	group  int
-	zombie bool
-}
-
-// String returns the process id and the name.
-func (p Process) String() string {
-	if p.Name == "" {
-		return fmt.Sprint(p.PID)
-	}
-	return fmt.Sprintf("%d (%q)", p.PID, p.Name)
-}
 
 // errNoTree means that this system does not list descendants.
 var errNoTree = errors.New("this system does not list the descendants of a process (on Linux: is /proc mounted?)")
@@ -41,28 +24,6 @@ func living(all []Process) []Process {
 	return alive
 }
 
-// maxNamed bounds the number of processes in a message.
-const maxNamed = 5
-
-// Name describes processes for people: "3 processes: 17 ("sh"), ...".
-func Name(all []Process) string {
-	if len(all) == 0 {
-		return "an invisible process"
-	}
-	var words []string
-	for i, p := range all {
-		if i == maxNamed {
-			words = append(words, "...")
-			break
-		}
-		words = append(words, p.String())
-	}
-	if len(all) == 1 {
-		return "process " + words[0]
-	}
-	return fmt.Sprintf("%d processes: %s", len(all), strings.Join(words, ", "))
-}
-
 // stopPasses bounds how often a kill looks for new processes before it kills those that it has
 // found.
 const stopPasses = 8
@@ -73,7 +34,7 @@ const stopPasses = 8
 //
 // A listed process id could have been reused only if all other ids had been handed out since: the
 // kernel assigns them in turn.
-func kill(g Group, list func() ([]Process, error)) error {
+func kill(g processGroup, list func() ([]Process, error)) error {
 	var first error
 	note := func(err error) {
 		if first == nil && err != nil && !errors.Is(err, unix.ESRCH) {
@@ -111,13 +72,13 @@ func signalProcess(pid int, sig unix.Signal) error {
 	return nil
 }
 
-// A Group is a process group. The zero value is none.
-type Group int
+// A processGroup is a process group. The zero value is none.
+type processGroup int
 
-func (g Group) known() bool { return g > 1 }
+func (g processGroup) known() bool { return g > 1 }
 
 // Signal sends sig to every process of the group. It is not an error if the group is gone.
-func (g Group) Signal(sig unix.Signal) error {
+func (g processGroup) Signal(sig unix.Signal) error {
 	if !g.known() { // kill(2) takes -0 for our own group and -1 for every process
 		panic(fmt.Sprintf("supervise: signal %v to group %d", sig, g))
 	}
@@ -129,4 +90,4 @@ func (g Group) Signal(sig unix.Signal) error {
 }
 
 // Exists reports whether the group has any process, including zombies.
-func (g Group) Exists() bool { return !errors.Is(unix.Kill(-int(g), 0), unix.ESRCH) }
+func (g processGroup) Exists() bool { return !errors.Is(unix.Kill(-int(g), 0), unix.ESRCH) }

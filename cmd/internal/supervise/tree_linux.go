@@ -31,7 +31,7 @@ func dieWithParent(parent int) bool {
 
 // lingers reports whether a group has processes that are not children of its watcher. On Linux, all
 // descendants of a subreaper's child become its own children in the end.
-func lingers(Group) bool { return false }
+func lingers(processGroup) bool { return false }
 
 // waitAll also waits for children whose exit signal is not SIGCHLD.
 const waitAll = unix.WALL

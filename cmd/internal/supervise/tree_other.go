@@ -18,7 +18,7 @@ func dieWithParent(int) bool { return true }
 
 // lingers reports whether the group still exists: only the group leads to what the command's
 // children left behind.
-func lingers(g Group) bool { return g.known() && g.Exists() }
+func lingers(g processGroup) bool { return g.known() && g.Exists() }
 
 const waitAll = 0
 

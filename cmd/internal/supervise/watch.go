@@ -30,7 +30,7 @@ const (
 
 // A guardian is the state of a watcher.
 type guardian struct {
-	group    Group         // zero until the command's first process is started
+	group    processGroup  // zero until the command's first process is started
 	deadline time.Duration // zero until the first one arrives
 }
 
@@ -117,7 +117,7 @@ func (w *watcher) start(f childFiles) error {
 		w.tell(reportFailed, -errnoOf(err))
 		return err
 	}
-	w.group = Group(pid)
+	w.group = processGroup(pid)
 	w.errs = os.NewFile(uintptr(f.errs), "stderr")
 	unix.CloseOnExec(f.errs)
 	closeInherited()

@@ -76,14 +76,14 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 
 // A job is a child and its changes.
 type job struct {
-	*Child
+	*child
 	t *testing.T
 }
 
 // start starts a shell line as a child of a watcher.
 func start(t *testing.T, line string, lease time.Duration) job {
 	t.Helper()
-	c, err := StartChild(Command{Path: "/bin/sh", Args: []string{"sh", "-c", line}, Env: append(os.Environ(), "WORD=given")}, Now()+lease)
+	c, err := startChild(program{path: "/bin/sh", args: []string{"sh", "-c", line}, env: append(os.Environ(), "WORD=given")}, Now()+lease)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,22 +101,22 @@ func start(t *testing.T, line string, lease time.Duration) job {
 }
 
 // expect waits for a change of this kind.
-func (j job) expect(what What) Change {
+func (j job) expect(what whatHappened) change {
 	j.t.Helper()
 	select {
 	case change := <-j.Changes():
-		if change.What != what {
+		if change.what != what {
 			j.t.Fatalf("news %+v, want one of kind %d", change, what)
 		}
 		return change
 	case <-time.After(20 * time.Second):
 		j.t.Fatalf("no news of kind %d", what)
-		return Change{}
+		return change{}
 	}
 }
 
-// running reads the process ids that a job wrote to a file, and waits until there are n.
-func running(t *testing.T, path string, n int) []int {
+// processesIn reads the process ids that a job wrote to a file, and waits until there are n.
+func processesIn(t *testing.T, path string, n int) []int {
 	t.Helper()
 	for range 20000 {
 		text, _ := os.ReadFile(path)
@@ -166,7 +166,7 @@ func familyOf(t *testing.T) (j job, pids []int) {
 	path := t.TempDir() + "/pids"
 	j = start(t, strings.ReplaceAll(escapes(path), "PATH", path), time.Hour)
 	j.Go()
-	return j, running(t, path, 6)
+	return j, processesIn(t, path, 6)
 }
 
 func TestNothingBelowAWatcherOutlivesItsDeadline(t *testing.T) {
@@ -174,11 +174,11 @@ func TestNothingBelowAWatcherOutlivesItsDeadline(t *testing.T) {
 	if err := j.Feed(Now() + 50*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	j.expect(Overdue)
-	if change := j.expect(Ended); change.Status.Code() != 128+9 {
-		t.Errorf("code %d, want 137", change.Status.Code())
+	j.expect(childOverdue)
+	if change := j.expect(childEnded); change.status.Code() != 128+9 {
+		t.Errorf("code %d, want 137", change.status.Code())
 	}
-	j.expect(Empty)
+	j.expect(childEmpty)
 	if !gone(pids...) {
 		t.Error("something outlived the deadline")
 	}
@@ -203,8 +203,8 @@ func TestAKillReachesWhatAFrozenWatcherDoesNot(t *testing.T) {
 		t.Error("something outlived the kill")
 	}
 	unix.Kill(j.watcher, unix.SIGCONT)
-	j.expect(Ended)
-	j.expect(Empty)
+	j.expect(childEnded)
+	j.expect(childEmpty)
 }
 
 func TestAKillCatchesWhatForksAllTheTime(t *testing.T) {
@@ -216,10 +216,10 @@ func TestAKillCatchesWhatForksAllTheTime(t *testing.T) {
 	}
 	j := start(t, path+".chain & "+path+".chain & "+path+".chain; sleep 0.2; echo $$ > "+path+"; sleep 1000", time.Hour)
 	j.Go()
-	running(t, path, 1)
+	processesIn(t, path, 1)
 	j.feed.Close()
-	j.expect(Ended)
-	j.expect(Empty) // within killFor
+	j.expect(childEnded)
+	j.expect(childEmpty) // within killFor
 	text, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children")
 	if err == nil && len(j.Left()) > 0 {
 		t.Errorf("left: %v; our children: %s", Name(j.Left()), text)
@@ -239,9 +239,9 @@ func TestWhatACommandLeavesIsTold(t *testing.T) {
 	path := t.TempDir() + "/pids"
 	j := start(t, "setsid sleep 1000 & echo $! > "+path+"; exit 3", time.Hour)
 	j.Go()
-	pid := running(t, path, 1)[0]
-	if change := j.expect(Ended); change.Status.Code() != 3 {
-		t.Errorf("code %d, want 3", change.Status.Code())
+	pid := processesIn(t, path, 1)[0]
+	if change := j.expect(childEnded); change.status.Code() != 3 {
+		t.Errorf("code %d, want 3", change.status.Code())
 	}
 	j.MarkEnded()
 	left := j.Left()
@@ -249,15 +249,15 @@ func TestWhatACommandLeavesIsTold(t *testing.T) {
 		t.Errorf("left %s, want %d", Name(left), pid)
 	}
 	unix.Kill(pid, unix.SIGKILL)
-	j.expect(Empty)
+	j.expect(childEmpty)
 }
 
 func TestAWatcherThatIsReleasedDoesNoHarm(t *testing.T) {
 	path := t.TempDir() + "/pids"
 	j := start(t, "sleep 1000 & echo $! > "+path+"; exit", time.Hour)
 	j.Go()
-	pid := running(t, path, 1)[0]
-	j.expect(Ended)
+	pid := processesIn(t, path, 1)[0]
+	j.expect(childEnded)
 	unix.Kill(j.watcher, unix.SIGSTOP) // a frozen watcher is released too
 	j.Release()
 	j.Release() // a second call does nothing
@@ -282,8 +282,8 @@ func TestASignalToAllReachesOtherGroups(t *testing.T) {
 	if err := j.SignalAll(unix.SIGTERM); err != nil {
 		t.Error(err)
 	}
-	j.expect(Ended)
-	j.expect(Empty)
+	j.expect(childEnded)
+	j.expect(childEmpty)
 	if text, _ := os.ReadFile(path); string(text) != "term\nterm\n" {
 		t.Errorf("got %q, want TERM in both groups", text)
 	}
@@ -299,18 +299,18 @@ func TestAChildWaitsForGo(t *testing.T) {
 	if err := j.Go(); err != nil {
 		t.Fatal(err)
 	}
-	if change := j.expect(Stopped); change.Signal != unix.SIGSTOP {
+	if change := j.expect(childStopped); change.signal != unix.SIGSTOP {
 		t.Fatalf("change %+v, want a stop", change)
 	}
 	if text, _ := os.ReadFile(path); string(text) != "given\n" {
 		t.Errorf("the command saw %q", text)
 	}
 	j.Signal(unix.SIGCONT)
-	if change := j.expect(Ended); change.Status.Code() != 3 || change.Status.Signaled() {
-		t.Errorf("code %d, want 3", change.Status.Code())
+	if change := j.expect(childEnded); change.status.Code() != 3 || change.status.Signaled() {
+		t.Errorf("code %d, want 3", change.status.Code())
 	}
 	j.MarkEnded()
-	j.expect(Empty)
+	j.expect(childEmpty)
 	if err := errors.Join(j.Signal(unix.SIGTERM), j.SignalAll(unix.SIGTERM), j.Kill()); err != nil {
 		t.Errorf("a signal to a command that is gone: %v", err)
 	}
@@ -334,19 +334,19 @@ func TestAScriptWithoutItsFirstLineRunsInAShell(t *testing.T) {
 	if err := os.WriteFile(path, []byte("exit $1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c, err := StartChild(Command{Path: path, Args: []string{"script", "5"}}, Now()+time.Hour)
+	c, err := startChild(program{path: path, args: []string{"script", "5"}}, Now()+time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Release()
 	c.Go()
-	if change := (job{c, t}).expect(Ended); change.Status.Code() != 5 {
-		t.Errorf("code %d, want 5", change.Status.Code())
+	if change := (job{c, t}).expect(childEnded); change.status.Code() != 5 {
+		t.Errorf("code %d, want 5", change.status.Code())
 	}
 }
 
 func TestASignalToEverybodyPanics(t *testing.T) {
-	for _, g := range []Group{-1, 0, 1} {
+	for _, g := range []processGroup{-1, 0, 1} {
 		func() {
 			defer func() {
 				if recover() == nil {

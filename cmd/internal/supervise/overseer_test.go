@@ -1,11 +1,10 @@
 //go:build unix
 
-package cli
+package supervise
 
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,8 +150,8 @@ func TestTheOverseer(t *testing.T) {
 					t.Fatalf("at %v: orders %q, want %q", m.at, got, m.want)
 				}
 			}
-			if err := o.verdict("x", 1); (err != nil) != c.lost {
-				t.Errorf("verdict %v, want lost = %v", err, c.lost)
+			if (o.loss != nil) != c.lost {
+				t.Errorf("loss %v, want lost = %v", o.loss, c.lost)
 			}
 		})
 	}
@@ -173,7 +172,7 @@ func TestTheOverseerWakesInTime(t *testing.T) {
 		{killed, 11 * s, overseerLook},
 		{draining, 7950 * ms, 50 * ms}, // the lease is checked as before
 	} {
-		o := overseer{killAfter: 2 * s, validUntil: 10 * s, killAt: 10 * s, phase: c.phase, loss: errNotRenewed}
+		o := overseer{killAfter: 2 * s, validUntil: 10 * s, killAt: 10 * s, phase: c.phase, loss: ErrNotRenewed}
 		if c.phase == draining {
 			o.phase, o.killAt, o.loss = ending, 60*s, nil
 		}
@@ -184,26 +183,56 @@ func TestTheOverseerWakesInTime(t *testing.T) {
 }
 
 // A loss is reported with its reason, even if TERM came first.
-func TestTheVerdictNamesTheReason(t *testing.T) {
+func TestTheLossNamesTheReason(t *testing.T) {
 	o := overseer{killAfter: time.Second, validUntil: 5 * time.Second}
 	o.look(1, 10*time.Second, nil)
 	o.look(9*time.Second, 10*time.Second, nil)
-	if err := o.verdict("a\x1bb", 7); !errors.Is(err, errNotRenewed) || strings.Contains(err.Error(), "\x1b") {
-		t.Errorf("verdict %q", err)
+	if !errors.Is(o.loss, ErrNotRenewed) {
+		t.Errorf("loss %v", o.loss)
 	}
 	o.look(10*time.Second, 0, &lockstep.LossError{Reason: lockstep.Revoked, By: "alice"})
-	if err := fmt.Sprint(o.verdict("x", 7)); !strings.Contains(err, "revoked by alice") || !strings.Contains(err, "token 7") {
-		t.Errorf("verdict %q", err)
+	if err := fmt.Sprint(o.loss); !strings.Contains(err, "revoked by alice") {
+		t.Errorf("loss %q", err)
 	}
 }
 
-func TestTheDescriptionFitsTheLimits(t *testing.T) {
-	for _, command := range [][]string{{"true"}, {"sh", "-c", strings.Repeat("é\x00\n", 900)}, slices.Repeat([]string{"word"}, 1000)} {
-		for _, purpose := range []string{"", "p", strings.Repeat("p", 900)} {
-			labels := describe((&claimFlags{purpose: purpose}).labels(), command)
-			if err := lockstep.CheckMetadata(labels); err != nil {
-				t.Errorf("purpose of %d bytes, %d words: %v", len(purpose), len(command), err)
-			}
-		}
+func TestAResignationOutweighsALoss(t *testing.T) {
+	const s = time.Second
+	o := overseer{killAfter: 2 * s, validUntil: 5 * s, resigns: true}
+	o.look(1*s, 10*s, nil)
+	if got := o.signal(2*s, unix.SIGUSR1).String(); got != "SIGUSR1" {
+		t.Errorf("orders %q, want the signal passed on", got)
+	}
+	if got := o.signal(2*s, unix.SIGTERM).String(); got != "SIGTERM SIGCONT" {
+		t.Errorf("orders %q, want TERM", got)
+	}
+	if got := o.signal(3*s, unix.SIGTERM).String(); got != "" {
+		t.Errorf("orders %q after another TERM, want none", got)
+	}
+	if got := o.look(4*s, 14*s, nil).String(); got != "KILL! feed 14s" {
+		t.Errorf("orders %q after kill-after, want KILL", got)
+	}
+	o = overseer{killAfter: 2 * s, validUntil: 5 * s, resigns: true}
+	o.look(1*s, 10*s, nil)
+	o.look(2*s, 0, &lockstep.LossError{Reason: lockstep.SessionExpired})
+	o.signal(3*s, unix.SIGTERM)
+	if !o.resigned || o.loss == nil {
+		t.Errorf("resigned = %v, loss = %v: want both", o.resigned, o.loss)
+	}
+}
+
+func TestALockIsNotKeptForACommandThatNeverStarted(t *testing.T) {
+	const s = time.Second
+	h := holding{command: Command{AtLeast: 30 * s}}
+	if got := h.keepUntil(); got != 0 {
+		t.Errorf("kept until %v although nothing was started", got)
+	}
+	h.started = 100 * s
+	if got := h.keepUntil(); got != 130*s {
+		t.Errorf("kept until %v, want 130 s", got)
+	}
+	h.overseer.loss = lockstep.ErrLost
+	if got := h.keepUntil(); got != 0 {
+		t.Errorf("kept until %v although the lock is lost", got)
 	}
 }

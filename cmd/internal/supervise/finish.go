@@ -1,17 +1,11 @@
 //go:build unix
 
-package cli
-
-import (
-	"fmt"
-
-	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
-)
+package supervise
 
 // finish ends a holding that is over, and returns the exit code.
 func (h *holding) finish() (int, error) {
 	if left := h.child.Left(); !h.empty && h.overseer.phase == running && len(left) > 0 {
-		h.say("the command ended and left %s running without the lock; --wait-all keeps the lock until they end", supervise.Name(left))
+		h.claim.Report(LeftRunning{left})
 	}
 	h.child.Release()
 	if h.terminal != nil {
@@ -21,8 +15,8 @@ func (h *holding) finish() (int, error) {
 			h.terminal.Restore()
 		}
 	}
-	if loss := h.overseer.verdict(h.plan.name, h.lock.Token()); loss != nil {
-		return 0, exitError{CodeLost, loss}
+	if loss := h.overseer.loss; loss != nil {
+		return 0, &LostError{Token: h.lock.Token(), Started: true, Err: loss}
 	}
 	return h.status.Code(), nil
 }
@@ -34,8 +28,7 @@ func (h *holding) keep() {
 		return
 	}
 	h.kept = true
-	h.say("%v after the kill, %s of the command is still alive; %s is renewed until it ends; interrupt to stop waiting and let the lease expire",
-		stuckAfter, supervise.Name(h.child.Left()), printable(h.plan.name))
+	h.claim.Report(Unkillable{After: stuckAfter, Left: h.child.Left()})
 }
 
 // giveUp abandons a command that SIGKILL does not end. The lock is not released: the service frees
@@ -48,6 +41,5 @@ func (h *holding) giveUp() (int, error) {
 		h.terminal.TakeBack()
 		h.terminal.Close()
 	}
-	return 0, fmt.Errorf("the command was not stopped: %v after the kill, %s is still alive; the lock is not released, and ends with its lease",
-		stuckAfter, supervise.Name(left))
+	return 0, &StuckError{After: stuckAfter, Left: left}
 }

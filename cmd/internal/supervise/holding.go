@@ -1,15 +1,12 @@
 //go:build unix
 
-package cli
+package supervise
 
 import (
-	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 )
 
 const (
@@ -23,16 +20,16 @@ const (
 
 // A holding is the time during which a run has its lock.
 type holding struct {
-	*runner
-	plan     runPlan
+	*Holder
+	command  Command
 	resigns  bool // TERM and INT to us mean the end of the command, and are not passed on
 	overseer overseer
-	child    *supervise.Child
-	terminal *supervise.Terminal
+	child    *child
+	terminal *terminal
 	wanted   bool            // the command should own the terminal's foreground
 	lost     <-chan struct{} // Done of the lock's context; nil once seen
 	ended    bool            // the command itself has ended, with status
-	status   supervise.Status
+	status   exitStatus
 	empty    bool          // no descendant of the command is left
 	killedAt time.Duration // zero: not killed
 	stuck    bool          // part of the command may still be alive
@@ -43,7 +40,7 @@ type holding struct {
 
 // hold runs the command to its end and returns its exit code.
 func (h *holding) hold() (int, error) {
-	h.overseer = overseer{killAfter: h.plan.killAfter, drain: h.plan.drain, resigns: h.resigns}
+	h.overseer = overseer{killAfter: h.command.KillAfter, drain: h.command.Drain, resigns: h.resigns}
 	if ttl := h.locker.Capabilities().TTL; ttl > 0 { // as negotiated
 		h.overseer.killAfter = min(h.overseer.killAfter, ttl/3)
 	}
@@ -62,9 +59,9 @@ func (h *holding) hold() (int, error) {
 		case h.over():
 			return h.finish()
 		case h.killedAt == 0:
-		case supervise.Now()-h.killedAt > stuckAfter && (h.overseer.loss != nil || h.left):
+		case Now()-h.killedAt > stuckAfter && (h.overseer.loss != nil || h.left):
 			return h.giveUp()
-		case supervise.Now()-h.killedAt > stuckAfter:
+		case Now()-h.killedAt > stuckAfter:
 			h.keep()
 		default: // for processes started or reparented during the last kill
 			h.child.Kill()
@@ -72,13 +69,13 @@ func (h *holding) hold() (int, error) {
 	}
 }
 
-// keepUntil returns how long --at-least keeps the lock, or zero if no command was started or the
+// keepUntil returns how long AtLeast keeps the lock, or zero if no command was started or the
 // lock is lost.
 func (h *holding) keepUntil() time.Duration {
 	if h.started == 0 || h.overseer.loss != nil {
 		return 0
 	}
-	return h.started + h.plan.atLeast
+	return h.started + h.command.AtLeast
 }
 
 // awaitLease waits until the lease is long enough to start a command. A grant may arrive while the
@@ -89,33 +86,33 @@ func (h *holding) awaitLease() error {
 	}
 	if err := h.lock.Check(); err != nil {
 		h.overseer.loss = err
-		return exitError{CodeLost, err}
+		return &LostError{Token: h.lock.Token(), Err: err}
 	}
 	return nil
 }
 
 // start starts the command, which is watched from its first instruction on.
 func (h *holding) start() error {
-	supervise.NotifyPassing(h.signals)
-	h.terminal, _ = supervise.OpenTerminal()
+	notifyPassing(h.signals)
+	h.terminal, _ = openTerminal()
 	h.lost = h.lock.Context().Done()
 	h.overseer.validUntil = h.validUntil()
-	child, err := supervise.StartChild(supervise.Command{
-		Path:    h.plan.command[0],
-		Args:    h.plan.command[1:],
-		Env:     environment(h.lock, h.runner.plan),
-		Signals: h.inherited,
+	child, err := startChild(program{
+		path:    h.command.Path,
+		args:    h.command.Args,
+		env:     h.command.Env(h.lock),
+		signals: h.inherited,
 	}, h.overseer.validUntil)
 	if err != nil {
-		return exitError{CodeNotRunnable, err}
+		return &StartError{err}
 	}
 	h.child = child
-	supervise.IgnoreStops()
+	ignoreStops()
 	if h.terminal != nil && h.terminal.Whole() {
 		h.wanted = true
 		h.giveTerminal()
 	}
-	h.started = supervise.Now()
+	h.started = Now()
 	if err := child.Go(); err != nil {
 		h.obey(h.overseer.kill())
 	}
@@ -124,23 +121,23 @@ func (h *holding) start() error {
 
 // validUntil returns the end of the lease. The clock is read first, so that a pause in between
 // makes it too early rather than too late.
-func (h *holding) validUntil() time.Duration { return supervise.Now() + h.lock.Remaining() }
+func (h *holding) validUntil() time.Duration { return Now() + h.lock.Remaining() }
 
 func (h *holding) look() orders {
 	validUntil := h.validUntil()
-	out := h.overseer.look(supervise.Now(), validUntil, h.lock.Check())
-	if why := h.runner.plan.endWith.due(); why != "" {
-		out.add(h.overseer.hurry(supervise.Now(), why+": stopping the command"))
+	out := h.overseer.look(Now(), validUntil, h.lock.Check())
+	if why := h.claim.EndWith.due(); why != "" {
+		out.add(h.overseer.hurry(Now(), Due{why}))
 	}
-	if most := h.plan.maxHold; most > 0 && supervise.Now() >= h.started+most {
-		out.add(h.overseer.hurry(supervise.Now(), fmt.Sprintf("running for %v, the limit of --max-hold: stopping the command", most)))
+	if most := h.command.MaxHold; most > 0 && Now() >= h.started+most {
+		out.add(h.overseer.hurry(Now(), HeldTooLong{most}))
 	}
 	return out
 }
 
 // wait blocks until something happens, and returns what to do about it.
 func (h *holding) wait() func() {
-	pause := h.overseer.wake(supervise.Now())
+	pause := h.overseer.wake(Now())
 	if h.killedAt > 0 && !h.kept {
 		pause = min(pause, killLook)
 	}
@@ -159,8 +156,8 @@ func (h *holding) wait() func() {
 }
 
 func (h *holding) obey(o orders) {
-	if o.say != "" {
-		h.say("%s", o.say)
+	if o.say != nil {
+		h.claim.Report(o.say)
 	}
 	for _, sig := range o.signals {
 		send := h.child.Signal
@@ -170,7 +167,7 @@ func (h *holding) obey(o orders) {
 		h.note(send(sig))
 	}
 	if o.kill {
-		h.killedAt = supervise.Now()
+		h.killedAt = Now()
 		h.note(h.child.Kill())
 	}
 	if o.feed > 0 {
@@ -180,7 +177,7 @@ func (h *holding) obey(o orders) {
 
 func (h *holding) note(err error) {
 	if err != nil {
-		h.say("%w", err)
+		h.claim.Report(Failed{err})
 	}
 }
 
@@ -190,30 +187,30 @@ func (h *holding) relay(sig os.Signal) {
 	if sig == unix.SIGCONT && h.wanted {
 		h.giveTerminal()
 	}
-	h.obey(h.overseer.signal(supervise.Now(), sig))
+	h.obey(h.overseer.signal(Now(), sig))
 }
 
 // giveTerminal makes the command's process group the foreground one. If that fails, the command
 // still gets its signals from us.
 func (h *holding) giveTerminal() {
 	if err := h.terminal.Give(h.child.Group()); err != nil {
-		h.say("%w", err)
+		h.claim.Report(Failed{err})
 	}
 }
 
 // changed handles a change of the child.
-func (h *holding) changed(change supervise.Change) {
-	switch change.What {
-	case supervise.Stopped:
-		h.stopped(change.Signal)
-	case supervise.Ended:
-		h.ended, h.status = true, change.Status
+func (h *holding) changed(change change) {
+	switch change.what {
+	case childStopped:
+		h.stopped(change.signal)
+	case childEnded:
+		h.ended, h.status = true, change.status
 		h.child.MarkEnded()
-	case supervise.Empty:
+	case childEmpty:
 		h.empty = true
-	case supervise.Overdue: // even if the lock turns out to have been renewed in the meantime
+	case childOverdue: // even if the lock turns out to have been renewed in the meantime
 		h.obey(h.overseer.overdue())
-	case supervise.Unwatched:
+	case childUnwatched:
 		h.obey(h.overseer.unwatched())
 	}
 }
@@ -221,7 +218,7 @@ func (h *holding) changed(change supervise.Change) {
 // over reports whether nothing is left to do but release the lock. What a command that ended by
 // itself left running is left alone; of a command that is being stopped, nothing may remain.
 func (h *holding) over() bool {
-	return h.empty || h.ended && h.overseer.phase == running && !h.plan.waitAll
+	return h.empty || h.ended && h.overseer.phase == running && !h.command.WaitAll
 }
 
 // stopped handles a stopped child. A shell that waits for us must see us stop as well, or its user
@@ -233,8 +230,7 @@ func (h *holding) stopped(by unix.Signal) {
 	case h.overseer.phase == ending:
 		h.note(h.child.Signal(unix.SIGCONT))
 	case h.terminal == nil:
-		h.say("the command was stopped by %s; %s is still being renewed: continue it with kill -CONT %d, or end it with kill -TERM %d",
-			unix.SignalName(by), printable(h.plan.name), h.child.Group(), os.Getpid())
+		h.claim.Report(CommandStopped{Signal: unix.SignalName(by), Group: int(h.child.Group())})
 	case (by == unix.SIGTTIN || by == unix.SIGTTOU) && h.terminal.Foreground():
 		h.wanted = true // it wants the terminal, and nothing else in our pipeline has it
 		h.giveTerminal()
@@ -245,8 +241,7 @@ func (h *holding) stopped(by unix.Signal) {
 		}
 	default:
 		h.terminal.TakeBack()
-		h.say("stopped: %s is not being renewed, and will be lost in %v unless continued",
-			printable(h.plan.name), h.lock.Remaining().Round(100*time.Millisecond))
-		supervise.StopSelf(h.signals) // relay continues from here: we receive SIGCONT
+		h.claim.Report(Suspending{h.lock.Remaining()})
+		stopSelf(h.signals) // relay continues from here: we receive SIGCONT
 	}
 }

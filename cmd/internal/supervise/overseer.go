@@ -1,17 +1,15 @@
 //go:build unix
 
-package cli
+package supervise
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lockstep-dev/lockstep"
-	"github.com/lockstep-dev/lockstep/cmd/internal/supervise"
 )
 
 // overseerLook is the longest interval between checks of the lock: timers stop while the machine is
@@ -32,7 +30,7 @@ const overseerLook = 100 * time.Millisecond
 type overseer struct {
 	killAfter  time.Duration // between TERM and KILL when the lock is lost
 	drain      time.Duration // between TERM and KILL when an end was requested; 0: killAfter
-	validUntil time.Duration // the largest one seen, on the clock of package supervise
+	validUntil time.Duration // the largest one seen, on the clock of [Now]
 	phase      phase
 	killAt     time.Duration // in phase ending
 	interrupts int
@@ -55,7 +53,7 @@ type orders struct {
 	all     bool // send the signals to all descendants of the command, not only to its process group
 	kill    bool
 	feed    time.Duration // the new deadline of the watcher; zero: unchanged
-	say     string        // a message for the user
+	say     Event         // what the user should know, or nil
 }
 
 func (o *orders) add(more orders) {
@@ -63,13 +61,10 @@ func (o *orders) add(more orders) {
 	o.all = o.all || more.all
 	o.kill = o.kill || more.kill
 	o.feed = max(o.feed, more.feed)
-	if more.say != "" {
+	if more.say != nil {
 		o.say = more.say
 	}
 }
-
-// errNotRenewed is the loss of a lock whose lease is about to end.
-var errNotRenewed = errors.New("its lease could not be renewed in time")
 
 // look takes the state of the lock: until when it is valid, and, in over, why it is lost, or nil.
 func (o *overseer) look(now, validUntil time.Duration, over error) orders {
@@ -84,11 +79,11 @@ func (o *overseer) look(now, validUntil time.Duration, over error) orders {
 		o.validUntil, out.feed = validUntil, validUntil
 	}
 	if now >= o.validUntil {
-		o.loss = errNotRenewed
+		o.loss = ErrNotRenewed
 		return o.kill()
 	}
 	if o.validUntil-now <= o.killAfter {
-		o.loss = errNotRenewed
+		o.loss = ErrNotRenewed
 		out.add(o.terminate(o.validUntil))
 	}
 	out.add(o.killIfDue(now))
@@ -96,7 +91,7 @@ func (o *overseer) look(now, validUntil time.Duration, over error) orders {
 }
 
 func (o *overseer) lost(now time.Duration, over error) orders {
-	if o.loss == nil || errors.Is(o.loss, errNotRenewed) {
+	if o.loss == nil || errors.Is(o.loss, ErrNotRenewed) {
 		o.loss = over
 	}
 	var loss *lockstep.LossError
@@ -137,7 +132,7 @@ func (o *overseer) kill() orders {
 // overdue handles the report that the watcher killed the command.
 func (o *overseer) overdue() orders {
 	if o.loss == nil {
-		o.loss = errNotRenewed
+		o.loss = ErrNotRenewed
 	}
 	return o.kill()
 }
@@ -146,7 +141,7 @@ func (o *overseer) overdue() orders {
 func (o *overseer) unwatched() orders {
 	out := o.kill()
 	if o.loss == nil {
-		out.say = "the watcher was killed, and so was the command"
+		out.say = WatcherKilled{}
 	}
 	return out
 }
@@ -160,25 +155,25 @@ func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
 		if again {
 			return o.terminate(now + o.killAfter)
 		}
-		return o.hurry(now, "")
+		return o.hurry(now, nil)
 	}
 	if !ok || o.phase == killed {
 		return orders{}
 	}
 	if number == unix.SIGINT {
 		if o.interrupts++; o.interrupts == 2 {
-			return o.hurry(now, "second interrupt: stopping the command")
+			return o.hurry(now, Interrupted{})
 		}
 	}
 	out := orders{signals: []unix.Signal{number}}
-	if supervise.Ends(number) { // a stopped command must be continued to receive it
+	if asksToEnd(number) { // a stopped command must be continued to receive it
 		out.signals = append(out.signals, unix.SIGCONT)
 	}
 	return out
 }
 
 // hurry ends the command although the lock is held, and stays held until the command has ended.
-func (o *overseer) hurry(now time.Duration, why string) orders {
+func (o *overseer) hurry(now time.Duration, why Event) orders {
 	if o.phase != running {
 		return orders{}
 	}
@@ -200,12 +195,4 @@ func (o *overseer) wake(now time.Duration) time.Duration {
 		}
 	}
 	return max(0, next-now)
-}
-
-// verdict returns the loss as an error for the user, or nil.
-func (o *overseer) verdict(name string, token lockstep.Token) error {
-	if o.loss == nil {
-		return nil
-	}
-	return fmt.Errorf("lost %s (token %d): %w; the command was stopped", printable(name), token, o.loss)
 }

@@ -1,0 +1,65 @@
+package supervise
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+// A Claim says which lock to wait for, and what ends the wait apart from the lock itself.
+type Claim struct {
+	// Open connects to the backend. The Locker is closed at the end.
+	Open    func() (lockstep.Locker, error)
+	Name    string
+	Options []lockstep.AcquireOption
+	// EndWith is what ends the wait, and later the holding, as TERM does.
+	EndWith EndWith
+	// Report is called with everything that a user should know. Calls come one at a time.
+	Report func(Event)
+	// Waiting is called when a wait begins, and stop when it is over. The context ends with the
+	// wait. Nil means that nobody wants to know.
+	Waiting func(ctx context.Context, locker lockstep.Locker) (stop func())
+}
+
+// A Candidate says how to campaign for leadership, which is holding the lock of its Claim.
+type Candidate struct {
+	Claim
+	// Connect is how long the Locker tries to reach the service before it fails.
+	Connect time.Duration
+}
+
+// EndWith is what ends a claim or a holding, apart from signals and the lock. The zero value ends
+// nothing.
+type EndWith struct {
+	Parent int  // the process that started this one, if its end counts; 0: it does not
+	Stdin  bool // standard input must keep a writer
+}
+
+// A Reason is why a claim or a holding ends early, for people.
+type Reason string
+
+// The reasons of EndWith.
+const (
+	ParentGone  Reason = "the parent process is gone"
+	InputClosed Reason = "standard input was closed"
+)
+
+// A Command says what to run under a lock, and how it is stopped. Durations of zero mean none.
+type Command struct {
+	Path string   // of the executable, as returned by [exec.LookPath]
+	Args []string // starting with the name of the program
+	// Env returns the complete environment.
+	Env func(lockstep.Lock) []string
+	// KillAfter is the time between TERM and KILL. If the lease is not renewed, TERM comes this
+	// long before its end. It is at most a third of the TTL; a longer one is shortened.
+	KillAfter time.Duration
+	// Drain is the time between TERM and KILL while the lock is held, if that is longer.
+	Drain time.Duration
+	// WaitAll keeps the lock until all descendants of the command have ended.
+	WaitAll bool
+	// AtLeast keeps the lock this long from the start of the command.
+	AtLeast time.Duration
+	// MaxHold is how long the command may run before it gets TERM.
+	MaxHold time.Duration
+}

@@ -1,0 +1,273 @@
+//go:build unix
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-dev/lockstep"
+)
+
+const (
+	// goodbye bounds releasing the lock and ending the session.
+	goodbye = 5 * time.Second
+	// goodbyeLost is the same bound if the service is probably out of reach.
+	goodbyeLost = 500 * time.Millisecond
+	// signalBuffer is how many signals can wait while another is handled. Any that do not fit are
+	// dropped, as the kernel drops a signal that is already pending.
+	signalBuffer = 64
+)
+
+// A Holder has a lock, and the session that it belongs to. Signals to this process go to the Holder
+// until its session is over. It is used by one goroutine.
+type Holder struct {
+	claim     Claim
+	signals   chan os.Signal
+	inherited signalSettings // the signals that the command finds ignored and blocked
+	locker    lockstep.Locker
+	lock      lockstep.Lock
+	hurried   chan struct{} // see hurry, which creates it
+}
+
+// newHolder catches the signals, and returns a Holder that has nothing yet.
+func newHolder(claim Claim) *Holder {
+	r := &Holder{claim: claim, inherited: signalsAtStart(), signals: make(chan os.Signal, signalBuffer)}
+	notifyEnding(r.signals)
+	return r
+}
+
+// Acquire waits for the lock. The error is that of the Locker, or a [*SignalError] or [*DueError]
+// that ended the wait; nothing of the claim is left then.
+func Acquire(ctx context.Context, claim Claim) (*Holder, error) {
+	r := newHolder(claim)
+	var err error
+	if r.locker, err = claim.Open(); err == nil {
+		if r.lock, err = r.acquire(ctx); err == nil {
+			return r, nil
+		}
+		r.leave(goodbye)
+	}
+	signal.Stop(r.signals)
+	return nil, err
+}
+
+// Lock returns the lock.
+func (r *Holder) Lock() lockstep.Lock { return r.lock }
+
+// Locker returns the Locker that the lock came from.
+func (r *Holder) Locker() lockstep.Locker { return r.locker }
+
+// Run runs the command, and releases the lock when nothing of it is left, or when it has ended by
+// itself. It returns the exit code of the command, 128 + n if signal n ended it. The error is a
+// [*LostError], a [*StuckError] or a [*StartError].
+func (r *Holder) Run(c Command) (code int, err error) {
+	defer signal.Stop(r.signals)
+	h := &holding{Holder: r, command: c}
+	code, err = h.hold()
+	if h.stuck { // part of the command is alive: the service must not believe that we let go
+		return 0, err
+	}
+	r.dwell(h.keepUntil())
+	r.Release(h.overseer.loss)
+	return code, err
+}
+
+// dwell keeps the lock until the given time unless it is asked to end sooner.
+func (r *Holder) dwell(until time.Duration) {
+	for Now() < until && r.lock.Check() == nil && r.claim.EndWith.due() == "" {
+		timer := time.NewTimer(min(endWithLook, until-Now()))
+		select {
+		case <-timer.C:
+		case sig := <-r.signals:
+			if r.heed(sig) {
+				until = 0
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// Keep holds the lock until this process is asked to end, or until most has passed if that is not
+// zero. It returns an error if the lock was lost.
+func (r *Holder) Keep(most time.Duration) error {
+	began := Now()
+	look := time.NewTicker(holdLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-r.lock.Context().Done():
+		case <-look.C:
+		case sig := <-r.signals:
+			if asksToEnd(sig) {
+				return r.lock.Check()
+			}
+		}
+		if err := r.lock.Check(); err != nil {
+			return err
+		}
+		if r.claim.EndWith.due() != "" || most > 0 && Now() >= began+most {
+			return nil
+		}
+	}
+}
+
+// holdLook is the interval at which Keep checks EndWith and the clock of the lease.
+const holdLook = 100 * time.Millisecond
+
+// heed stops this process if sig is the signal of ctrl-Z, which is caught once a command was
+// started. It reports whether sig asks for the end.
+func (r *Holder) heed(sig os.Signal) (ends bool) {
+	if sig == syscall.SIGTSTP {
+		stopSelf(r.signals)
+	}
+	return asksToEnd(sig)
+}
+
+type acquired struct {
+	lock lockstep.Lock
+	err  error
+}
+
+// acquire waits for the lock. If a signal asks us to end, or what EndWith names has ended, it
+// cancels the request and waits until nothing of it is left; after a second signal it does not
+// wait.
+func (r *Holder) acquire(ctx context.Context) (lockstep.Lock, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := make(chan acquired, 1)
+	go func() {
+		lock, err := r.locker.Acquire(ctx, r.claim.Name, r.claim.Options...)
+		result <- acquired{lock, err}
+	}()
+	look := time.NewTicker(endWithLook)
+	defer look.Stop()
+	defer r.waiting(ctx)()
+	for end := error(nil); ; {
+		select {
+		case got := <-result:
+			return r.granted(got, end)
+		case <-look.C:
+			if why := r.claim.EndWith.due(); why != "" && end == nil {
+				end = &DueError{why}
+				cancel()
+			}
+		case sig := <-r.signals:
+			if !r.heed(sig) { // meant for a command that is not running yet
+				continue
+			}
+			if end != nil && hurries(sig) {
+				r.hurried = closed()
+				return nil, endedBy(sig)
+			}
+			end = endedBy(sig)
+			cancel()
+		}
+	}
+}
+
+// waiting tells that a wait begins.
+func (r *Holder) waiting(ctx context.Context) (stop func()) {
+	if r.claim.Waiting == nil {
+		return func() {}
+	}
+	return r.claim.Waiting(ctx, r.locker)
+}
+
+// granted returns the outcome of a request; if end is set, the lock is no longer wanted.
+func (r *Holder) granted(got acquired, end error) (lockstep.Lock, error) {
+	if end == nil && got.lock != nil {
+		if why := r.claim.EndWith.due(); why != "" { // at the same moment
+			end = &DueError{why}
+		}
+	}
+	if end == nil {
+		return got.lock, got.err
+	}
+	if got.lock != nil {
+		r.lock = got.lock
+		r.Release(nil)
+	}
+	return nil, end
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func endedBy(sig os.Signal) error {
+	number, _ := sig.(syscall.Signal)
+	return &SignalError{number}
+}
+
+// Release releases the lock and ends the session; loss says why the lock is lost, if it is. For a
+// revoked lock, this is the acknowledgement that the service waits for. A failure is reported and
+// returned. It delays others by at most the rest of the lease, and does not make the command a
+// failure: it ran under the lock.
+func (r *Holder) Release(loss error) error {
+	patience := goodbye
+	if loss != nil && !revoked(loss) {
+		patience = goodbyeLost
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- r.lock.Release(ctx) }()
+	select {
+	case err := <-done:
+		if errors.Is(err, lockstep.ErrLost) {
+			err = nil
+		}
+		if err != nil {
+			r.claim.Report(ReleaseUnconfirmed{err})
+		}
+		r.leave(patience)
+		return err
+	case <-r.hurry():
+		return lockstep.ErrUncertain
+	}
+}
+
+// Leave ends the session without releasing the lock, for one that was detached.
+func (r *Holder) Leave() { r.leave(goodbye) }
+
+// leave ends the session, so that nothing of this run stays in a queue.
+func (r *Holder) leave(patience time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- r.locker.Close(ctx) }()
+	select {
+	case <-done: // after a failure, the lease still ends it
+	case <-ctx.Done():
+	case <-r.hurry():
+	}
+}
+
+// hurry returns a channel that is closed when the user interrupts what is left to do after the
+// command. Other signals have no effect: a service manager that sends TERM to both run and the
+// command wants both to end properly.
+func (r *Holder) hurry() <-chan struct{} {
+	if r.hurried == nil {
+		r.hurried = make(chan struct{})
+		go func() {
+			for !hurries(<-r.signals) {
+			}
+			close(r.hurried)
+		}()
+	}
+	return r.hurried
+}
+
+func hurries(sig os.Signal) bool { return sig == syscall.SIGINT || sig == syscall.SIGQUIT }
+
+func revoked(err error) bool {
+	var loss *lockstep.LossError
+	return errors.As(err, &loss) && loss.Reason == lockstep.Revoked
+}
