@@ -70,7 +70,8 @@ func (c *Candidate) Identity() string { return c.cfg.Identity }
 //
 // A backend error does not end Run either: the candidate campaigns again after
 // [Config.RetryPeriod], without limit. The exceptions are a closed Locker and a request that would
-// fail on every retry ([lockstep.ErrInvalid], [lockstep.ErrUnsupported], [lockstep.ErrMode]).
+// fail on every retry ([lockstep.ErrInvalid], [lockstep.ErrUnsupported], [lockstep.ErrMode]), unless
+// [Config.Retry] decides otherwise.
 //
 // If ctx ends while this candidate is not leading, Run returns its cause. Run returns after lead
 // has returned and the lock is released, which takes at most 5 seconds; a release whose outcome is
@@ -102,7 +103,7 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, toke
 			return err
 		}
 		c.cfg.Logger.Info("term over", "lock", c.name, "token", uint64(lock.Token()), "cause", cause, "err", err)
-		rules := policy{c.cfg.RetryPeriod, c.caps.FIFO}
+		rules := policy{c.cfg.RetryPeriod, withJitter(c.cfg.Cooldown, rand.Float64()), c.caps.FIFO}
 		sleep(ctx, rules.pause(cause, time.Since(began)))
 	}
 }
@@ -133,7 +134,7 @@ func (c *Candidate) campaign(ctx context.Context) (lockstep.Lock, error) {
 		if ctx.Err() != nil {
 			break
 		}
-		if endsRun(err) {
+		if !c.cfg.Retry(err, !endsRun(err)) {
 			return nil, err
 		}
 		c.cfg.Logger.Warn("campaign failed, standing again", "err", err)
@@ -199,8 +200,8 @@ func (c *Candidate) Resign() error { return c.StepDown(0) }
 // [lockstep.MaxWait], counted from the release of the lock. The cooldown also ends when Run's ctx
 // ends.
 func (c *Candidate) StepDown(cooldown time.Duration) error {
-	if cooldown < 0 || cooldown > lockstep.MaxWait {
-		return &lockstep.InvalidError{Field: "cooldown", Value: cooldown.String(), Rule: fmt.Sprintf("must be 0 to %v", lockstep.MaxWait)}
+	if err := checkCooldown(cooldown); err != nil {
+		return err
 	}
 	t := c.current()
 	if t == nil || t.cause() != nil {

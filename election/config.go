@@ -64,6 +64,19 @@ type Config struct {
 	// Default: none.
 	OnNewLeader func(identity string)
 
+	// Cooldown is the shortest time from the release of a lock to the next campaign, 0 to
+	// [lockstep.MaxWait], lengthened at random by up to JitterFactor. It also holds for a term
+	// that was lost, and ends when Run's ctx ends. [Candidate.StepDown] may ask for more.
+	// Default: 0. A candidate whose lease ended then stands again at once.
+	Cooldown time.Duration
+
+	// Retry is called after an error of Acquire, and decides whether the candidate campaigns again
+	// after RetryPeriod; if not, Run returns the error. again is what the candidate would do by
+	// itself: false for the errors that would occur on every retry, see [Candidate.Run]. It is
+	// called on Run's goroutine, and not once Run's ctx is done. Default: a function that returns
+	// again.
+	Retry func(err error, again bool) bool
+
 	// Logger receives the start and end of each term, and the errors after which the candidate
 	// campaigns again. Default: [slog.DiscardHandler].
 	Logger *slog.Logger
@@ -80,6 +93,9 @@ func (c Config) resolve(ttl time.Duration) (Config, error) {
 		return Config{}, c.badDeadline(ttl)
 	}
 	if err := full.checkRetry(); err != nil {
+		return Config{}, err
+	}
+	if err := checkCooldown(full.Cooldown); err != nil {
 		return Config{}, err
 	}
 	if err := full.checkLabels(); err != nil {
@@ -100,6 +116,9 @@ func (c Config) withDefaults(ttl time.Duration) Config {
 	}
 	if c.Identity == "" {
 		c.Identity = defaultIdentity()
+	}
+	if c.Retry == nil {
+		c.Retry = func(_ error, again bool) bool { return again }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -159,6 +178,13 @@ func (c Config) checkRetry() error {
 			Value: c.RetryPeriod.String(),
 			Rule:  fmt.Sprintf("must be at least %v, and %v x it less than the renew deadline of %v", MinRetryPeriod, JitterFactor, c.RenewDeadline),
 		}
+	}
+	return nil
+}
+
+func checkCooldown(cooldown time.Duration) error {
+	if cooldown < 0 || cooldown > lockstep.MaxWait {
+		return &lockstep.InvalidError{Field: "cooldown", Value: cooldown.String(), Rule: fmt.Sprintf("must be 0 to %v", lockstep.MaxWait)}
 	}
 	return nil
 }

@@ -34,6 +34,8 @@ func TestWhatBreaksARuleIsRefusedWithFieldRuleAndLimit(t *testing.T) {
 		"a negative deadline":                      {election.Config{RenewDeadline: -1}, "renew deadline", "more than 4s"},
 		"a retry that comes after the deadline":    {election.Config{RenewDeadline: 6 * second, RetryPeriod: 5 * second}, "retry period", "1.2 x it less than the renew deadline of 6s"},
 		"a retry without a pause":                  {election.Config{RetryPeriod: 1}, "retry period", "at least 10ms"},
+		"a cooldown without end":                   {election.Config{Cooldown: lockstep.MaxWait + 1}, "cooldown", "must be 0 to"},
+		"a negative cooldown":                      {election.Config{Cooldown: -1}, "cooldown", "must be 0 to"},
 		"an identity that is too long":             {election.Config{Identity: strings.Repeat("x", 257)}, "identity", "257 bytes long, the limit is 256"},
 		"an identity that nobody can read":         {election.Config{Identity: "a\x00b"}, "identity", "printable"},
 		"labels that hide the identity":            {election.Config{Metadata: map[string]string{"identity": "x"}}, "metadata", "set Identity"},

@@ -87,6 +87,22 @@ func TestStepDownStaysAwayForTheCooldown(t *testing.T) {
 	})
 }
 
+func TestALostTermIsFollowedByTheCooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cooldown = 10 * time.Minute
+		space := memlock.NewSpace()
+		s := run(t, space.Locker(), election.Config{Cooldown: cooldown})
+		<-s.begun
+		time.Sleep(time.Hour)
+		start := time.Now()
+		space.Revoke("leader", "alice")
+		<-s.begun
+		if got := time.Since(start); got < cooldown || got > cooldown*6/5 {
+			t.Errorf("leads again after %v, want %v to %v", got, cooldown, cooldown*6/5)
+		}
+	})
+}
+
 func TestStepDownRefusesWhatItCannotDo(t *testing.T) {
 	c := candidate(t, memlock.New(), election.Config{})
 	for _, cooldown := range []time.Duration{-1, lockstep.MaxWait + 1} {

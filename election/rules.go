@@ -60,15 +60,16 @@ func endsRun(err error) bool {
 // terms.
 type policy struct {
 	retryPeriod time.Duration
-	fifo        bool // waiters are granted the lock before a candidate that returns
+	cooldown    time.Duration // after every term
+	fifo        bool          // waiters are granted the lock before a candidate that returns
 }
 
 // pause is how long the candidate stays out of the election after a term that ended with cause and
-// lasted this long. A resignation sets it; a short term is padded to a RetryPeriod, so that terms
-// that end at once do not become a busy loop; and without a queue it gives others a chance to take
-// the lock that was given up.
+// lasted this long. It is at least the cooldown, and that of a resignation; a short term is padded
+// to a RetryPeriod, so that terms that end at once do not become a busy loop; and without a queue it
+// gives others a chance to take the lock that was given up.
 func (p policy) pause(cause error, lasted time.Duration) time.Duration {
-	pause := max(p.retryPeriod-lasted, 0)
+	pause := max(p.retryPeriod-lasted, p.cooldown, 0)
 	if r, ok := errors.AsType[resignation](cause); ok {
 		pause = max(pause, r.cooldown)
 	}

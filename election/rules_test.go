@@ -58,8 +58,14 @@ func TestPauseBetweenTerms(t *testing.T) {
 		"the cooldown":                            {true, resignation{time.Hour}, time.Minute, time.Hour},
 		"the period when it exceeds the cooldown": {false, resignation{time.Second}, time.Minute, period},
 	} {
-		if got := (policy{period, c.fifo}).pause(c.cause, c.lasted); got != c.want {
+		if got := (policy{retryPeriod: period, fifo: c.fifo}).pause(c.cause, c.lasted); got != c.want {
 			t.Errorf("%s: pause %v, want %v", name, got, c.want)
+		}
+	}
+	cooling := policy{retryPeriod: period, cooldown: 2 * period, fifo: true}
+	for cause, want := range map[error]time.Duration{expired: 2 * period, resignation{time.Second}: 2 * period, resignation{time.Hour}: time.Hour} {
+		if got := cooling.pause(cause, time.Minute); got != want {
+			t.Errorf("pause %v after %v with a cooldown, want %v", got, cause, want)
 		}
 	}
 }

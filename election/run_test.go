@@ -311,6 +311,32 @@ func TestErrorsThatStayEndRun(t *testing.T) {
 	}
 }
 
+func TestRetryDecidesWhetherAnErrorEndsRun(t *testing.T) {
+	for _, c := range []struct {
+		err         error
+		again, want bool // what the candidate would do, and what Retry says
+	}{
+		{lockstep.ErrUnavailable, true, false},
+		{lockstep.ErrUnavailable, true, true},
+		{lockstep.ErrInvalid, false, true},
+		{lockstep.ErrInvalid, false, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &refusing{Locker: memlock.New(), times: 1, err: c.err}
+			cfg := election.Config{Retry: func(err error, again bool) bool {
+				if !errors.Is(err, c.err) || again != c.again {
+					t.Errorf("Retry(%v, %v), want again = %v", err, again, c.again)
+				}
+				return c.want
+			}}
+			err := candidate(t, l, cfg).Run(t.Context(), func(context.Context, lockstep.Token) error { return nil })
+			if (err == nil) != c.want || !c.want && !errors.Is(err, c.err) {
+				t.Errorf("Run = %v after %v, Retry = %v", err, c.err, c.want)
+			}
+		})
+	}
+}
+
 func TestALockerThatIsClosedEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memlock.New()
