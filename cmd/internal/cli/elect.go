@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -147,7 +148,12 @@ func (a *App) elect(ctx context.Context, plan electPlan) error {
 	if err := a.waitsForItself(plan.claimPlan); err != nil {
 		return err
 	}
-	candidate := supervise.Candidate{Claim: a.claim(plan.claimPlan), Connect: plan.target.Connect}
+	metadata := maps.Clone(plan.labels)
+	delete(metadata, election.IdentityKey)
+	candidate := supervise.Candidate{
+		Claim: a.claim(plan.claimPlan), Connect: plan.target.Connect,
+		Identity: plan.labels[election.IdentityKey], Metadata: metadata,
+	}
 	code, err := supervise.Elect(ctx, candidate, plan.supervised(plan.claimPlan))
 	return ended(plan.claimPlan, code, err)
 }

@@ -22,9 +22,12 @@ type Claim struct {
 	Waiting func(ctx context.Context, locker lockstep.Locker) (stop func())
 }
 
-// A Candidate says how to campaign for leadership, which is holding the lock of its Claim.
+// A Candidate says how to campaign for leadership, which is holding the lock of its Claim. What
+// others see is in Identity and Metadata: the Options of the Claim are not used.
 type Candidate struct {
 	Claim
+	Identity string            // see [election.Config]
+	Metadata map[string]string // see [election.Config]
 	// Connect is how long the Locker tries to reach the service before it fails.
 	Connect time.Duration
 }

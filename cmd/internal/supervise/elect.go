@@ -5,36 +5,42 @@ package supervise
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os/signal"
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client"
 	"github.com/lockstep-dev/lockstep/election"
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// A candidacy is one call of Elect: a series of terms, with a wait before each.
+// A candidacy is one call of Elect. An [election.Candidate] campaigns and says when to lead, on a
+// goroutine of its own. The signals belong to the caller of Elect, so terms run there: the body of
+// the Candidate hands each over and waits for its end.
 //
-// It does not use election.Candidate, whose body is a function that gets a context and a token. A
-// command needs more: the overseer, and the watcher that stops the command when this process is
-// frozen or killed, need the end of the lease itself; and what a signal means depends on the state.
-// So a term here is a holding, as in Run, and the rules are those of package election: the
-// candidate stands again after every loss and after transient errors, at most once per retry
-// period, and releases the lock after the command has ended, never before.
+// A term is a holding, as in [Holder.Run]. Its overseer and its watcher need the end of the lease
+// and not just a context. So the candidacy stands between the Candidate and the Locker: it keeps
+// the lock that was granted, and says how long a release may take.
 type candidacy struct {
 	*Holder
-	command Command
-	connect time.Duration
-	retry   time.Duration
+	command  Command
+	connect  time.Duration
+	standing *election.Candidate
+	terms    chan chan error // each is a term; what is sent back ends it
+	quit     chan struct{}   // closed when no further term begins
+
+	// The rest is used by one goroutine at a time: by that of the Candidate, except during a term.
+
 	// reached reports whether the service has served this candidate before. Until then, an
 	// unavailable service is treated as permanent, such as a mistyped endpoint.
-	reached bool
+	reached    bool
+	loss       error // why the last term was lost, until the next campaign
+	last       bool  // no term follows
+	releaseErr error // of the last term
 }
 
-// reachedAfter is how much longer than Connect a wait must take to show that it was
-// served before it failed. A wait that was never served ends after Connect, or slightly
-// later on a busy machine.
+// reachedAfter is how much longer than Connect a wait must take to show that it was served before
+// it failed. A wait that was never served ends after Connect, or slightly later on a busy machine.
 const reachedAfter = time.Second
 
 // surveyed is longer than the client needs to find out that the endpoints belong to two clusters.
@@ -42,38 +48,146 @@ const surveyed = 8 * time.Second
 
 // Elect leads again and again until the command ends by itself, or a signal or EndWith ends the
 // candidacy. It returns the exit code of the command, or an error as [Acquire] and [Holder.Run] do.
+// After a [*StuckError] the process must end: the lock is not released before.
 func Elect(ctx context.Context, candidate Candidate, command Command) (code int, err error) {
 	r := newHolder(candidate.Claim)
 	defer signal.Stop(r.signals)
 	if r.locker, err = candidate.Open(); err != nil {
 		return 0, err
 	}
-	c := &candidacy{Holder: r, command: command, connect: candidate.Connect, retry: retryPeriod(r.locker.Capabilities().TTL)}
-	for again := true; again; {
-		again, code, err = c.campaign(ctx)
+	c := &candidacy{Holder: r, command: command, connect: candidate.Connect, terms: make(chan chan error), quit: make(chan struct{})}
+	if c.standing, err = election.New(campaignLocker{c}, candidate.Name, c.config(candidate)); err != nil {
+		c.leave(goodbye)
+		return 0, err
 	}
-	return code, err
+	return c.run(ctx)
 }
 
-// retryPeriod is the retry period of package election for this TTL.
-func retryPeriod(ttl time.Duration) time.Duration { return max(ttl*2/15, election.MinRetryPeriod) }
+// config makes a term of the Candidate end when the overseer ends the command.
+func (c *candidacy) config(candidate Candidate) election.Config {
+	ttl := c.locker.Capabilities().TTL
+	retry := max(ttl*2/15, election.MinRetryPeriod)
+	drain := max(min(c.command.KillAfter, ttl/3), time.Millisecond)
+	return election.Config{
+		RenewDeadline: ttl - lease.Margin(ttl) - drain,
+		Drain:         drain,
+		RetryPeriod:   retry,
+		Cooldown:      retry,
+		Identity:      candidate.Identity,
+		Metadata:      candidate.Metadata,
+		Retry:         c.retry,
+	}
+}
 
-// campaign waits for leadership and then runs the term. It reports whether to stand again. If not,
-// the candidacy is over, the lock and the session have ended, and err says how.
-func (c *candidacy) campaign(ctx context.Context) (again bool, code int, err error) {
-	began := time.Now()
-	c.lock, err = c.acquire(ctx)
-	c.reached = c.reached || reaches(err, time.Since(began), c.connect)
-	if err == nil {
-		return c.lead(ctx)
+// run stands for election until the candidacy is over. Then the lock and the session have ended.
+func (c *candidacy) run(ctx context.Context) (code int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	over := make(chan error, 1)
+	go func() { over <- c.standing.Run(ctx, c.serve) }()
+	look := time.NewTicker(endWithLook)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-over: // the campaign failed for good
+			c.leave(goodbye)
+			return 0, err
+		case term := <-c.terms:
+			again, code, err := c.lead(term)
+			if again {
+				continue
+			}
+			cancel()
+			c.end(term, over, err)
+			return code, err
+		case <-look.C:
+			why := c.claim.EndWith.due()
+			if why == "" {
+				continue
+			}
+			err = &DueError{why}
+		case sig := <-c.signals:
+			if !c.heed(sig) { // meant for a command that is not running
+				continue
+			}
+			err = endedBy(sig)
+		}
+		cancel()
+		c.end(nil, over, err)
+		return 0, err
 	}
-	if ctx.Err() != nil || !c.reached || !passes(err) {
-		c.leave(goodbye)
-		return false, 0, err
+}
+
+// serve is the body of the Candidate.
+func (c *candidacy) serve(context.Context, lockstep.Token) error {
+	term := make(chan error)
+	select {
+	case c.terms <- term:
+		return <-term
+	case <-c.quit:
+		return nil
 	}
-	c.claim.Report(CampaignFailed{err})
-	again, err = c.pause(ctx)
-	return again, 0, err
+}
+
+// lead runs a term. If the candidate stands again, the term is over.
+func (c *candidacy) lead(term chan<- error) (again bool, code int, err error) {
+	if why := c.claim.EndWith.due(); why != "" { // at the same moment
+		return false, 0, &DueError{why}
+	}
+	h := &holding{Holder: c.Holder, command: c.command, resigns: true}
+	code, err = h.hold()
+	c.loss = h.overseer.loss
+	if h.stuck || c.loss == nil || h.overseer.resigned {
+		return false, code, err
+	}
+	heedStops()
+	c.claim.Report(TermLost{err})
+	c.standing.Resign() // for a lease that could be renewed after all
+	term <- err
+	return true, 0, nil
+}
+
+// end waits until the Candidate has released the lock of its last term, if there was one, and ends
+// the session; after an interrupt it does not wait. A lock whose command is still alive is kept:
+// the service must not believe that we let go.
+func (c *candidacy) end(term chan<- error, over <-chan error, err error) {
+	var stuck *StuckError
+	if errors.As(err, &stuck) {
+		return
+	}
+	close(c.quit)
+	if term != nil {
+		c.last = true
+		term <- err
+	}
+	select {
+	case <-over:
+	case <-c.hurry():
+		return
+	}
+	if c.releaseErr != nil && (c.last || c.loss == nil) {
+		c.claim.Report(ReleaseUnconfirmed{c.releaseErr})
+	}
+	c.leave(c.patience())
+}
+
+// patience bounds a release, and the end of the session.
+func (c *candidacy) patience() time.Duration {
+	if c.loss != nil && !revoked(c.loss) {
+		return goodbyeLost
+	}
+	return goodbye
+}
+
+// retry decides whether the candidate stands again after an error, which it does only if it was
+// served before. A node of another cluster that turns up later, such as one with an old disk, gets
+// fixed without help from the candidates.
+func (c *candidacy) retry(err error, again bool) bool {
+	again = c.reached && (again || errors.Is(err, client.ErrTwoClusters))
+	if again {
+		c.claim.Report(CampaignFailed{err})
+	}
+	return again
 }
 
 // reaches reports whether a call of Acquire that took this long was served, at least initially.
@@ -85,96 +199,42 @@ func reaches(err error, took, connect time.Duration) bool {
 	return !errors.Is(err, lockstep.ErrUnavailable) || took > connect+reachedAfter
 }
 
-// passes reports whether an error of Acquire may be transient, once the service was reached. A node
-// of another cluster that turns up later, such as one with an old disk, gets fixed without help
-// from the candidates.
-func passes(err error) bool {
-	if errors.Is(err, client.ErrTwoClusters) {
-		return true
+// A campaignLocker is the Locker of the Candidate.
+type campaignLocker struct{ of *candidacy }
+
+func (l campaignLocker) Capabilities() lockstep.Capabilities { return l.of.locker.Capabilities() }
+
+func (l campaignLocker) Close(ctx context.Context) error { return l.of.locker.Close(ctx) }
+
+// Acquire waits for leadership.
+func (l campaignLocker) Acquire(ctx context.Context, name string, opts ...lockstep.AcquireOption) (lockstep.Lock, error) {
+	c := l.of
+	c.loss, c.releaseErr = nil, nil
+	defer c.waiting(ctx)()
+	began := time.Now()
+	lock, err := c.locker.Acquire(ctx, name, opts...)
+	c.reached = c.reached || reaches(err, time.Since(began), c.connect)
+	if err != nil {
+		return nil, err
 	}
-	for _, lasting := range []error{lockstep.ErrClosed, lockstep.ErrInvalid, lockstep.ErrUnsupported, lockstep.ErrMode} {
-		if errors.Is(err, lasting) {
-			return false
-		}
-	}
-	var bySignal *SignalError
-	var due *DueError
-	return !errors.As(err, &bySignal) && !errors.As(err, &due)
+	c.lock = lock
+	return termLock{lock, c}, nil
 }
 
-// lead runs one term.
-func (c *candidacy) lead(ctx context.Context) (again bool, code int, err error) {
-	h := &holding{Holder: c.Holder, command: c.command, resigns: true}
-	code, err = h.hold()
-	switch {
-	case h.stuck: // part of the command is alive: the service must not believe that we let go
-		return false, 0, err
-	case h.overseer.loss == nil || h.overseer.resigned:
-		c.Release(h.overseer.loss)
-		return false, code, err
-	}
-	heedStops()
-	c.claim.Report(TermLost{err})
-	if err := c.giveBack(h.overseer.loss); err != nil {
-		c.leave(goodbyeLost)
-		return false, 0, err
-	}
-	again, err = c.pause(ctx)
-	return again, 0, err
+// A termLock is the lock of a term.
+type termLock struct {
+	lockstep.Lock
+	of *candidacy
 }
 
-// giveBack tells the service that the command of a lost term has ended. If the lock was revoked,
-// this is the acknowledgement that the service waits for. A signal that arrives meanwhile is
-// returned as the end of the candidacy.
-func (c *candidacy) giveBack(loss error) (end error) {
-	patience := goodbye
-	if !revoked(loss) {
-		patience = goodbyeLost
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// Release releases the lock once nothing of the command is left. For a revoked lock, this is the
+// acknowledgement that the service waits for.
+func (l termLock) Release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.of.patience())
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- c.lock.Release(ctx) }()
-	for {
-		select {
-		case <-done: // after a failure, the lease still ends it
-			return end
-		case sig := <-c.signals:
-			if c.heed(sig) {
-				end = endedBy(sig)
-			}
-		}
+	err := l.Lock.Release(ctx)
+	if !errors.Is(err, lockstep.ErrLost) {
+		l.of.releaseErr = err
 	}
-}
-
-// pause waits for a retry period, so that terms lost at once do not cause a busy loop, and so that
-// others can take the lock that this candidate had to give up. It reports true, to stand again,
-// unless a signal arrives.
-func (c *candidacy) pause(ctx context.Context) (again bool, err error) {
-	jitter := time.Duration(rand.Float64() * (election.JitterFactor - 1) * float64(c.retry))
-	timer := time.NewTimer(c.retry + jitter)
-	defer timer.Stop()
-	look := time.NewTicker(endWithLook)
-	defer look.Stop()
-	for {
-		select {
-		case <-timer.C:
-			return true, nil
-		case <-look.C:
-			why := c.claim.EndWith.due()
-			if why == "" {
-				continue
-			}
-			err = &DueError{why}
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		case sig := <-c.signals:
-			if !c.heed(sig) {
-				continue
-			}
-			err = endedBy(sig)
-		}
-		c.leave(goodbyeLost)
-		return false, err
-	}
+	return err
 }

@@ -31,7 +31,26 @@ func TestWhichWaitingHasReachedTheService(t *testing.T) {
 			t.Errorf("%v after %v: %v, want %v", c.err, c.took, got, c.want)
 		}
 	}
-	if !passes(mixed) || passes(&lockstep.InvalidError{Field: "name"}) {
-		t.Error("want that a node of another cluster may go, and a bad name may not")
+}
+
+func TestAnErrorIsOutlastedOnceTheServiceWasReached(t *testing.T) {
+	mixed := &lockstep.OpError{Op: "acquire", Lock: "x", Err: &client.ClusterError{Endpoint: "n1:7400"}}
+	for _, c := range []struct {
+		reached bool
+		err     error
+		again   bool // what the candidate of package election would do
+		want    bool
+	}{
+		{false, lockstep.ErrUnavailable, true, false},
+		{true, lockstep.ErrUnavailable, true, true},
+		{false, mixed, false, false},
+		{true, mixed, false, true}, // a node of another cluster may go
+		{true, &lockstep.InvalidError{Field: "name"}, false, false},
+	} {
+		var told []Event
+		e := &candidacy{Holder: &Holder{claim: Claim{Report: func(e Event) { told = append(told, e) }}}, reached: c.reached}
+		if got := e.retry(c.err, c.again); got != c.want || (len(told) == 1) != c.want {
+			t.Errorf("reached %v, %v: stands again = %v, want %v; told %v", c.reached, c.err, got, c.want, told)
+		}
 	}
 }
