@@ -63,14 +63,17 @@ func Elect(ctx context.Context, candidate Candidate, command Command) (code int,
 	return c.run(ctx)
 }
 
-// config makes a term of the Candidate end when the overseer ends the command.
+// lastMoment is how long before the end of the lease the Candidate considers a term as over. It is
+// as short as possible: the overseer decides before that.
+const lastMoment = time.Millisecond
+
+// config returns how the Candidate stands for election.
 func (c *candidacy) config(candidate Candidate) election.Config {
 	ttl := c.locker.Capabilities().TTL
 	retry := max(ttl*2/15, election.MinRetryPeriod)
-	drain := max(min(c.command.KillAfter, ttl/3), time.Millisecond)
 	return election.Config{
-		RenewDeadline: ttl - lease.Margin(ttl) - drain,
-		Drain:         drain,
+		RenewDeadline: ttl - lease.Margin(ttl) - lastMoment,
+		Drain:         lastMoment,
 		RetryPeriod:   retry,
 		Cooldown:      retry,
 		Identity:      candidate.Identity,
@@ -142,7 +145,7 @@ func (c *candidacy) lead(term chan<- error) (again bool, code int, err error) {
 	}
 	heedStops()
 	c.claim.Report(TermLost{err})
-	c.standing.Resign() // for a lease that could be renewed after all
+	c.standing.Resign() // has no effect if the Candidate considers the term as over already
 	term <- err
 	return true, 0, nil
 }
