@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
-	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/service"
 )
 
@@ -29,7 +29,7 @@ func busyStatus() fixedStatus {
 
 func busyTally() *tally {
 	t := newTally()
-	t.replied([]replica.Reply{{Answer: replica.Refused{Reason: replica.Overloaded}}}, 0)
+	t.replied([]lead.Reply{{Answer: lead.Refused{Reason: lead.Overloaded}}}, 0)
 	t.ports = portCollector{"client": service.NewPort(nil, service.Bounds{Connections: 1}, slog.New(slog.DiscardHandler))}
 	return t
 }
@@ -120,13 +120,13 @@ func TestReadinessTellsOfEveryCheckWhenAsked(t *testing.T) {
 }
 
 func TestAnswersAndEventsAreCounted(t *testing.T) {
-	ms := func(n int) replica.Time { return replica.Time(n) * replica.Time(time.Millisecond) }
+	ms := func(n int) lead.Time { return lead.Time(n) * lead.Time(time.Millisecond) }
 	y := newTally()
-	y.replied([]replica.Reply{
-		{Received: ms(1), Answer: replica.Claimed{Claim: machine.ClaimStatus{State: machine.Granted}}},
-		{Received: ms(1), Answer: replica.Claimed{Claim: machine.ClaimStatus{State: machine.Busy}}},
-		{Answer: replica.Changed{Claim: machine.ClaimStatus{State: machine.WaitEnded}}},
-		{Answer: replica.Refused{Reason: replica.RefusedByMachine, Code: machine.Lost}},
+	y.replied([]lead.Reply{
+		{Received: ms(1), Answer: lead.Claimed{Claim: machine.ClaimStatus{State: machine.Granted}}},
+		{Received: ms(1), Answer: lead.Claimed{Claim: machine.ClaimStatus{State: machine.Busy}}},
+		{Answer: lead.Changed{Claim: machine.ClaimStatus{State: machine.WaitEnded}}},
+		{Answer: lead.Refused{Reason: lead.RefusedByMachine, Code: machine.Lost}},
 	}, ms(4))
 	y.refusedBefore(pb.Reason_REASON_INVALID_NAME)
 	id := machine.ClaimID{Seq: 1}

@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/audit"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -123,22 +124,22 @@ func seconds(from, to machine.WallMillis) float64 {
 }
 
 // replied records answers that are about to go out.
-func (t *tally) replied(replies []replica.Reply, now replica.Time) {
+func (t *tally) replied(replies []lead.Reply, now lead.Time) {
 	for i := range replies {
 		switch a := replies[i].Answer.(type) {
-		case replica.Claimed:
+		case lead.Claimed:
 			t.claimed(&replies[i], a.Claim.State, now)
-		case replica.Changed:
+		case lead.Changed:
 			if a.Claim.State == machine.WaitEnded {
 				t.failed.Add(1)
 			}
-		case replica.Refused:
+		case lead.Refused:
 			t.refused.WithLabelValues(protocol.ReasonText(protocol.FromRefused(a).GetReason())).Inc()
 		}
 	}
 }
 
-func (t *tally) claimed(r *replica.Reply, state machine.State, now replica.Time) {
+func (t *tally) claimed(r *lead.Reply, state machine.State, now lead.Time) {
 	switch {
 	case r.Received == 0:
 	case state == machine.Granted:

@@ -7,9 +7,9 @@ import (
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/lease"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // A caller is a program without our library: it makes unary calls like curl, lets the service
@@ -68,8 +68,8 @@ func (c *caller) open() {
 	sent, local := c.w.now, c.local()
 	req, _ := protocol.FromOpenSession(&pb.OpenSessionRequest{TtlMs: uint64(c.ttl.Milliseconds())}, c.w.secrets)
 	life := c.life
-	c.ask(req, func(a replica.Answer) bool {
-		o, ok := a.(replica.Opened)
+	c.ask(req, func(a lead.Answer) bool {
+		o, ok := a.(lead.Opened)
 		if !ok || c.life != life {
 			return true
 		}
@@ -91,7 +91,7 @@ func (c *caller) open() {
 }
 
 // ask sends a request to a node that may lead.
-func (c *caller) ask(r replica.Request, answer func(replica.Answer) bool) {
+func (c *caller) ask(r lead.Request, answer func(lead.Answer) bool) {
 	c.call(c.target(), r, callTimeout, answer)
 }
 
@@ -105,17 +105,17 @@ func (c *caller) renew() {
 	c.number++
 	sent, local, life := c.w.now, c.local(), c.life
 	req, _ := protocol.FromKeepAlive(&pb.KeepAliveRequest{Session: c.id.String(), Secret: c.secret, Number: c.number, Seen: c.seen})
-	c.ask(req, func(a replica.Answer) bool {
+	c.ask(req, func(a lead.Answer) bool {
 		if c.life != life {
 			return true
 		}
 		switch a := a.(type) {
-		case replica.Kept:
+		case lead.Kept:
 			c.w.count(callerRenewed)
 			c.learn(a)
 			c.renewed(sent, local)
 			c.w.believes(c)
-		case replica.Refused:
+		case lead.Refused:
 			c.refused(a)
 		}
 		return true
@@ -131,7 +131,7 @@ func (c *caller) renew() {
 }
 
 // learn processes the changes that an answer carries before the lease moves.
-func (c *caller) learn(a replica.Kept) {
+func (c *caller) learn(a lead.Kept) {
 	for _, s := range a.Changes {
 		c.w.check(c.w.book.Told(c.id, s))
 		if s.State.Final() {
@@ -142,8 +142,8 @@ func (c *caller) learn(a replica.Kept) {
 	c.seen = max(c.seen, a.Change)
 }
 
-func (c *caller) refused(a replica.Refused) {
-	if a.Reason != replica.RefusedByMachine {
+func (c *caller) refused(a lead.Refused) {
+	if a.Reason != lead.RefusedByMachine {
 		return
 	}
 	switch a.Code {
@@ -190,17 +190,17 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 		}
 		return true
 	}
-	c.call(c.target(), req, patience, func(a replica.Answer) bool {
+	c.call(c.target(), req, patience, func(a lead.Answer) bool {
 		if c.life != life || over {
 			return true
 		}
 		var s machine.ClaimStatus
 		switch a := a.(type) {
-		case replica.Claimed:
+		case lead.Claimed:
 			s = a.Claim
-		case replica.Changed:
+		case lead.Changed:
 			s = a.Claim
-		case replica.Refused:
+		case lead.Refused:
 			c.refused(a)
 			return c.life != life || end()
 		}
@@ -243,7 +243,7 @@ func (c *caller) hold(s machine.ClaimStatus) {
 	c.then(work, func() {
 		c.drop(s.Seq)
 		req, _ := protocol.FromRelease(&pb.ReleaseRequest{Session: c.id.String(), Secret: c.secret, Seq: s.Seq, Token: uint64(s.Token)})
-		c.ask(req, func(replica.Answer) bool { return true })
+		c.ask(req, func(lead.Answer) bool { return true })
 		c.then(c.rnd.about(c.w.plan.think), c.acquire)
 	})
 }

@@ -6,16 +6,16 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // A conn is a client's stream at a node: two ordered pipes. Like a TCP connection it loses nothing
 // while both ends live: what cannot get through waits.
 type conn struct {
 	w      *world
-	id     replica.StreamID
+	id     lead.StreamID
 	client *client
 	node   *node
 	life   int  // of the node's process
@@ -106,7 +106,7 @@ func (k *conn) send(rs []*pb.ClientRequest) {
 				k.toClient(&pb.ServerEvent{Tag: r.GetTag(), Session: r.GetSession(), Body: &pb.ServerEvent_Error{Error: refusal}})
 				continue
 			}
-			q.From = replica.Origin{Connection: uint64(k.id), Address: fmt.Sprint("machine ", k.client.machine)}
+			q.From = lead.Origin{Connection: uint64(k.id), Address: fmt.Sprint("machine ", k.client.machine)}
 			k.node.request(k.client.machine, q)
 		}
 	})
@@ -114,26 +114,26 @@ func (k *conn) send(rs []*pb.ClientRequest) {
 
 // fromServer carries a reply of the replica to the client. While the late fault is on, changes are
 // delayed past the answers given after them, but not past what says that nothing more will come.
-func (k *conn) fromServer(r replica.Reply) {
+func (k *conn) fromServer(r lead.Reply) {
 	e := protocol.ToClient(r)
 	if bad := e.GetError(); bad.GetReason() == pb.Reason_REASON_NOT_LEADER {
 		bad.LeaderAddress = k.w.leaderHint(k.node)
 	}
 	switch a := r.Answer.(type) {
-	case replica.Kept:
+	case lead.Kept:
 		k.w.book.SetNow(k.w.now)
 		k.w.book.Confirmed(k.node.led, r.Session)
 		k.w.check(k.w.book.Renews(k.node.led, k.reached[a.Number]))
 		delete(k.reached, a.Number)
-	case replica.Refused:
+	case lead.Refused:
 		clear(k.reached)
-	case replica.Changed:
+	case lead.Changed:
 		if k.w.now < k.lateTill {
 			k.w.count(changeHeldBack)
 			k.late = append(k.late, e)
 			return
 		}
-	case replica.Attached, replica.Ended:
+	case lead.Attached, lead.Ended:
 		k.releaseLate()
 	}
 	k.toClient(e)
@@ -194,7 +194,7 @@ func (k *conn) gone() {
 		return
 	}
 	delete(k.node.streams, k.id)
-	k.node.request(k.client.machine, replica.Request{Stream: k.id, Body: replica.Gone{}})
+	k.node.request(k.client.machine, lead.Request{Stream: k.id, Body: lead.Gone{}})
 }
 
 // tear breaks the connection in the middle: both ends learn of it separately.
@@ -223,7 +223,7 @@ func (k *conn) serverGone() {
 }
 
 // sortedConns returns the conns in the order of their numbers.
-func sortedConns(m map[replica.StreamID]*conn) []*conn {
+func sortedConns(m map[lead.StreamID]*conn) []*conn {
 	out := make([]*conn, 0, len(m))
 	for _, c := range m {
 		out = append(out, c)

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
@@ -25,8 +26,8 @@ type node struct {
 	life    int              // counts the processes, so that events of a dead one are void
 	booted  time.Duration    // true time of the start
 	led     uint64           // the term that it led after the last turn, or zero
-	streams map[replica.StreamID]*conn
-	unary   map[replica.StreamID]func(replica.Reply)
+	streams map[lead.StreamID]*conn
+	unary   map[lead.StreamID]func(lead.Reply)
 
 	paused bool // the process is stopped: nothing is read
 	stuck  bool // the loop is held up: readers read, nothing is handled
@@ -76,7 +77,7 @@ func (n *node) boot() {
 		panic(fmt.Sprintf("sim: node %d: %v", n.index, err))
 	}
 	n.rep, n.booted = rep, n.w.now
-	n.streams, n.unary = map[replica.StreamID]*conn{}, map[replica.StreamID]func(replica.Reply){}
+	n.streams, n.unary = map[lead.StreamID]*conn{}, map[lead.StreamID]func(lead.Reply){}
 	n.paused, n.stuck, n.inbox, n.led = false, false, nil, 0
 	n.w.note("node %d starts at snapshot %d with %d entries", n.index, recovered.Snapshot.GetIndex(), len(recovered.Entries))
 	n.poke(0)
@@ -150,18 +151,18 @@ func (n *node) unreachable(id uint64) {
 
 // request delivers a client request. It is stamped when the process reads it, which a stuck loop
 // does not delay.
-func (n *node) request(from int, r replica.Request) {
+func (n *node) request(from int, r lead.Request) {
 	if n.stuck && !n.paused {
-		r.Received = replica.Time(n.local())
+		r.Received = lead.Time(n.local())
 	}
 	n.deliver(from, func() {
 		if r.Received == 0 {
-			r.Received = replica.Time(n.local())
+			r.Received = lead.Time(n.local())
 		}
-		if b, ok := r.Body.(replica.KeepAlive); ok && n.streams[r.Stream] != nil {
+		if b, ok := r.Body.(lead.KeepAlive); ok && n.streams[r.Stream] != nil {
 			n.streams[r.Stream].reached[b.Number] = n.w.now
 		}
-		n.rep.Step(r)
+		n.rep.Step(replica.Asked{Request: r})
 	})
 }
 

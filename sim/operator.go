@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
@@ -20,7 +21,7 @@ const callTimeout = 3 * time.Second
 
 // call sends one unary request to the node; answer is called with each reply until it reports the
 // last one. The call ends after patience at the latest.
-func (o *operator) call(n *node, r replica.Request, patience time.Duration, answer func(replica.Answer) (last bool)) {
+func (o *operator) call(n *node, r lead.Request, patience time.Duration, answer func(lead.Answer) (last bool)) {
 	w := o.w
 	w.streams++
 	id, life := w.streams, n.life
@@ -31,11 +32,11 @@ func (o *operator) call(n *node, r replica.Request, patience time.Duration, answ
 		end := func() {
 			if n.life == life && n.up() && n.unary[id] != nil {
 				delete(n.unary, id)
-				n.request(o.machine, replica.Request{Stream: id, Body: replica.Gone{}})
+				n.request(o.machine, lead.Request{Stream: id, Body: lead.Gone{}})
 			}
 		}
 		at := w.now
-		n.unary[id] = func(r replica.Reply) {
+		n.unary[id] = func(r lead.Reply) {
 			at = max(at, w.now+w.net.delay())
 			w.at(at, func() {
 				if !w.failed() && w.net.open(n.index, o.machine) && answer(r.Answer) {
@@ -43,7 +44,7 @@ func (o *operator) call(n *node, r replica.Request, patience time.Duration, answ
 				}
 			})
 		}
-		r.Stream, r.From = id, replica.Origin{Connection: uint64(id), Address: "operator"}
+		r.Stream, r.From = id, lead.Origin{Connection: uint64(id), Address: "operator"}
 		n.request(o.machine, r)
 		w.after(patience, end)
 	})
@@ -66,8 +67,8 @@ func (o *operator) look() {
 	w := o.w
 	name := w.lockName(o.rnd.IntN(w.plan.names))
 	begin := w.book.Last()
-	o.call(o.target(), replica.Request{Body: replica.ReadLock{Name: name, Holders: 1_000, Waiters: 10}}, callTimeout, func(a replica.Answer) bool {
-		read, ok := a.(replica.LockRead)
+	o.call(o.target(), lead.Request{Body: lead.ReadLock{Name: name, Holders: 1_000, Waiters: 10}}, callTimeout, func(a lead.Answer) bool {
+		read, ok := a.(lead.LockRead)
 		if !ok {
 			w.count(readRefused)
 			return true
@@ -91,7 +92,7 @@ func (o *operator) revoke() {
 		return
 	}
 	i := o.rnd.IntN(len(claims))
-	r := replica.Revoke{Command: machine.Revoke{
+	r := lead.Revoke{Command: machine.Revoke{
 		Claim: claims[i], Token: tokens[i], By: "operator", Reason: "simulated", Now: o.rnd.chance(w.plan.revokeNow),
 	}}
 	switch {
@@ -103,8 +104,8 @@ func (o *operator) revoke() {
 	}
 	w.note("operator revokes %q from %v, now %v", name, claims[i], r.Command.Now)
 	w.tearBefore(claims[i].Session)
-	o.call(o.target(), replica.Request{Body: r}, callTimeout, func(a replica.Answer) bool {
-		if _, ok := a.(replica.RevokedClaims); ok {
+	o.call(o.target(), lead.Request{Body: r}, callTimeout, func(a lead.Answer) bool {
+		if _, ok := a.(lead.RevokedClaims); ok {
 			w.count(revokeAnswered)
 		}
 		return true

@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
@@ -33,7 +34,7 @@ func (n *node) takeTurn() {
 	if n.paused || n.stuck {
 		return // resume pokes
 	}
-	out := n.rep.Turn(replica.Time(n.local()), n.clock.wall(n.w.now))
+	out := n.rep.Turn(lead.Time(n.local()), n.clock.wall(n.w.now))
 	if out.Exit != "" {
 		n.w.count(nodeExited)
 		n.die(out.Exit)
@@ -68,7 +69,7 @@ func (n *node) takeTurn() {
 	}
 }
 
-func (n *node) wake(at replica.Time) {
+func (n *node) wake(at lead.Time) {
 	due := n.clock.when(time.Duration(at))
 	if due < n.w.now+time.Hour {
 		n.poke(max(0, due-n.w.now))
@@ -91,12 +92,12 @@ func (n *node) die(why string) {
 	n.w.after(n.w.plan.downTime(n.io), n.boot)
 }
 
-func (n *node) reply(replies []replica.Reply) {
+func (n *node) reply(replies []lead.Reply) {
 	for _, r := range replies {
 		if c := n.streams[r.Stream]; c != nil {
 			c.fromServer(r)
 		} else if f := n.unary[r.Stream]; f != nil {
-			if _, ok := r.Answer.(replica.Kept); ok {
+			if _, ok := r.Answer.(lead.Kept); ok {
 				n.w.book.SetNow(n.w.now)
 				n.w.book.Confirmed(n.led, r.Session)
 			}

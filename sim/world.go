@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/sim/check"
@@ -26,7 +27,7 @@ type world struct {
 	callers  []*caller
 	book     *check.Book
 	secrets  *rand.ChaCha8
-	streams  replica.StreamID
+	streams  lead.StreamID
 
 	calm     bool
 	heals    []*healing

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep/internal/testbed"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // patience is how long tests wait for what takes milliseconds on an idle machine.
@@ -209,15 +209,15 @@ func (c *cluster) lead(name string) *running {
 type client struct {
 	t       testing.TB
 	n       *running
-	id      replica.StreamID
-	replies chan replica.Reply
+	id      lead.StreamID
+	replies chan lead.Reply
 	tag     uint64
 	session machine.SessionID
 }
 
 func (c *cluster) connect(n *running) *client {
-	cl := &client{t: c.t, n: n, replies: make(chan replica.Reply, 10_000)}
-	cl.id = n.Connect(func(rs []replica.Reply) {
+	cl := &client{t: c.t, n: n, replies: make(chan lead.Reply, 10_000)}
+	cl.id = n.Connect(func(rs []lead.Reply) {
 		for _, r := range rs {
 			cl.replies <- r
 		}
@@ -226,11 +226,11 @@ func (c *cluster) connect(n *running) *client {
 }
 
 // call sends a request and waits for its answer. Other replies are skipped.
-func (cl *client) call(body replica.Body) replica.Answer {
+func (cl *client) call(body lead.Body) lead.Answer {
 	cl.t.Helper()
 	cl.tag++
-	req := replica.Request{Stream: cl.id, Tag: cl.tag, Received: cl.n.Now(), Session: cl.session, Body: body}
-	if err := cl.n.Submit([]replica.Request{req}); err != nil {
+	req := lead.Request{Stream: cl.id, Tag: cl.tag, Received: cl.n.Now(), Session: cl.session, Body: body}
+	if err := cl.n.Submit([]lead.Request{req}); err != nil {
 		cl.t.Fatalf("submit: %v", err)
 	}
 	timeout := time.NewTimer(patience)
@@ -249,8 +249,8 @@ func (cl *client) call(body replica.Body) replica.Answer {
 
 func (cl *client) open() {
 	cl.t.Helper()
-	a := cl.call(replica.Open{TTL: 60_000, Random: [8]byte{1}, Secret: machine.Secret{2}, ClientNumbered: true, Attach: true})
-	opened, ok := a.(replica.Opened)
+	a := cl.call(lead.Open{TTL: 60_000, Random: [8]byte{1}, Secret: machine.Secret{2}, ClientNumbered: true, Attach: true})
+	opened, ok := a.(lead.Opened)
 	if !ok {
 		cl.t.Fatalf("open: %+v", a)
 	}
@@ -260,10 +260,10 @@ func (cl *client) open() {
 // acquire takes a free lock and returns its token.
 func (cl *client) acquire(seq uint64, name string) machine.Token {
 	cl.t.Helper()
-	a := cl.call(replica.Acquire{Claim: machine.Acquire{
+	a := cl.call(lead.Acquire{Claim: machine.Acquire{
 		Session: cl.session, Seq: seq, Floor: seq, Spec: machine.Spec{Names: []string{name}},
 	}})
-	claimed, ok := a.(replica.Claimed)
+	claimed, ok := a.(lead.Claimed)
 	if !ok || claimed.Claim.State != machine.Granted {
 		cl.t.Fatalf("acquire %s: %+v", name, a)
 	}

@@ -8,8 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/node"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // A cluster of one node: it elects itself and serves.
@@ -37,12 +37,12 @@ func Example() {
 		time.Sleep(10 * time.Millisecond)
 	}
 
-	replies := make(chan []replica.Reply, 1)
-	stream := n.Connect(func(rs []replica.Reply) { replies <- rs })
-	if err := n.Submit([]replica.Request{{Stream: stream, Tag: 1, Received: n.Now(), Body: replica.ReadLock{Name: "billing/nightly"}}}); err != nil {
+	replies := make(chan []lead.Reply, 1)
+	stream := n.Connect(func(rs []lead.Reply) { replies <- rs })
+	if err := n.Submit([]lead.Request{{Stream: stream, Tag: 1, Received: n.Now(), Body: lead.ReadLock{Name: "billing/nightly"}}}); err != nil {
 		log.Fatal(err)
 	}
-	lock := (<-replies)[0].Answer.(replica.LockRead).Lock
+	lock := (<-replies)[0].Answer.(lead.LockRead).Lock
 	fmt.Printf("%s has %d holders\n", lock.Name, len(lock.Holders))
 
 	n.Disconnect(stream)

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/storage"
@@ -109,7 +110,7 @@ func TestARestartFromASnapshotKeepsTheLocks(t *testing.T) {
 		t.Errorf("snapshot files: %v %v", files, err)
 	}
 	c.start("n1")
-	read := c.connect(c.leader()).call(replica.ReadLock{Name: "jobs/50", Holders: 100}).(replica.LockRead)
+	read := c.connect(c.leader()).call(lead.ReadLock{Name: "jobs/50", Holders: 100}).(lead.LockRead)
 	if len(read.Lock.Holders) != 1 || read.Lock.Holders[0].Token != last {
 		t.Errorf("lock: %+v", read.Lock)
 	}
@@ -176,9 +177,9 @@ func TestAFailedSyncEndsTheNodeAndTheOthersGoOn(t *testing.T) {
 	armed.Store(true)
 	// It may be the leader, whose answer then never comes: what isn't durable is reported to
 	// nobody.
-	req := replica.Request{Stream: cl.id, Tag: 99, Session: cl.session, Received: cl.n.Now(),
-		Body: replica.Acquire{Claim: machine.Acquire{Session: cl.session, Seq: 2, Floor: 2, Spec: machine.Spec{Names: []string{"jobs/b"}}}}}
-	if err := cl.n.Submit([]replica.Request{req}); err != nil {
+	req := lead.Request{Stream: cl.id, Tag: 99, Session: cl.session, Received: cl.n.Now(),
+		Body: lead.Acquire{Claim: machine.Acquire{Session: cl.session, Seq: 2, Floor: 2, Spec: machine.Spec{Names: []string{"jobs/b"}}}}}
+	if err := cl.n.Submit([]lead.Request{req}); err != nil {
 		t.Fatal(err)
 	}
 	if err := bad.wait(t); !errors.Is(err, errorfs.ErrInjected) {
@@ -216,7 +217,7 @@ func TestAHangingDiskGivesLeadershipAwayAndEndsTheNode(t *testing.T) {
 	cl.open()
 	hang.Lock()
 	defer hang.Unlock()
-	if err := bad.Submit([]replica.Request{{Stream: cl.id, Received: bad.Now(), Body: replica.Open{TTL: 10_000}}}); err != nil {
+	if err := bad.Submit([]lead.Request{{Stream: cl.id, Received: bad.Now(), Body: lead.Open{TTL: 10_000}}}); err != nil {
 		t.Fatal(err)
 	}
 	c.eventually("leadership is given away before the node ends", func() error {
@@ -261,7 +262,7 @@ func TestANodeThatWaitsForADescriptorDoesNotEndAsIfItsDiskHung(t *testing.T) {
 			for i := range names {
 				names[i] = fmt.Sprintf("%0500d", seq*16+uint64(i))
 			}
-			_ = n.Submit([]replica.Request{{Stream: cl.id, Received: n.Now(), Session: cl.session, Body: replica.Acquire{
+			_ = n.Submit([]lead.Request{{Stream: cl.id, Received: n.Now(), Session: cl.session, Body: lead.Acquire{
 				Claim: machine.Acquire{Session: cl.session, Seq: seq, Floor: seq, Spec: machine.Spec{Names: names}},
 			}}}) // refused when too much is in flight
 		}
@@ -345,8 +346,8 @@ func TestAMinorityGrantsNothing(t *testing.T) {
 		}
 		return nil
 	})
-	a := c.connect(leader).call(replica.Open{TTL: 10_000, Attach: true})
-	if r, ok := a.(replica.Refused); !ok || r.Reason != replica.NotLeader {
+	a := c.connect(leader).call(lead.Open{TTL: 10_000, Attach: true})
+	if r, ok := a.(lead.Refused); !ok || r.Reason != lead.NotLeader {
 		t.Errorf("answer %+v", a)
 	}
 }
@@ -362,8 +363,8 @@ func TestANodeThatWaitsForTheOthersRefusesRequests(t *testing.T) {
 		}
 	}
 	n := c.start("n1")
-	a := c.connect(n).call(replica.ReadLock{Name: "x", Holders: 100})
-	if r, ok := a.(replica.Refused); !ok || r.Reason != replica.NotLeader {
+	a := c.connect(n).call(lead.ReadLock{Name: "x", Holders: 100})
+	if r, ok := a.(lead.Refused); !ok || r.Reason != lead.NotLeader {
 		t.Errorf("answer %+v", a)
 	}
 	if s := n.Status(); s.Role != Starting || len(s.Members) != 3 {

@@ -5,6 +5,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
@@ -29,7 +30,7 @@ type inbox struct {
 
 	mu struct {
 		sync.Mutex
-		requests []replica.Request
+		requests []lead.Request
 		inputs   []replica.Input
 		messages int // among inputs
 		stopped  bool
@@ -48,15 +49,15 @@ func (b *inbox) ring() {
 
 // refusable reports whether a request asks for new work. The others end or keep what exists, and
 // have to pass even when new work is refused.
-func refusable(body replica.Body) bool {
+func refusable(body lead.Body) bool {
 	switch body.(type) {
-	case replica.Open, replica.Acquire, replica.Revoke, replica.ReadLock, replica.ReadLocks, replica.ReadSessions, replica.ReadHistory:
+	case lead.Open, lead.Acquire, lead.Revoke, lead.ReadLock, lead.ReadLocks, lead.ReadSessions, lead.ReadHistory:
 		return true
 	}
 	return false
 }
 
-func (b *inbox) submit(reqs []replica.Request) error {
+func (b *inbox) submit(reqs []lead.Request) error {
 	limit := maxRequests
 	for i := range reqs {
 		if refusable(reqs[i].Body) {
@@ -81,7 +82,7 @@ func (b *inbox) submit(reqs []replica.Request) error {
 
 // force adds a request that must not be lost: the end of a stream. There are never more of those
 // than streams.
-func (b *inbox) force(r replica.Request) {
+func (b *inbox) force(r lead.Request) {
 	b.mu.Lock()
 	if !b.mu.stopped {
 		b.mu.requests = append(b.mu.requests, r)
@@ -118,8 +119,8 @@ func (b *inbox) receive(msgs []*raftpb.Message) {
 // A load is what one turn takes from the inbox. The next turn reuses its slices.
 type load struct {
 	inputs   []replica.Input
-	requests []replica.Request
-	rest     []replica.Request // of requests, not given to the replica yet
+	requests []lead.Request
+	rest     []lead.Request // of requests, not given to the replica yet
 }
 
 // drain takes everything, and leaves the slices of the previous turn, which are no longer in use.
@@ -138,7 +139,7 @@ func (b *inbox) drain(l *load) {
 }
 
 // take returns the requests of one turn.
-func (l *load) take() []replica.Request {
+func (l *load) take() []lead.Request {
 	k := min(len(l.rest), maxTurn)
 	now := l.rest[:k]
 	l.rest = l.rest[k:]

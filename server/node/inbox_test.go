@@ -5,11 +5,11 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
-func requests(n int, body replica.Body) []replica.Request {
-	reqs := make([]replica.Request, n)
+func requests(n int, body lead.Body) []lead.Request {
+	reqs := make([]lead.Request, n)
 	for i := range reqs {
 		reqs[i].Body = body
 	}
@@ -18,23 +18,23 @@ func requests(n int, body replica.Body) []replica.Request {
 
 func TestUnderLoadNewWorkIsRefusedAndTheRestIsNot(t *testing.T) {
 	b := newInbox()
-	if err := b.submit(requests(maxNew, replica.Acquire{})); err != nil {
+	if err := b.submit(requests(maxNew, lead.Acquire{})); err != nil {
 		t.Fatal(err)
 	}
-	for _, body := range []replica.Body{replica.Acquire{}, replica.Open{}, replica.Revoke{}, replica.ReadLock{}, replica.ReadLocks{}, replica.ReadSessions{}, replica.ReadHistory{}} {
+	for _, body := range []lead.Body{lead.Acquire{}, lead.Open{}, lead.Revoke{}, lead.ReadLock{}, lead.ReadLocks{}, lead.ReadSessions{}, lead.ReadHistory{}} {
 		if err := b.submit(requests(1, body)); err != ErrOverloaded {
 			t.Errorf("%T: %v", body, err)
 		}
 	}
-	for _, body := range []replica.Body{replica.KeepAlive{}, replica.Release{}, replica.Cancel{}, replica.Close{}, replica.Attach{}} {
+	for _, body := range []lead.Body{lead.KeepAlive{}, lead.Release{}, lead.Cancel{}, lead.Close{}, lead.Attach{}} {
 		if err := b.submit(requests(1, body)); err != nil {
 			t.Errorf("%T: %v", body, err)
 		}
 	}
-	if err := b.submit(requests(maxRequests, replica.KeepAlive{})); err != ErrOverloaded {
+	if err := b.submit(requests(maxRequests, lead.KeepAlive{})); err != ErrOverloaded {
 		t.Errorf("beyond all bounds: %v", err)
 	}
-	b.force(replica.Request{Body: replica.Gone{}})
+	b.force(lead.Request{Body: lead.Gone{}})
 	if got, want := len(b.mu.requests), maxNew+6; got != want {
 		t.Errorf("%d requests wait, want %d", got, want)
 	}
@@ -57,7 +57,7 @@ func TestMessagesBeyondTheBoundAreDropped(t *testing.T) {
 
 func TestATurnTakesABoundedPartAndKeepsTheOrder(t *testing.T) {
 	b := newInbox()
-	all := requests(2*maxTurn+1, replica.KeepAlive{})
+	all := requests(2*maxTurn+1, lead.KeepAlive{})
 	for i := range all {
 		all[i].Tag = uint64(i)
 	}
@@ -94,21 +94,21 @@ func TestRepliesOfATurnComeAtOnceAndInOrder(t *testing.T) {
 	s.init()
 	var calls int
 	var got []uint64
-	a := s.add(func(rs []replica.Reply) {
+	a := s.add(func(rs []lead.Reply) {
 		calls++
 		for _, r := range rs {
 			got = append(got, r.Tag)
 		}
 	})
-	b := s.add(func([]replica.Reply) {})
-	s.deliver([]replica.Reply{{Stream: a, Tag: 1}, {Stream: b}, {Stream: a, Tag: 2}, {Stream: 999}})
+	b := s.add(func([]lead.Reply) {})
+	s.deliver([]lead.Reply{{Stream: a, Tag: 1}, {Stream: b}, {Stream: a, Tag: 2}, {Stream: 999}})
 	if calls != 1 || len(got) != 2 || got[0] != 1 || got[1] != 2 {
 		t.Errorf("%d calls, %v", calls, got)
 	}
 	if !s.remove(a) || s.remove(a) {
 		t.Error("removed never or twice")
 	}
-	s.deliver([]replica.Reply{{Stream: a, Tag: 3}})
+	s.deliver([]lead.Reply{{Stream: a, Tag: 3}})
 	if calls != 1 {
 		t.Error("a removed stream got a reply")
 	}

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
@@ -39,15 +39,15 @@ func TestTheLevelOfARunningClusterRises(t *testing.T) {
 	c := newCluster(t, 3, old)
 	first := c.hold("jobs/a")
 	c.eventually("the members have been met", func() error {
-		_, err := answered[replica.LevelRaised](c.connect(c.leader()).call(replica.RaiseLevel{Check: true}))
+		_, err := answered[lead.LevelRaised](c.connect(c.leader()).call(lead.RaiseLevel{Check: true}))
 		return err
 	})
 	lagging := c.nodes["n1"].introduction()
 	if !lagging.Rootless {
 		t.Fatal("the cluster has a birth: the test shows nothing")
 	}
-	a, err := answered[replica.LevelRaised](c.connect(c.leader()).call(replica.RaiseLevel{}))
-	if err != nil || a != (replica.LevelRaised{From: 1, To: machine.FeatureLevel}) {
+	a, err := answered[lead.LevelRaised](c.connect(c.leader()).call(lead.RaiseLevel{}))
+	if err != nil || a != (lead.LevelRaised{From: 1, To: machine.FeatureLevel}) {
 		t.Fatalf("answer %+v, %v", a, err)
 	}
 	c.raised(machine.FeatureLevel)
@@ -70,7 +70,7 @@ func TestTheLevelOfARunningClusterRises(t *testing.T) {
 }
 
 // answered returns the answer, or the refusal as an error.
-func answered[A replica.Answer](a replica.Answer) (A, error) {
+func answered[A lead.Answer](a lead.Answer) (A, error) {
 	if got, ok := a.(A); ok {
 		return got, nil
 	}
@@ -133,7 +133,7 @@ func (c *cluster) holding(text []byte) (names []string) {
 
 func (cl *client) openWith(secret machine.Secret) {
 	cl.t.Helper()
-	a, err := answered[replica.Opened](cl.call(replica.Open{TTL: 60_000, Secret: secret, ClientNumbered: true, Attach: true}))
+	a, err := answered[lead.Opened](cl.call(lead.Open{TTL: 60_000, Secret: secret, ClientNumbered: true, Attach: true}))
 	if err != nil || a.Secret != secret {
 		cl.t.Fatalf("opened %+v, %v", a, err)
 	}
@@ -152,7 +152,7 @@ func TestNoFileHasASecretAfterTheRise(t *testing.T) {
 		t.Fatal("no file has the secret at level 1: the test shows nothing")
 	}
 	c.eventually("the rise", func() error {
-		_, err := answered[replica.LevelRaised](c.connect(c.leader()).call(replica.RaiseLevel{}))
+		_, err := answered[lead.LevelRaised](c.connect(c.leader()).call(lead.RaiseLevel{}))
 		return err
 	})
 	c.raised(machine.FeatureLevel)

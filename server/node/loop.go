@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
@@ -22,7 +23,7 @@ func (n *Node) loop(ctx context.Context) error {
 	defer n.looped.Store(true)
 	n.recallMet()
 	var l load
-	var published replica.Time
+	var published lead.Time
 	var view replica.View
 	var leader uint64 // the last known one
 	for {
@@ -48,7 +49,7 @@ func (n *Node) loop(ctx context.Context) error {
 			return err
 		}
 		n.carryOut(ctx, &out)
-		if v := n.replica.View(); v != view || now-published >= replica.Time(publishEvery) || asked != n.answered.Load() {
+		if v := n.replica.View(); v != view || now-published >= lead.Time(publishEvery) || asked != n.answered.Load() {
 			if v.Leader != 0 && v.Leader != leader {
 				leader = v.Leader
 				n.counts.leaders.Add(1)
@@ -64,7 +65,7 @@ func (n *Node) loop(ctx context.Context) error {
 
 // turn gives the replica what has arrived and runs a turn. A broken invariant, such as a state that
 // differs from the leader's, ends the node: what the replica holds can no longer be trusted.
-func (n *Node) turn(l *load) (now replica.Time, out replica.Output, err error) {
+func (n *Node) turn(l *load) (now lead.Time, out replica.Output, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
 			err = n.broke(broken)
@@ -101,7 +102,7 @@ func (n *Node) step(l *load) {
 		n.replica.Step(in)
 	}
 	for _, r := range l.take() {
-		n.replica.Step(r)
+		n.replica.Step(replica.Asked{Request: r})
 	}
 	if len(l.rest) > 0 {
 		n.replica.Step(replica.Backlog{Oldest: l.rest[0].Received})

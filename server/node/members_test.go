@@ -9,23 +9,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // changeMember makes a membership change, on whichever node leads, with as many attempts as it
 // takes.
-func (c *cluster) changeMember(change replica.MemberChange, m machine.Member) machine.Member {
+func (c *cluster) changeMember(change lead.MemberChange, m machine.Member) machine.Member {
 	c.t.Helper()
-	var done replica.MembersChanged
+	var done lead.MembersChanged
 	c.eventually(fmt.Sprintf("change %d of %s", change, m.Name), func() error {
 		leader := c.leader()
-		if change == replica.RemoveMember && leader.cfg.Name == m.Name {
+		if change == lead.RemoveMember && leader.cfg.Name == m.Name {
 			return errors.Join(errors.New("handed over"), leader.HandOver(c.t.Context()))
 		}
-		a := c.connect(leader).call(replica.ChangeMembers{Change: change, Member: m})
+		a := c.connect(leader).call(lead.ChangeMembers{Change: change, Member: m})
 		var ok bool
-		if done, ok = a.(replica.MembersChanged); !ok {
+		if done, ok = a.(lead.MembersChanged); !ok {
 			return fmt.Errorf("%+v", a)
 		}
 		return nil
@@ -37,13 +37,13 @@ func (c *cluster) changeMember(change replica.MemberChange, m machine.Member) ma
 func (c *cluster) add(name string) machine.Member {
 	c.t.Helper()
 	l := listen(c.t)
-	m := c.changeMember(replica.AddLearner, machine.Member{ID: rand.Uint64(), Name: name, Address: l.Addr().String()})
+	m := c.changeMember(lead.AddLearner, machine.Member{ID: rand.Uint64(), Name: name, Address: l.Addr().String()})
 	if c.joined == nil {
 		c.joined = make(map[string]string)
 	}
 	c.joined[name] = l.Addr().String()
 	c.startOn(name, l)
-	c.changeMember(replica.PromoteLearner, machine.Member{Name: name})
+	c.changeMember(lead.PromoteLearner, machine.Member{Name: name})
 	return m
 }
 
@@ -85,7 +85,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	grows("adding n4")
 
 	leader := c.leader().cfg.Name
-	c.changeMember(replica.RemoveMember, machine.Member{Name: leader})
+	c.changeMember(lead.RemoveMember, machine.Member{Name: leader})
 	c.gone(leader)
 	grows("removing the leader")
 	if r := c.start(leader); true {
@@ -104,7 +104,7 @@ func TestMembersComeAndGo(t *testing.T) {
 		t.Errorf("a joined node with a wiped disk ended with %v", err)
 	}
 	delete(c.nodes, "n4")
-	c.changeMember(replica.RemoveMember, machine.Member{Name: "n4"})
+	c.changeMember(lead.RemoveMember, machine.Member{Name: "n4"})
 	second := c.add("n4")
 	if first.ID == second.ID {
 		t.Errorf("id %016x was used again", first.ID)
@@ -142,28 +142,28 @@ func TestWhatWouldLoseTheQuorumIsRefused(t *testing.T) {
 	})
 	c.stop(others[0])
 	cl := c.connect(leader)
-	refused := func(change replica.MemberChange, m machine.Member, word string) {
+	refused := func(change lead.MemberChange, m machine.Member, word string) {
 		t.Helper()
 		c.eventually(word, func() error {
-			r, ok := cl.call(replica.ChangeMembers{Change: change, Member: m}).(replica.Refused)
+			r, ok := cl.call(lead.ChangeMembers{Change: change, Member: m}).(lead.Refused)
 			if !ok || !strings.Contains(r.Limit, word) {
 				return fmt.Errorf("%+v", r)
 			}
 			return nil
 		})
 	}
-	refused(replica.PromoteLearner, machine.Member{Name: "n9"}, "no member")
-	refused(replica.RemoveMember, machine.Member{Name: "n9"}, "no member")
-	refused(replica.RemoveMember, machine.Member{Name: leader.cfg.Name}, "is the leader")
-	refused(replica.AddLearner, machine.Member{ID: 7, Name: others[1], Address: "127.0.0.1:9"}, "already")
-	refused(replica.AddLearner, machine.Member{ID: 7, Name: "n7", Address: c.members[others[1]]}, "already")
-	if m := c.changeMember(replica.AddLearner, machine.Member{ID: 7, Name: "n7", Address: "127.0.0.1:9"}); m.ID != 7 {
+	refused(lead.PromoteLearner, machine.Member{Name: "n9"}, "no member")
+	refused(lead.RemoveMember, machine.Member{Name: "n9"}, "no member")
+	refused(lead.RemoveMember, machine.Member{Name: leader.cfg.Name}, "is the leader")
+	refused(lead.AddLearner, machine.Member{ID: 7, Name: others[1], Address: "127.0.0.1:9"}, "already")
+	refused(lead.AddLearner, machine.Member{ID: 7, Name: "n7", Address: c.members[others[1]]}, "already")
+	if m := c.changeMember(lead.AddLearner, machine.Member{ID: 7, Name: "n7", Address: "127.0.0.1:9"}); m.ID != 7 {
 		t.Errorf("added %+v", m)
 	}
-	if m := c.changeMember(replica.AddLearner, machine.Member{ID: 8, Name: "n7", Address: "127.0.0.1:9"}); m.ID != 7 {
+	if m := c.changeMember(lead.AddLearner, machine.Member{ID: 8, Name: "n7", Address: "127.0.0.1:9"}); m.ID != 7 {
 		t.Errorf("a retry added %+v", m)
 	}
-	refused(replica.PromoteLearner, machine.Member{Name: "n7"}, "caught up")
+	refused(lead.PromoteLearner, machine.Member{Name: "n7"}, "caught up")
 }
 
 func TestALaggardIsLedByAMemberThatItDoesNotKnow(t *testing.T) {

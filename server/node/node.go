@@ -19,6 +19,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/storage"
@@ -111,7 +112,7 @@ type Config struct {
 	Applied func([]replica.Applied)
 	// Replied receives the answers of each turn before they go out, and the time, on the node's
 	// loop: it must not block.
-	Replied func([]replica.Reply, replica.Time)
+	Replied func([]lead.Reply, lead.Time)
 	// Synced receives the duration of each synced write of the log, on the disk's goroutine.
 	Synced func(time.Duration)
 	// Opened receives the id of the data directory's present life once the node knows its cluster,
@@ -192,7 +193,7 @@ type Node struct {
 	asked, answered atomic.Uint64 // numbers of the statuses requested and published
 	looped          atomic.Bool   // the loop has ended
 	published       atomic.Int64  // when status was stored, by Now
-	marked          replica.Time  // when marks were stored; used only by the loop
+	marked          lead.Time     // when marks were stored; used only by the loop
 	// barred: builds that know no feature levels are kept out of the directory; used only by the
 	// loop.
 	barred bool
@@ -248,22 +249,22 @@ func members(cluster string, cfg *Config) []MemberStatus {
 
 // Connect makes a stream. deliver gets its replies in order, on the node's loop: it must not block.
 // It owns the slice.
-func (n *Node) Connect(deliver func([]replica.Reply)) replica.StreamID { return n.streams.add(deliver) }
+func (n *Node) Connect(deliver func([]lead.Reply)) lead.StreamID { return n.streams.add(deliver) }
 
-// Disconnect ends a stream and reports that to the replica (replica.Gone). deliver isn't called
+// Disconnect ends a stream and reports that to the replica (lead.Gone). deliver isn't called
 // once Disconnect has returned, except for a call already in progress on the loop.
-func (n *Node) Disconnect(id replica.StreamID) {
+func (n *Node) Disconnect(id lead.StreamID) {
 	if n.streams.remove(id) {
-		n.inbox.force(replica.Request{Stream: id, Received: n.Now(), Body: replica.Gone{}})
+		n.inbox.force(lead.Request{Stream: id, Received: n.Now(), Body: lead.Gone{}})
 	}
 }
 
 // Submit hands requests over, all or none. The node owns the slice from then on. Submit returns
 // ErrOverloaded or ErrStopped and never blocks; answers come through Connect's deliver.
-func (n *Node) Submit(reqs []replica.Request) error { return n.inbox.submit(reqs) }
+func (n *Node) Submit(reqs []lead.Request) error { return n.inbox.submit(reqs) }
 
 // Now reads the clock that Request.Received refers to.
-func (n *Node) Now() replica.Time { return replica.Time(time.Since(n.began)) }
+func (n *Node) Now() lead.Time { return lead.Time(time.Since(n.began)) }
 
 // handOverRetry is when a transfer that has not succeeded is tried again: Raft abandons one after
 // an election timeout.

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
@@ -66,7 +67,7 @@ func TestAFollowerNamesTheLeaderAndRefuses(t *testing.T) {
 		c.eventually("the follower knows the leader", func() error {
 			return want(n.Status().LeaderClientAddress, leader.cfg.ClientAddress)
 		})
-		if a, ok := c.connect(n).call(replica.ReadLock{Name: "x", Holders: 100}).(replica.Refused); !ok || a.Reason != replica.NotLeader {
+		if a, ok := c.connect(n).call(lead.ReadLock{Name: "x", Holders: 100}).(lead.Refused); !ok || a.Reason != lead.NotLeader {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
@@ -100,8 +101,8 @@ func TestNothingAcknowledgedIsLostWhenAllNodesRestart(t *testing.T) {
 	for _, name := range []string{"n1", "n2", "n3"} {
 		c.start(name)
 	}
-	a := c.connect(c.leader()).call(replica.ReadLock{Name: "jobs/a", Holders: 100})
-	read, ok := a.(replica.LockRead)
+	a := c.connect(c.leader()).call(lead.ReadLock{Name: "jobs/a", Holders: 100})
+	read, ok := a.(lead.LockRead)
 	if !ok || len(read.Lock.Holders) != 1 || read.Lock.Holders[0].Token != token {
 		t.Errorf("the lock after the restart: %+v", a)
 	}
@@ -132,7 +133,7 @@ func TestAStoppedNodeRefusesRequests(t *testing.T) {
 	n := c.leader()
 	cl := c.connect(n)
 	c.stop("n1")
-	if err := n.Submit([]replica.Request{{Stream: cl.id}}); err != ErrStopped {
+	if err := n.Submit([]lead.Request{{Stream: cl.id}}); err != ErrStopped {
 		t.Errorf("err = %v, want ErrStopped", err)
 	}
 	n.Disconnect(cl.id)

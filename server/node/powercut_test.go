@@ -12,8 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // TestAPowerCutOfAllNodesLosesNothingAcknowledged repeatedly cuts the power of all nodes under
@@ -69,7 +69,7 @@ func TestAPowerCutOfAllNodesLosesNothingAcknowledged(t *testing.T) {
 		}
 		check := c.connect(c.leader())
 		for name, token := range granted {
-			read, ok := check.call(replica.ReadLock{Name: name, Holders: 100}).(replica.LockRead)
+			read, ok := check.call(lead.ReadLock{Name: name, Holders: 100}).(lead.LockRead)
 			if !ok || len(read.Lock.Holders) != 1 || read.Lock.Holders[0].Token != token {
 				t.Fatalf("round %d: %s was granted with token %d, now: %+v", round, name, token, read.Lock)
 			}
@@ -84,10 +84,10 @@ func TestAPowerCutOfAllNodesLosesNothingAcknowledged(t *testing.T) {
 // tryAcquire gives up when stop is closed before the answer arrives.
 func tryAcquire(cl *client, seq uint64, name string, stop <-chan struct{}) (machine.Token, bool) {
 	cl.tag++
-	req := replica.Request{Stream: cl.id, Tag: cl.tag, Received: cl.n.Now(), Session: cl.session, Body: replica.Acquire{
+	req := lead.Request{Stream: cl.id, Tag: cl.tag, Received: cl.n.Now(), Session: cl.session, Body: lead.Acquire{
 		Claim: machine.Acquire{Session: cl.session, Seq: seq, Floor: seq, Spec: machine.Spec{Names: []string{name}}},
 	}}
-	if err := cl.n.Submit([]replica.Request{req}); err != nil && !errors.Is(err, ErrStopped) {
+	if err := cl.n.Submit([]lead.Request{req}); err != nil && !errors.Is(err, ErrStopped) {
 		cl.t.Errorf("submit: %v", err)
 	}
 	for {
@@ -95,7 +95,7 @@ func tryAcquire(cl *client, seq uint64, name string, stop <-chan struct{}) (mach
 		case <-stop:
 			return 0, false
 		case r := <-cl.replies:
-			claimed, ok := r.Answer.(replica.Claimed)
+			claimed, ok := r.Answer.(lead.Claimed)
 			if r.Tag != cl.tag || !ok || claimed.Claim.State != machine.Granted {
 				continue
 			}
@@ -112,7 +112,7 @@ func makeNoise(cl *client, cut <-chan struct{}) {
 			return
 		case <-cl.replies:
 		case <-time.After(time.Millisecond):
-			_ = cl.n.Submit([]replica.Request{{Stream: cl.id, Received: cl.n.Now(), Body: replica.Open{TTL: 60_000}}})
+			_ = cl.n.Submit([]lead.Request{{Stream: cl.id, Received: cl.n.Now(), Body: lead.Open{TTL: 60_000}}})
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/lockstep-dev/lockstep/server/backup"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // The last token that the recorded cluster issued, and the configuration of its nodes.
@@ -123,7 +123,7 @@ func TestTheDirectoriesOfTheBuildInProductionGoOn(t *testing.T) {
 		t.Errorf("token %d after %d", token, recordedToken)
 	}
 	c.eventually("the rise", func() error {
-		_, err := answered[replica.LevelRaised](c.connect(c.leader()).call(replica.RaiseLevel{}))
+		_, err := answered[lead.LevelRaised](c.connect(c.leader()).call(lead.RaiseLevel{}))
 		return err
 	})
 	c.raised(machine.FeatureLevel)
@@ -131,10 +131,10 @@ func TestTheDirectoriesOfTheBuildInProductionGoOn(t *testing.T) {
 		kept, id := readHandle(t, filepath.Join(dir, name))
 		cl := c.connect(c.leader())
 		cl.session = id
-		if _, err := answered[replica.Attached](cl.call(replica.Attach{Secret: machine.Secret(kept.Secret), Number: 1 << 60})); err != nil {
+		if _, err := answered[lead.Attached](cl.call(lead.Attach{Secret: machine.Secret(kept.Secret), Number: 1 << 60})); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		lock, err := answered[replica.LockRead](cl.call(replica.ReadLock{Name: []string{"jobs/kept", "jobs/second"}[i], Holders: 1}))
+		lock, err := answered[lead.LockRead](cl.call(lead.ReadLock{Name: []string{"jobs/kept", "jobs/second"}[i], Holders: 1}))
 		if err != nil || len(lock.Lock.Holders) != 1 || lock.Lock.Holders[0].Claim.Session != id {
 			t.Errorf("%s: holders %+v, %v", name, lock.Lock.Holders, err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/storage"
@@ -181,11 +182,11 @@ func (n *Node) refuse(stop <-chan struct{}) {
 		case <-n.inbox.wake:
 		}
 		n.inbox.drain(&l)
-		var replies []replica.Reply
+		var replies []lead.Reply
 		for _, r := range l.rest {
-			if _, gone := r.Body.(replica.Gone); !gone {
-				replies = append(replies, replica.Reply{
-					Stream: r.Stream, Tag: r.Tag, Session: r.Session, Answer: replica.Refused{Reason: replica.NotLeader},
+			if _, gone := r.Body.(lead.Gone); !gone {
+				replies = append(replies, lead.Reply{
+					Stream: r.Stream, Tag: r.Tag, Session: r.Session, Answer: lead.Refused{Reason: lead.NotLeader},
 				})
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/transport"
@@ -124,7 +125,7 @@ func (n *Node) publish() {
 // calls it after a turn, so that what peers reported earlier is not compared with the state of a
 // snapshot alone.
 func (n *Node) publishMarks() {
-	if now := n.Now(); n.marks.Load() == nil || now-n.marked > replica.Time(markEvery) {
+	if now := n.Now(); n.marks.Load() == nil || now-n.marked > lead.Time(markEvery) {
 		n.marked = now
 		marks := n.replica.Marks()
 		n.marks.Store(&marks)

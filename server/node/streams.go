@@ -3,7 +3,7 @@ package node
 import (
 	"sync"
 
-	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
 // streams finds the receiver of a reply. The loop looks receivers up; connections add and remove
@@ -11,21 +11,21 @@ import (
 type streams struct {
 	mu struct {
 		sync.RWMutex
-		last replica.StreamID
-		byID map[replica.StreamID]*stream
+		last lead.StreamID
+		byID map[lead.StreamID]*stream
 	}
 	touched []*stream // used only by the loop
 }
 
 // A stream is one receiver.
 type stream struct {
-	deliver func([]replica.Reply)
-	pending []replica.Reply // of the current turn; used only by the loop
+	deliver func([]lead.Reply)
+	pending []lead.Reply // of the current turn; used only by the loop
 }
 
-func (s *streams) init() { s.mu.byID = make(map[replica.StreamID]*stream) }
+func (s *streams) init() { s.mu.byID = make(map[lead.StreamID]*stream) }
 
-func (s *streams) add(deliver func([]replica.Reply)) replica.StreamID {
+func (s *streams) add(deliver func([]lead.Reply)) lead.StreamID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.last++
@@ -34,7 +34,7 @@ func (s *streams) add(deliver func([]replica.Reply)) replica.StreamID {
 }
 
 // remove reports whether the stream existed.
-func (s *streams) remove(id replica.StreamID) bool {
+func (s *streams) remove(id lead.StreamID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.mu.byID[id]
@@ -50,7 +50,7 @@ func (s *streams) len() int {
 
 // deliver hands out the replies of a turn: one call for each stream, in order within each. Replies
 // to a stream that is gone are dropped.
-func (s *streams) deliver(replies []replica.Reply) {
+func (s *streams) deliver(replies []lead.Reply) {
 	if len(replies) == 0 {
 		return
 	}

@@ -7,19 +7,19 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // The answers of unary calls.
 
 // ToOpenSession answers OpenSession.
-func ToOpenSession(a replica.Opened) *pb.OpenSessionResponse {
+func ToOpenSession(a lead.Opened) *pb.OpenSessionResponse {
 	return &pb.OpenSessionResponse{Session: a.Session.String(), Secret: a.Secret[:], TtlMs: uint64(a.TTL), GraceMs: uint64(a.Grace)}
 }
 
 // ToKeepAlive answers KeepAlive.
-func ToKeepAlive(a replica.Kept) *pb.KeepAliveResponse {
+func ToKeepAlive(a lead.Kept) *pb.KeepAliveResponse {
 	return &pb.KeepAliveResponse{Number: a.Number, Change: a.Change, Changes: claims(a.Changes), TtlMs: uint64(a.TTL)}
 }
 
@@ -63,7 +63,7 @@ func overError(c machine.ClaimStatus) *pb.Error {
 }
 
 // FromEnded returns the error of a call whose session ended while it waited.
-func FromEnded(a replica.Ended) *pb.Error {
+func FromEnded(a lead.Ended) *pb.Error {
 	row := refusedByMachine[a.Code]
 	e := &pb.Error{Reason: row.reason, Field: row.field, Message: row.message}
 	if a.By != "" {
@@ -81,7 +81,7 @@ const maxListBytes = 256 << 10
 
 // ToGetLock answers GetLock. Holders are cut where the answer would exceed 256 KiB, and waiters
 // where both together would; holder_count and waiter_count have the full numbers.
-func ToGetLock(a replica.LockRead) *pb.GetLockResponse {
+func ToGetLock(a lead.LockRead) *pb.GetLockResponse {
 	l := toLock(a.Lock)
 	cutHolders(l)
 	l.Waiters = l.Waiters[:fitting(l.Waiters, maxListBytes-proto.Size(&pb.Lock{Holders: l.Holders}))]
@@ -104,7 +104,7 @@ func fitting[M proto.Message](ms []M, budget int) int {
 
 // ToListLocks answers ListLocks. A page ends early where it would exceed 256 KiB; a single lock
 // that would is cut.
-func ToListLocks(a replica.LocksRead) *pb.ListLocksResponse {
+func ToListLocks(a lead.LocksRead) *pb.ListLocksResponse {
 	out := &pb.ListLocksResponse{}
 	n, budget := 0, maxListBytes
 	for ; n < len(a.Locks); n++ {
@@ -137,7 +137,7 @@ func fromPageToken(token string) (string, *pb.Error) {
 }
 
 // ToListSessions answers ListSessions. A page ends early where it would exceed 256 KiB.
-func ToListSessions(a replica.SessionsRead) *pb.ListSessionsResponse {
+func ToListSessions(a lead.SessionsRead) *pb.ListSessionsResponse {
 	sessions := make([]*pb.Session, len(a.Sessions))
 	for i, s := range a.Sessions {
 		sessions[i] = toSession(s)
@@ -150,7 +150,7 @@ func ToListSessions(a replica.SessionsRead) *pb.ListSessionsResponse {
 	return out
 }
 
-func toSession(s replica.SessionState) *pb.Session {
+func toSession(s lead.SessionState) *pb.Session {
 	return &pb.Session{
 		Session:        s.ID.String(),
 		TtlMs:          uint64(s.TTL),
@@ -165,7 +165,7 @@ func toSession(s replica.SessionState) *pb.Session {
 
 // ToHistory answers History. If it would exceed 256 KiB, the oldest events are left out and it is
 // not complete.
-func ToHistory(a replica.HistoryRead) *pb.HistoryResponse {
+func ToHistory(a lead.HistoryRead) *pb.HistoryResponse {
 	events := make([]*pb.Event, len(a.Events))
 	budget, first := maxListBytes, 0
 	for i := len(events) - 1; i >= 0; i-- {

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 func TestEveryReasonHasACode(t *testing.T) {
@@ -30,12 +30,12 @@ func TestEveryReasonHasACode(t *testing.T) {
 }
 
 func TestEveryRefusalIsExplained(t *testing.T) {
-	var all []replica.Refused
+	var all []lead.Refused
 	for c := machine.SessionUnknown; c <= machine.Void; c++ {
-		all = append(all, replica.Refused{Code: c})
+		all = append(all, lead.Refused{Code: c})
 	}
-	for r := replica.NotLeader; r <= replica.OldAttachment; r++ {
-		all = append(all, replica.Refused{Reason: r})
+	for r := lead.NotLeader; r <= lead.OldAttachment; r++ {
+		all = append(all, lead.Refused{Reason: r})
 	}
 	for _, r := range all {
 		e := protocol.FromRefused(r)
@@ -46,7 +46,7 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 }
 
 func TestARefusalSaysItsLimitAndWhoIsInTheWay(t *testing.T) {
-	e := protocol.FromRefused(replica.Refused{Code: machine.QuotaExceeded, Limit: "16384 waiters of one name"})
+	e := protocol.FromRefused(lead.Refused{Code: machine.QuotaExceeded, Limit: "16384 waiters of one name"})
 	if !strings.Contains(e.GetMessage(), "16384 waiters") {
 		t.Errorf("got %q", e.GetMessage())
 	}
@@ -84,7 +84,7 @@ func detail[D any](t *testing.T, err error) D {
 }
 
 func TestAnOverloadedErrorSaysWhenToComeBack(t *testing.T) {
-	err := protocol.Err(protocol.FromRefused(replica.Refused{Reason: replica.Overloaded}))
+	err := protocol.Err(protocol.FromRefused(lead.Refused{Reason: lead.Overloaded}))
 	if got := detail[*errdetails.RetryInfo](t, err).GetRetryDelay().AsDuration(); got != protocol.RetryDelay {
 		t.Errorf("retry delay %v, want %v", got, protocol.RetryDelay)
 	}
@@ -103,24 +103,24 @@ func TestRepliesBecomeEvents(t *testing.T) {
 	id, _ := machine.ParseSessionID(someID)
 	secret := machine.Secret(someSecret)
 	for _, c := range []struct {
-		answer replica.Answer
+		answer lead.Answer
 		want   string
 	}{
-		{replica.Opened{Session: id, Secret: secret, TTL: 3, Grace: 4}, `opened { session: "` + someID + `" secret: "` + strings.Repeat(`\x07`, 16) + `" ttl_ms: 3 grace_ms: 4 }`},
-		{replica.Attached{Change: 2, TTL: 3, Grace: 4}, `attached { change: 2 ttl_ms: 3 grace_ms: 4 }`},
-		{replica.Kept{Number: 5, Change: 6}, `kept { number: 5 change: 6 }`},
-		{replica.Claimed{Claim: machine.ClaimStatus{Seq: 1, State: machine.Granted, Token: 9}}, `claim { seq: 1 state: CLAIM_STATE_GRANTED token: 9 }`},
-		{replica.Closed{}, `closed {}`},
-		{replica.Changed{Claim: machine.ClaimStatus{Seq: 1, State: machine.Revoked, Change: 7, By: "b", Reason: "r"}}, `change { seq: 1 state: CLAIM_STATE_REVOKED change: 7 by: "b" reason: "r" }`},
-		{replica.Ended{Code: machine.SessionRevoked, By: "b", Reason: "r"}, `ended { reason: REASON_REVOKED by: "b" detail: "r" }`},
-		{replica.Ended{Code: machine.SessionExpired}, `ended { reason: REASON_SESSION_EXPIRED }`},
-		{replica.Refused{Reason: replica.OldAttachment}, `error { reason: REASON_STALE_REQUEST field: "number" message: "another connection has attached the session with this number or a higher one: attach with a higher number" }`},
+		{lead.Opened{Session: id, Secret: secret, TTL: 3, Grace: 4}, `opened { session: "` + someID + `" secret: "` + strings.Repeat(`\x07`, 16) + `" ttl_ms: 3 grace_ms: 4 }`},
+		{lead.Attached{Change: 2, TTL: 3, Grace: 4}, `attached { change: 2 ttl_ms: 3 grace_ms: 4 }`},
+		{lead.Kept{Number: 5, Change: 6}, `kept { number: 5 change: 6 }`},
+		{lead.Claimed{Claim: machine.ClaimStatus{Seq: 1, State: machine.Granted, Token: 9}}, `claim { seq: 1 state: CLAIM_STATE_GRANTED token: 9 }`},
+		{lead.Closed{}, `closed {}`},
+		{lead.Changed{Claim: machine.ClaimStatus{Seq: 1, State: machine.Revoked, Change: 7, By: "b", Reason: "r"}}, `change { seq: 1 state: CLAIM_STATE_REVOKED change: 7 by: "b" reason: "r" }`},
+		{lead.Ended{Code: machine.SessionRevoked, By: "b", Reason: "r"}, `ended { reason: REASON_REVOKED by: "b" detail: "r" }`},
+		{lead.Ended{Code: machine.SessionExpired}, `ended { reason: REASON_SESSION_EXPIRED }`},
+		{lead.Refused{Reason: lead.OldAttachment}, `error { reason: REASON_STALE_REQUEST field: "number" message: "another connection has attached the session with this number or a higher one: attach with a higher number" }`},
 	} {
 		want := &pb.ServerEvent{}
 		if err := prototext.Unmarshal([]byte(`tag: 8 session: "`+someID+`" `+c.want), want); err != nil {
 			t.Fatal(err)
 		}
-		if got := protocol.ToClient(replica.Reply{Stream: 1, Tag: 8, Session: id, Answer: c.answer}); !proto.Equal(got, want) {
+		if got := protocol.ToClient(lead.Reply{Stream: 1, Tag: 8, Session: id, Answer: c.answer}); !proto.Equal(got, want) {
 			t.Errorf("%T: got %v, want %v", c.answer, got, want)
 		}
 	}
@@ -132,7 +132,7 @@ func TestAnAnswerThatIsNotOfAStreamPanics(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	protocol.ToClient(replica.Reply{Answer: replica.LockRead{}})
+	protocol.ToClient(lead.Reply{Answer: lead.LockRead{}})
 }
 
 func TestTheNumbersOfTheWireAreThoseOfTheMachine(t *testing.T) {
@@ -151,7 +151,7 @@ func TestTheNumbersOfTheWireAreThoseOfTheMachine(t *testing.T) {
 		machine.EventReleased: pb.EventKind_EVENT_KIND_RELEASED, machine.EventExpired: pb.EventKind_EVENT_KIND_EXPIRED,
 		machine.EventRevoked: pb.EventKind_EVENT_KIND_REVOKED, machine.EventCancelled: pb.EventKind_EVENT_KIND_CANCELLED,
 	} {
-		got := protocol.ToHistory(replica.HistoryRead{Events: []machine.Event{{Kind: k}}}).GetEvents()[0].GetKind()
+		got := protocol.ToHistory(lead.HistoryRead{Events: []machine.Event{{Kind: k}}}).GetEvents()[0].GetKind()
 		if got != want {
 			t.Errorf("event %d is %v, want %v", k, got, want)
 		}
@@ -183,7 +183,7 @@ func bigHolder() machine.Holder {
 
 func TestALockWithManyWaitersIsCutBelowWhatClientsAccept(t *testing.T) {
 	l := machine.Lock{Name: "a", Waiters: slices.Repeat([]machine.Holder{bigHolder()}, 10_000), Waiting: 10_000}
-	got := protocol.ToGetLock(replica.LockRead{Lock: l})
+	got := protocol.ToGetLock(lead.LockRead{Lock: l})
 	if n := proto.Size(got); n > 300<<10 || n < 200<<10 {
 		t.Errorf("the answer has %d bytes", n)
 	}
@@ -195,12 +195,12 @@ func TestALockWithManyWaitersIsCutBelowWhatClientsAccept(t *testing.T) {
 func TestALockWithManyHoldersIsCutToo(t *testing.T) {
 	many := slices.Repeat([]machine.Holder{bigHolder()}, 10_000)
 	l := machine.Lock{Name: "a", Mode: machine.Shared, Holders: many, Waiters: many, Waiting: len(many)}
-	got := protocol.ToGetLock(replica.LockRead{Lock: l})
+	got := protocol.ToGetLock(lead.LockRead{Lock: l})
 	if n := proto.Size(got); n > 600<<10 || len(got.GetLock().GetHolders()) < 100 || len(got.GetLock().GetWaiters()) < 1 {
 		t.Errorf("the answer has %d bytes", n)
 	}
 	// Paging must get past it.
-	page := protocol.ToListLocks(replica.LocksRead{Locks: []machine.Lock{l}, More: true})
+	page := protocol.ToListLocks(lead.LocksRead{Locks: []machine.Lock{l}, More: true})
 	if n := proto.Size(page); n > 600<<10 || len(page.GetLocks()) != 1 || page.GetNextPageToken() == "" {
 		t.Errorf("a page has %d bytes, %d locks, next page %q", n, len(page.GetLocks()), page.GetNextPageToken())
 	}
@@ -217,9 +217,9 @@ func TestPagesCutByTheirSizeLoseNothing(t *testing.T) {
 		if e != nil {
 			t.Fatal(e)
 		}
-		after := req.Body.(replica.ReadLocks).After
+		after := req.Body.(lead.ReadLocks).After
 		rest := all[sortSearch(all, after):]
-		page := protocol.ToListLocks(replica.LocksRead{Locks: rest})
+		page := protocol.ToListLocks(lead.LocksRead{Locks: rest})
 		if n := proto.Size(page); n > 600<<10 {
 			t.Fatalf("a page has %d bytes", n)
 		}
@@ -248,7 +248,7 @@ func TestAHistoryThatIsTooBigLosesItsOldestEventsAndSaysSo(t *testing.T) {
 	for i := range events {
 		events[i] = machine.Event{Number: uint64(i + 1), Metadata: bigHolder().Metadata, Reason: strings.Repeat("r", 1000)}
 	}
-	got := protocol.ToHistory(replica.HistoryRead{Events: events, Complete: true})
+	got := protocol.ToHistory(lead.HistoryRead{Events: events, Complete: true})
 	kept := got.GetEvents()
 	if len(kept) >= 1000 || kept[len(kept)-1].GetNumber() != 1000 || got.GetComplete() {
 		t.Errorf("kept %d events, complete %v", len(kept), got.GetComplete())

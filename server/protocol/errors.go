@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // Domain is the domain of every google.rpc.ErrorInfo of the service.
@@ -79,20 +79,20 @@ var refusedByMachine = [...]refusal{
 
 // refusedByReplica has a row for each refusal of the replica except RefusedByMachine.
 var refusedByReplica = [...]refusal{
-	replica.NotLeader:      {pb.Reason_REASON_NOT_LEADER, "", "this node is not the leader"},
-	replica.Overloaded:     {pb.Reason_REASON_OVERLOADED, "", "too many requests are waiting: back off"},
-	replica.NotAttached:    {pb.Reason_REASON_INVALID_ARGUMENT, "session", "the session is not attached to this stream: attach it first"},
-	replica.MembersBusy:    {pb.Reason_REASON_BUSY, "name", "the membership cannot be changed now"},
-	replica.MembersRefused: {pb.Reason_REASON_INVALID_ARGUMENT, "name", "the membership cannot be changed in this way"},
-	replica.LevelBusy:      {pb.Reason_REASON_BUSY, "to_level", "the feature level cannot be raised now"},
-	replica.LevelRefused:   {pb.Reason_REASON_INVALID_ARGUMENT, "to_level", "the feature level cannot be raised"},
-	replica.OldAttachment:  {pb.Reason_REASON_STALE_REQUEST, "number", "another connection has attached the session with this number or a higher one: attach with a higher number"},
+	lead.NotLeader:      {pb.Reason_REASON_NOT_LEADER, "", "this node is not the leader"},
+	lead.Overloaded:     {pb.Reason_REASON_OVERLOADED, "", "too many requests are waiting: back off"},
+	lead.NotAttached:    {pb.Reason_REASON_INVALID_ARGUMENT, "session", "the session is not attached to this stream: attach it first"},
+	lead.MembersBusy:    {pb.Reason_REASON_BUSY, "name", "the membership cannot be changed now"},
+	lead.MembersRefused: {pb.Reason_REASON_INVALID_ARGUMENT, "name", "the membership cannot be changed in this way"},
+	lead.LevelBusy:      {pb.Reason_REASON_BUSY, "to_level", "the feature level cannot be raised now"},
+	lead.LevelRefused:   {pb.Reason_REASON_INVALID_ARGUMENT, "to_level", "the feature level cannot be raised"},
+	lead.OldAttachment:  {pb.Reason_REASON_STALE_REQUEST, "number", "another connection has attached the session with this number or a higher one: attach with a higher number"},
 }
 
 // FromRefused explains a refusal to the client.
-func FromRefused(r replica.Refused) *pb.Error {
+func FromRefused(r lead.Refused) *pb.Error {
 	row := refusedByReplica[r.Reason]
-	if r.Reason == replica.RefusedByMachine {
+	if r.Reason == lead.RefusedByMachine {
 		row = refusedByMachine[r.Code]
 	}
 	e := &pb.Error{Reason: row.reason, Field: row.field, Message: row.message, Attached: r.Attached}

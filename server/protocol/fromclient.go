@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // FromClient checks one request of a stream and translates it. received is when its bytes were
@@ -15,8 +15,8 @@ import (
 //
 // The names and metadata values of a claim share memory with r, which must not be modified
 // afterwards.
-func FromClient(stream replica.StreamID, received replica.Time, r *pb.ClientRequest, rnd io.Reader) (replica.Request, *pb.Error) {
-	out := replica.Request{Stream: stream, Tag: r.GetTag(), Received: received}
+func FromClient(stream lead.StreamID, received lead.Time, r *pb.ClientRequest, rnd io.Reader) (lead.Request, *pb.Error) {
+	out := lead.Request{Stream: stream, Tag: r.GetTag(), Received: received}
 	if err := CheckSize(r); err != nil {
 		return out, err
 	}
@@ -49,7 +49,7 @@ func TooManyRequests(n int) *pb.Error {
 	return broken(pb.Reason_REASON_QUOTA_EXCEEDED, "requests", "a frame has %d, the limit is %d", n, MaxFrameRequests)
 }
 
-func streamOpen(o *pb.StreamOpen, rnd io.Reader) (replica.Body, *pb.Error) {
+func streamOpen(o *pb.StreamOpen, rnd io.Reader) (lead.Body, *pb.Error) {
 	ttl, err := checkTTL(o.GetTtlMs())
 	if err != nil {
 		return nil, err
@@ -58,19 +58,19 @@ func streamOpen(o *pb.StreamOpen, rnd io.Reader) (replica.Body, *pb.Error) {
 	if err != nil {
 		return nil, err
 	}
-	open := replica.Open{TTL: ttl, ClientNumbered: true, Metadata: labels, Attach: true}
+	open := lead.Open{TTL: ttl, ClientNumbered: true, Metadata: labels, Attach: true}
 	fill(rnd, open.Random[:])
 	fill(rnd, open.Secret[:])
 	return open, nil
 }
 
 // streamBody translates everything except an Open.
-func streamBody(id machine.SessionID, r *pb.ClientRequest) (replica.Body, *pb.Error) {
+func streamBody(id machine.SessionID, r *pb.ClientRequest) (lead.Body, *pb.Error) {
 	switch b := r.GetBody().(type) {
 	case *pb.ClientRequest_Attach:
 		return streamAttach(b.Attach)
 	case *pb.ClientRequest_KeepAlive:
-		return replica.KeepAlive{Number: b.KeepAlive.GetNumber()}, nil
+		return lead.KeepAlive{Number: b.KeepAlive.GetNumber()}, nil
 	case *pb.ClientRequest_Acquire:
 		return streamAcquire(id, b.Acquire)
 	case *pb.ClientRequest_Cancel:
@@ -79,13 +79,13 @@ func streamBody(id machine.SessionID, r *pb.ClientRequest) (replica.Body, *pb.Er
 	case *pb.ClientRequest_Release:
 		return release(machine.Release{Session: id, Seq: b.Release.GetSeq(), Token: machine.Token(b.Release.GetToken())})
 	case *pb.ClientRequest_Close:
-		return replica.Close{}, nil
+		return lead.Close{}, nil
 	default:
 		return nil, broken(pb.Reason_REASON_UNSUPPORTED, "body", "is missing, or of a kind that this version does not support")
 	}
 }
 
-func streamAttach(a *pb.StreamAttach) (replica.Body, *pb.Error) {
+func streamAttach(a *pb.StreamAttach) (lead.Body, *pb.Error) {
 	s, err := secret(a.GetSecret())
 	if err != nil {
 		return nil, err
@@ -93,11 +93,11 @@ func streamAttach(a *pb.StreamAttach) (replica.Body, *pb.Error) {
 	if a.GetNumber() == 0 {
 		return nil, invalid("number", "must not be 0")
 	}
-	return replica.Attach{Secret: s, Number: a.GetNumber(), Seen: a.GetSeen()}, nil
+	return lead.Attach{Secret: s, Number: a.GetNumber(), Seen: a.GetSeen()}, nil
 }
 
 // streamAcquire takes the claim's number from the client: sessions on streams are client-numbered.
-func streamAcquire(id machine.SessionID, a *pb.StreamAcquire) (replica.Body, *pb.Error) {
+func streamAcquire(id machine.SessionID, a *pb.StreamAcquire) (lead.Body, *pb.Error) {
 	if a.GetSeq() == 0 {
 		return nil, noSeq()
 	}
@@ -105,26 +105,26 @@ func streamAcquire(id machine.SessionID, a *pb.StreamAcquire) (replica.Body, *pb
 	if err != nil {
 		return nil, err
 	}
-	return replica.Acquire{Claim: machine.Acquire{
+	return lead.Acquire{Claim: machine.Acquire{
 		Session: id, Seq: a.GetSeq(), Floor: a.GetFloor(), Seen: a.GetSeen(), Spec: s,
 	}}, nil
 }
 
 func noSeq() *pb.Error { return invalid("seq", "must not be 0") }
 
-func cancel(c machine.Cancel) (replica.Body, *pb.Error) {
+func cancel(c machine.Cancel) (lead.Body, *pb.Error) {
 	if c.Seq == 0 {
 		return nil, noSeq()
 	}
-	return replica.Cancel{Claim: c}, nil
+	return lead.Cancel{Claim: c}, nil
 }
 
-func release(r machine.Release) (replica.Body, *pb.Error) {
+func release(r machine.Release) (lead.Body, *pb.Error) {
 	if r.Seq == 0 {
 		return nil, noSeq()
 	}
 	if r.Token == 0 {
 		return nil, invalid("token", "must not be 0: no grant has token 0")
 	}
-	return replica.Release{Claim: r}, nil
+	return lead.Release{Claim: r}, nil
 }

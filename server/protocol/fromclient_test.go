@@ -10,9 +10,9 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 const someID = "0123456789abcdef0123456789abcdef"
@@ -30,7 +30,7 @@ func (r *random) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func streamed(r *pb.ClientRequest) (replica.Request, *pb.Error) {
+func streamed(r *pb.ClientRequest) (lead.Request, *pb.Error) {
 	return protocol.FromClient(5, 6, r, &random{})
 }
 
@@ -164,7 +164,7 @@ func TestARequestIsTranslatedFieldByField(t *testing.T) {
 		t.Fatal(e)
 	}
 	id, _ := machine.ParseSessionID(someID)
-	expect(t, got, replica.Request{Stream: 5, Tag: 9, Received: 6, Session: id, Body: replica.Acquire{Claim: machine.Acquire{
+	expect(t, got, lead.Request{Stream: 5, Tag: 9, Received: 6, Session: id, Body: lead.Acquire{Claim: machine.Acquire{
 		Session: id, Seq: 4, Floor: 3, Seen: 2,
 		Spec: machine.Spec{
 			Names: []string{"pool/db"}, Mode: machine.Permits, Weight: 2, Capacity: 3, HasWait: true, LockDelay: 5,
@@ -179,13 +179,13 @@ func TestEveryKindOfRequestHasItsBody(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		in   *pb.ClientRequest
-		want replica.Body
+		want lead.Body
 	}{
-		{"attach", &pb.ClientRequest{Body: &pb.ClientRequest_Attach{Attach: &pb.StreamAttach{Secret: someSecret, Number: 2, Seen: 3}}}, replica.Attach{Secret: secret, Number: 2, Seen: 3}},
-		{"keepalive", &pb.ClientRequest{Body: &pb.ClientRequest_KeepAlive{KeepAlive: &pb.StreamKeepAlive{Number: 8}}}, replica.KeepAlive{Number: 8}},
-		{"cancel", &pb.ClientRequest{Body: &pb.ClientRequest_Cancel{Cancel: &pb.StreamCancel{Seq: 1, Floor: 2, Seen: 3}}}, replica.Cancel{Claim: machine.Cancel{Session: id, Seq: 1, Floor: 2, Seen: 3}}},
-		{"release", &pb.ClientRequest{Body: &pb.ClientRequest_Release{Release: &pb.StreamRelease{Seq: 1, Token: 2}}}, replica.Release{Claim: machine.Release{Session: id, Seq: 1, Token: 2}}},
-		{"close", &pb.ClientRequest{Body: &pb.ClientRequest_Close{}}, replica.Close{}},
+		{"attach", &pb.ClientRequest{Body: &pb.ClientRequest_Attach{Attach: &pb.StreamAttach{Secret: someSecret, Number: 2, Seen: 3}}}, lead.Attach{Secret: secret, Number: 2, Seen: 3}},
+		{"keepalive", &pb.ClientRequest{Body: &pb.ClientRequest_KeepAlive{KeepAlive: &pb.StreamKeepAlive{Number: 8}}}, lead.KeepAlive{Number: 8}},
+		{"cancel", &pb.ClientRequest{Body: &pb.ClientRequest_Cancel{Cancel: &pb.StreamCancel{Seq: 1, Floor: 2, Seen: 3}}}, lead.Cancel{Claim: machine.Cancel{Session: id, Seq: 1, Floor: 2, Seen: 3}}},
+		{"release", &pb.ClientRequest{Body: &pb.ClientRequest_Release{Release: &pb.StreamRelease{Seq: 1, Token: 2}}}, lead.Release{Claim: machine.Release{Session: id, Seq: 1, Token: 2}}},
+		{"close", &pb.ClientRequest{Body: &pb.ClientRequest_Close{}}, lead.Close{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.in.Session = someID
@@ -193,7 +193,7 @@ func TestEveryKindOfRequestHasItsBody(t *testing.T) {
 			if e != nil {
 				t.Fatal(e)
 			}
-			expect(t, got, replica.Request{Stream: 5, Received: 6, Session: id, Body: c.want})
+			expect(t, got, lead.Request{Stream: 5, Received: 6, Session: id, Body: c.want})
 		})
 	}
 }
@@ -203,7 +203,7 @@ func TestAnOpenDrawsItsSecretsFromTheSourceGiven(t *testing.T) {
 	if e != nil {
 		t.Fatal(e)
 	}
-	open := got.Body.(replica.Open)
+	open := got.Body.(lead.Open)
 	if open.Random != [8]byte{0, 1, 2, 3, 4, 5, 6, 7} || open.Secret[0] != 8 || open.Secret[15] != 23 {
 		t.Errorf("random %v secret %v", open.Random, open.Secret)
 	}

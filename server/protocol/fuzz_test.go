@@ -10,9 +10,9 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // FuzzFromClient feeds wire bytes: whatever decodes is refused with an error that can be shown, or
@@ -52,12 +52,12 @@ func checkTranslation(t failer, r *pb.ClientRequest) {
 		t.Errorf("tag %d became %d", r.GetTag(), req.Tag)
 	}
 	switch b := req.Body.(type) {
-	case replica.Open:
+	case lead.Open:
 		if b.TTL < 1000 || b.TTL > 300_000 {
 			t.Errorf("a TTL of %d ms was let through", b.TTL)
 		}
 		checkLabels(t, b.Metadata)
-	case replica.Acquire:
+	case lead.Acquire:
 		checkSpec(t, b.Claim.Spec)
 	case nil:
 		t.Errorf("no body and no error for %v", r)
@@ -127,7 +127,7 @@ func FuzzPageToken(f *testing.F) {
 			checkEcho(t, e)
 			return
 		}
-		if after := req.Body.(replica.ReadLocks).After; after != "" && lockstep.CheckName(after) != nil {
+		if after := req.Body.(lead.ReadLocks).After; after != "" && lockstep.CheckName(after) != nil {
 			t.Errorf("the token %q gave the name %q", token, after)
 		}
 	})

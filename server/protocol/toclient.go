@@ -4,38 +4,38 @@ import (
 	"fmt"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // ToClient returns the event that carries a reply on a stream. It panics on an answer that only
 // unary calls get: requests with such answers never come from a stream.
-func ToClient(r replica.Reply) *pb.ServerEvent {
+func ToClient(r lead.Reply) *pb.ServerEvent {
 	e := &pb.ServerEvent{Tag: r.Tag}
 	if r.Session != (machine.SessionID{}) {
 		e.Session = r.Session.String()
 	}
 	switch a := r.Answer.(type) {
-	case replica.Opened:
+	case lead.Opened:
 		e.Session = a.Session.String()
 		e.Body = &pb.ServerEvent_Opened{Opened: &pb.StreamOpened{
 			Session: e.Session, Secret: a.Secret[:], TtlMs: uint64(a.TTL), GraceMs: uint64(a.Grace),
 		}}
-	case replica.Attached:
+	case lead.Attached:
 		e.Body = &pb.ServerEvent_Attached{Attached: &pb.StreamAttached{
 			Change: a.Change, TtlMs: uint64(a.TTL), GraceMs: uint64(a.Grace),
 		}}
-	case replica.Kept:
+	case lead.Kept:
 		e.Body = &pb.ServerEvent_Kept{Kept: &pb.StreamKept{Number: a.Number, Change: a.Change}}
-	case replica.Claimed:
+	case lead.Claimed:
 		e.Body = &pb.ServerEvent_Claim{Claim: ToClaim(a.Claim)}
-	case replica.Closed:
+	case lead.Closed:
 		e.Body = &pb.ServerEvent_Closed{Closed: &pb.StreamClosed{}}
-	case replica.Changed:
+	case lead.Changed:
 		e.Body = &pb.ServerEvent_Change{Change: ToClaim(a.Claim)}
-	case replica.Ended:
+	case lead.Ended:
 		e.Body = &pb.ServerEvent_Ended{Ended: ended(a)}
-	case replica.Refused:
+	case lead.Refused:
 		e.Body = &pb.ServerEvent_Error{Error: FromRefused(a)}
 	default:
 		panic(fmt.Sprintf("protocol: %T on stream %d", r.Answer, r.Stream))
@@ -43,7 +43,7 @@ func ToClient(r replica.Reply) *pb.ServerEvent {
 	return e
 }
 
-func ended(a replica.Ended) *pb.SessionEnded {
+func ended(a lead.Ended) *pb.SessionEnded {
 	return &pb.SessionEnded{Reason: refusedByMachine[a.Code].reason, By: a.By, Detail: a.Reason}
 }
 

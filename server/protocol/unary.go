@@ -6,41 +6,41 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // The requests of unary calls. Each function checks the form of one and translates it; the caller
 // sets Stream and Received.
 
 // FromOpenSession opens a session that no stream is bound to. A ttl_ms of zero means the default.
-func FromOpenSession(r *pb.OpenSessionRequest, rnd io.Reader) (replica.Request, *pb.Error) {
+func FromOpenSession(r *pb.OpenSessionRequest, rnd io.Reader) (lead.Request, *pb.Error) {
 	ms := r.GetTtlMs()
 	if ms == 0 {
 		ms = millis(lockstep.DefaultTTL)
 	}
 	ttl, err := checkTTL(ms)
 	if err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
 	labels, err := metadata("metadata", r.GetMetadata())
 	if err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
-	open := replica.Open{TTL: ttl, ClientNumbered: r.GetClientNumbered(), Metadata: labels}
+	open := lead.Open{TTL: ttl, ClientNumbered: r.GetClientNumbered(), Metadata: labels}
 	fill(rnd, open.Random[:])
 	fill(rnd, open.Secret[:])
-	return replica.Request{Body: open}, nil
+	return lead.Request{Body: open}, nil
 }
 
 // FromKeepAlive renews a lease and asks for the claims that changed.
-func FromKeepAlive(r *pb.KeepAliveRequest) (replica.Request, *pb.Error) {
-	return ofSession(r, replica.KeepAlive{Number: r.GetNumber(), Seen: r.GetSeen(), Unary: true})
+func FromKeepAlive(r *pb.KeepAliveRequest) (lead.Request, *pb.Error) {
+	return ofSession(r, lead.KeepAlive{Number: r.GetNumber(), Seen: r.GetSeen(), Unary: true})
 }
 
 // FromCloseSession ends a session.
-func FromCloseSession(r *pb.CloseSessionRequest) (replica.Request, *pb.Error) {
-	return ofSession(r, replica.Close{})
+func FromCloseSession(r *pb.CloseSessionRequest) (lead.Request, *pb.Error) {
+	return ofSession(r, lead.Close{})
 }
 
 // An owner is a request that proves its session with a secret.
@@ -49,21 +49,21 @@ type owner interface {
 	GetSecret() []byte
 }
 
-func ofSession(r owner, body replica.Body) (replica.Request, *pb.Error) {
+func ofSession(r owner, body lead.Body) (lead.Request, *pb.Error) {
 	id, err := session(r.GetSession())
 	if err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
 	s, err := secret(r.GetSecret())
 	if err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
-	return replica.Request{Session: id, Secret: &s, Body: body}, nil
+	return lead.Request{Session: id, Secret: &s, Body: body}, nil
 }
 
 // FromAcquire asks for a claim and follows it. A request without seq leaves the numbering to the
 // service; only such a request may have a nonce.
-func FromAcquire(r *pb.AcquireRequest) (replica.Request, *pb.Error) {
+func FromAcquire(r *pb.AcquireRequest) (lead.Request, *pb.Error) {
 	req, err := ofSession(r, nil)
 	if err != nil {
 		return req, err
@@ -78,14 +78,14 @@ func FromAcquire(r *pb.AcquireRequest) (replica.Request, *pb.Error) {
 	if err != nil {
 		return req, err
 	}
-	req.Body = replica.Acquire{Follow: true, Claim: machine.Acquire{
+	req.Body = lead.Acquire{Follow: true, Claim: machine.Acquire{
 		Session: req.Session, Seq: r.GetSeq(), Nonce: r.GetNonce(), Floor: r.GetFloor(), Seen: r.GetSeen(), Spec: s,
 	}}
 	return req, nil
 }
 
 // FromRelease ends a grant.
-func FromRelease(r *pb.ReleaseRequest) (replica.Request, *pb.Error) {
+func FromRelease(r *pb.ReleaseRequest) (lead.Request, *pb.Error) {
 	req, err := ofSession(r, nil)
 	if err != nil {
 		return req, err
@@ -95,7 +95,7 @@ func FromRelease(r *pb.ReleaseRequest) (replica.Request, *pb.Error) {
 }
 
 // FromCancel ends a claim, queued or granted.
-func FromCancel(r *pb.CancelRequest) (replica.Request, *pb.Error) {
+func FromCancel(r *pb.CancelRequest) (lead.Request, *pb.Error) {
 	req, err := ofSession(r, nil)
 	if err != nil {
 		return req, err
@@ -106,27 +106,27 @@ func FromCancel(r *pb.CancelRequest) (replica.Request, *pb.Error) {
 
 // FromRevoke ends one grant, a session, or the grants of all holders of a name. by says who
 // revokes: r.By or, if that is empty, what the caller knows about the client.
-func FromRevoke(r *pb.RevokeRequest, by string) (replica.Request, *pb.Error) {
+func FromRevoke(r *pb.RevokeRequest, by string) (lead.Request, *pb.Error) {
 	if err := checkText("by", by, MaxByBytes); err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
 	if r.GetReason() == "" {
-		return replica.Request{}, invalid("reason", "must not be empty: it is shown to the holder and in the history")
+		return lead.Request{}, invalid("reason", "must not be empty: it is shown to the holder and in the history")
 	}
 	if err := checkText("reason", r.GetReason(), MaxReasonBytes); err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
-	body := replica.Revoke{Command: machine.Revoke{By: by, Reason: r.GetReason(), Now: r.GetNow()}}
+	body := lead.Revoke{Command: machine.Revoke{By: by, Reason: r.GetReason(), Now: r.GetNow()}}
 	if err := revokeTarget(&body, r); err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
 	if body.Last = machine.Token(r.GetLastToken()); body.Last != 0 && body.Name == "" {
-		return replica.Request{}, invalid("last_token", "must be 0 unless a name is revoked: a claim already identifies its token")
+		return lead.Request{}, invalid("last_token", "must be 0 unless a name is revoked: a claim already identifies its token")
 	}
-	return replica.Request{Body: body}, nil
+	return lead.Request{Body: body}, nil
 }
 
-func revokeTarget(body *replica.Revoke, r *pb.RevokeRequest) (err *pb.Error) {
+func revokeTarget(body *lead.Revoke, r *pb.RevokeRequest) (err *pb.Error) {
 	claim := &body.Command.Claim
 	switch t := r.GetTarget().(type) {
 	case *pb.RevokeRequest_Claim:
@@ -151,55 +151,55 @@ func revokeTarget(body *replica.Revoke, r *pb.RevokeRequest) (err *pb.Error) {
 }
 
 // FromGetLock reads one lock.
-func FromGetLock(r *pb.GetLockRequest) (replica.Request, *pb.Error) {
+func FromGetLock(r *pb.GetLockRequest) (lead.Request, *pb.Error) {
 	if err := checkName("name", r.GetName()); err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
 	waiters, err := limit("waiter_limit", r.GetWaiterLimit(), MaxWaiters)
 	if err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
 	holders, err := limit("holder_limit", cmp.Or(r.GetHolderLimit(), MaxHolders), MaxHolders)
-	return replica.Request{Body: replica.ReadLock{Name: r.GetName(), Holders: holders, Waiters: waiters}}, err
+	return lead.Request{Body: lead.ReadLock{Name: r.GetName(), Holders: holders, Waiters: waiters}}, err
 }
 
 // FromListLocks reads one page of locks.
-func FromListLocks(r *pb.ListLocksRequest) (replica.Request, *pb.Error) {
+func FromListLocks(r *pb.ListLocksRequest) (lead.Request, *pb.Error) {
 	if err := checkPrefix(r.GetPrefix()); err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
 	size, err := limit("page_size", r.GetPageSize(), MaxPage)
 	if err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
 	after, err := fromPageToken(r.GetPageToken())
-	return replica.Request{Body: replica.ReadLocks{Prefix: r.GetPrefix(), After: after, Limit: size}}, err
+	return lead.Request{Body: lead.ReadLocks{Prefix: r.GetPrefix(), After: after, Limit: size}}, err
 }
 
 // FromListSessions reads one page of sessions. Its page token is the last id of the previous page.
-func FromListSessions(r *pb.ListSessionsRequest) (replica.Request, *pb.Error) {
+func FromListSessions(r *pb.ListSessionsRequest) (lead.Request, *pb.Error) {
 	size, err := limit("page_size", r.GetPageSize(), MaxPage)
 	if err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
-	read := replica.ReadSessions{Limit: size}
+	read := lead.ReadSessions{Limit: size}
 	if token := r.GetPageToken(); token != "" {
 		after, err := machine.ParseSessionID(token)
 		if err != nil {
-			return replica.Request{}, invalid("page_token", "%s is not the next_page_token of a response", lockstep.Excerpt(token))
+			return lead.Request{}, invalid("page_token", "%s is not the next_page_token of a response", lockstep.Excerpt(token))
 		}
 		read.After = after
 	}
-	return replica.Request{Body: read}, nil
+	return lead.Request{Body: read}, nil
 }
 
 // FromHistory reads the history of one lock.
-func FromHistory(r *pb.HistoryRequest) (replica.Request, *pb.Error) {
+func FromHistory(r *pb.HistoryRequest) (lead.Request, *pb.Error) {
 	if err := checkName("name", r.GetName()); err != nil {
-		return replica.Request{}, err
+		return lead.Request{}, err
 	}
 	events, err := limit("limit", r.GetLimit(), MaxPage)
-	return replica.Request{Body: replica.ReadHistory{Name: r.GetName(), Limit: events}}, err
+	return lead.Request{Body: lead.ReadHistory{Name: r.GetName(), Limit: events}}, err
 }
 
 // CheckWatch checks the form of a Watch request.

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 func expect(t *testing.T, got, want any) {
@@ -23,40 +23,40 @@ func expect(t *testing.T, got, want any) {
 var someSpec = &pb.ClaimSpec{Names: []string{"a"}}
 
 func TestABadUnaryRequestIsRefused(t *testing.T) {
-	revoke := func(r *pb.RevokeRequest) func() (replica.Request, *pb.Error) {
-		return func() (replica.Request, *pb.Error) { return protocol.FromRevoke(r, r.GetBy()) }
+	revoke := func(r *pb.RevokeRequest) func() (lead.Request, *pb.Error) {
+		return func() (lead.Request, *pb.Error) { return protocol.FromRevoke(r, r.GetBy()) }
 	}
 	for _, c := range []struct {
 		name   string
-		from   func() (replica.Request, *pb.Error)
+		from   func() (lead.Request, *pb.Error)
 		reason pb.Reason
 		field  string
 	}{
-		{"a TTL below the limit", func() (replica.Request, *pb.Error) {
+		{"a TTL below the limit", func() (lead.Request, *pb.Error) {
 			return protocol.FromOpenSession(&pb.OpenSessionRequest{TtlMs: 999}, &random{})
 		}, pb.Reason_REASON_OUT_OF_RANGE, "ttl_ms"},
-		{"metadata with a bad key", func() (replica.Request, *pb.Error) {
+		{"metadata with a bad key", func() (lead.Request, *pb.Error) {
 			return protocol.FromOpenSession(&pb.OpenSessionRequest{Metadata: map[string]string{"\n": ""}}, &random{})
 		}, pb.Reason_REASON_INVALID_METADATA, "metadata"},
-		{"a keepalive without a secret", func() (replica.Request, *pb.Error) {
+		{"a keepalive without a secret", func() (lead.Request, *pb.Error) {
 			return protocol.FromKeepAlive(&pb.KeepAliveRequest{Session: someID})
 		}, pb.Reason_REASON_SESSION_UNKNOWN, "session"},
-		{"a close of no session", func() (replica.Request, *pb.Error) {
+		{"a close of no session", func() (lead.Request, *pb.Error) {
 			return protocol.FromCloseSession(&pb.CloseSessionRequest{Secret: someSecret})
 		}, pb.Reason_REASON_SESSION_UNKNOWN, "session"},
-		{"seq and nonce", func() (replica.Request, *pb.Error) {
+		{"seq and nonce", func() (lead.Request, *pb.Error) {
 			return protocol.FromAcquire(&pb.AcquireRequest{Session: someID, Secret: someSecret, Seq: 1, Nonce: "n", Spec: someSpec})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "nonce"},
-		{"a nonce of 65 bytes", func() (replica.Request, *pb.Error) {
+		{"a nonce of 65 bytes", func() (lead.Request, *pb.Error) {
 			return protocol.FromAcquire(&pb.AcquireRequest{Session: someID, Secret: someSecret, Nonce: strings.Repeat("n", 65), Spec: someSpec})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "nonce"},
-		{"a claim without names", func() (replica.Request, *pb.Error) {
+		{"a claim without names", func() (lead.Request, *pb.Error) {
 			return protocol.FromAcquire(&pb.AcquireRequest{Session: someID, Secret: someSecret})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "spec.names"},
-		{"a release without a token", func() (replica.Request, *pb.Error) {
+		{"a release without a token", func() (lead.Request, *pb.Error) {
 			return protocol.FromRelease(&pb.ReleaseRequest{Session: someID, Secret: someSecret, Seq: 1})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "token"},
-		{"a cancel without a number", func() (replica.Request, *pb.Error) {
+		{"a cancel without a number", func() (lead.Request, *pb.Error) {
 			return protocol.FromCancel(&pb.CancelRequest{Session: someID, Secret: someSecret})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "seq"},
 		{"a revocation without a reason", revoke(&pb.RevokeRequest{Target: &pb.RevokeRequest_Name{Name: "a"}}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
@@ -68,30 +68,30 @@ func TestABadUnaryRequestIsRefused(t *testing.T) {
 		{"a reason of 513 bytes", revoke(&pb.RevokeRequest{Reason: strings.Repeat("r", 513)}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
 		{"an escape sequence in a reason", revoke(&pb.RevokeRequest{Reason: "\x1b[2J"}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
 		{"a newline in an operator's name", revoke(&pb.RevokeRequest{Reason: "r", By: "a\nb"}), pb.Reason_REASON_INVALID_ARGUMENT, "by"},
-		{"a nonce that is not UTF-8", func() (replica.Request, *pb.Error) {
+		{"a nonce that is not UTF-8", func() (lead.Request, *pb.Error) {
 			return protocol.FromAcquire(&pb.AcquireRequest{Session: someID, Secret: someSecret, Nonce: "\xff", Spec: someSpec})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "nonce"},
 		{"an operator of 129 bytes", revoke(&pb.RevokeRequest{Reason: "r", By: strings.Repeat("r", 129)}), pb.Reason_REASON_INVALID_ARGUMENT, "by"},
-		{"a read of no name", func() (replica.Request, *pb.Error) { return protocol.FromGetLock(&pb.GetLockRequest{}) }, pb.Reason_REASON_INVALID_NAME, "name"},
-		{"too many waiters", func() (replica.Request, *pb.Error) {
+		{"a read of no name", func() (lead.Request, *pb.Error) { return protocol.FromGetLock(&pb.GetLockRequest{}) }, pb.Reason_REASON_INVALID_NAME, "name"},
+		{"too many waiters", func() (lead.Request, *pb.Error) {
 			return protocol.FromGetLock(&pb.GetLockRequest{Name: "a", WaiterLimit: 16_385})
 		}, pb.Reason_REASON_OUT_OF_RANGE, "waiter_limit"},
-		{"a page of 1001", func() (replica.Request, *pb.Error) {
+		{"a page of 1001", func() (lead.Request, *pb.Error) {
 			return protocol.FromListLocks(&pb.ListLocksRequest{PageSize: 1001})
 		}, pb.Reason_REASON_OUT_OF_RANGE, "page_size"},
-		{"a prefix of 513 bytes", func() (replica.Request, *pb.Error) {
+		{"a prefix of 513 bytes", func() (lead.Request, *pb.Error) {
 			return protocol.FromListLocks(&pb.ListLocksRequest{Prefix: strings.Repeat("p", 513)})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "prefix"},
-		{"a prefix that is not in NFC", func() (replica.Request, *pb.Error) {
+		{"a prefix that is not in NFC", func() (lead.Request, *pb.Error) {
 			return protocol.FromListLocks(&pb.ListLocksRequest{Prefix: "cafe\u0301"})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "prefix"},
-		{"a watch of a prefix that is not in NFC", func() (replica.Request, *pb.Error) {
-			return replica.Request{}, protocol.CheckWatch(&pb.WatchRequest{Prefix: "cafe\u0301"})
+		{"a watch of a prefix that is not in NFC", func() (lead.Request, *pb.Error) {
+			return lead.Request{}, protocol.CheckWatch(&pb.WatchRequest{Prefix: "cafe\u0301"})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "prefix"},
-		{"a made-up page token", func() (replica.Request, *pb.Error) {
+		{"a made-up page token", func() (lead.Request, *pb.Error) {
 			return protocol.FromListLocks(&pb.ListLocksRequest{PageToken: "!"})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "page_token"},
-		{"a history of no name", func() (replica.Request, *pb.Error) { return protocol.FromHistory(&pb.HistoryRequest{}) }, pb.Reason_REASON_INVALID_NAME, "name"},
+		{"a history of no name", func() (lead.Request, *pb.Error) { return protocol.FromHistory(&pb.HistoryRequest{}) }, pb.Reason_REASON_INVALID_NAME, "name"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, e := c.from()
@@ -117,7 +117,7 @@ func TestEveryBeginningOfANameIsAPrefix(t *testing.T) {
 }
 
 func TestAMalformedSessionLooksLikeAnUnknownOne(t *testing.T) {
-	unknown := protocol.FromRefused(replica.Refused{Code: machine.SessionUnknown})
+	unknown := protocol.FromRefused(lead.Refused{Code: machine.SessionUnknown})
 	_, malformed := protocol.FromKeepAlive(&pb.KeepAliveRequest{Session: "?", Secret: someSecret})
 	_, noSecret := protocol.FromKeepAlive(&pb.KeepAliveRequest{Session: someID})
 	for _, e := range []*pb.Error{malformed, noSecret} {
@@ -130,48 +130,48 @@ func TestAMalformedSessionLooksLikeAnUnknownOne(t *testing.T) {
 func TestUnaryRequestsAreTranslated(t *testing.T) {
 	id, _ := machine.ParseSessionID(someID)
 	secret := machine.Secret(someSecret)
-	own := func(b replica.Body) replica.Request { return replica.Request{Session: id, Secret: &secret, Body: b} }
+	own := func(b lead.Body) lead.Request { return lead.Request{Session: id, Secret: &secret, Body: b} }
 	type translation struct {
 		name string
-		got  func() (replica.Request, *pb.Error)
-		want replica.Request
+		got  func() (lead.Request, *pb.Error)
+		want lead.Request
 	}
 	for _, c := range []translation{
-		{"keepalive", func() (replica.Request, *pb.Error) {
+		{"keepalive", func() (lead.Request, *pb.Error) {
 			return protocol.FromKeepAlive(&pb.KeepAliveRequest{Session: someID, Secret: someSecret, Number: 1, Seen: 2})
-		}, own(replica.KeepAlive{Number: 1, Seen: 2, Unary: true})},
-		{"close", func() (replica.Request, *pb.Error) {
+		}, own(lead.KeepAlive{Number: 1, Seen: 2, Unary: true})},
+		{"close", func() (lead.Request, *pb.Error) {
 			return protocol.FromCloseSession(&pb.CloseSessionRequest{Session: someID, Secret: someSecret})
-		}, own(replica.Close{})},
-		{"acquire", func() (replica.Request, *pb.Error) {
+		}, own(lead.Close{})},
+		{"acquire", func() (lead.Request, *pb.Error) {
 			return protocol.FromAcquire(&pb.AcquireRequest{Session: someID, Secret: someSecret, Nonce: "n", Spec: someSpec})
-		}, own(replica.Acquire{Follow: true, Claim: machine.Acquire{Session: id, Nonce: "n", Spec: machine.Spec{Names: []string{"a"}}}})},
-		{"release", func() (replica.Request, *pb.Error) {
+		}, own(lead.Acquire{Follow: true, Claim: machine.Acquire{Session: id, Nonce: "n", Spec: machine.Spec{Names: []string{"a"}}}})},
+		{"release", func() (lead.Request, *pb.Error) {
 			return protocol.FromRelease(&pb.ReleaseRequest{Session: someID, Secret: someSecret, Seq: 1, Token: 2})
-		}, own(replica.Release{Claim: machine.Release{Session: id, Seq: 1, Token: 2}})},
-		{"cancel", func() (replica.Request, *pb.Error) {
+		}, own(lead.Release{Claim: machine.Release{Session: id, Seq: 1, Token: 2}})},
+		{"cancel", func() (lead.Request, *pb.Error) {
 			return protocol.FromCancel(&pb.CancelRequest{Session: someID, Secret: someSecret, Seq: 1, Floor: 2, Seen: 3})
-		}, own(replica.Cancel{Claim: machine.Cancel{Session: id, Seq: 1, Floor: 2, Seen: 3}})},
-		{"revoke a claim", func() (replica.Request, *pb.Error) {
+		}, own(lead.Cancel{Claim: machine.Cancel{Session: id, Seq: 1, Floor: 2, Seen: 3}})},
+		{"revoke a claim", func() (lead.Request, *pb.Error) {
 			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", Now: true, Target: &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: someID, Seq: 1, Token: 2}}}, "b")
-		}, replica.Request{Body: replica.Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: id, Seq: 1}, Token: 2, By: "b", Reason: "r", Now: true}}}},
-		{"revoke a session", func() (replica.Request, *pb.Error) {
+		}, lead.Request{Body: lead.Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: id, Seq: 1}, Token: 2, By: "b", Reason: "r", Now: true}}}},
+		{"revoke a session", func() (lead.Request, *pb.Error) {
 			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Session{Session: someID}}, "b")
-		}, replica.Request{Body: replica.Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: id}, By: "b", Reason: "r"}}}},
-		{"revoke a name", func() (replica.Request, *pb.Error) {
+		}, lead.Request{Body: lead.Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: id}, By: "b", Reason: "r"}}}},
+		{"revoke a name", func() (lead.Request, *pb.Error) {
 			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Name{Name: "a"}}, "b")
-		}, replica.Request{Body: replica.Revoke{Name: "a", Command: machine.Revoke{By: "b", Reason: "r"}}}},
-		{"revoke a name up to a token", func() (replica.Request, *pb.Error) {
+		}, lead.Request{Body: lead.Revoke{Name: "a", Command: machine.Revoke{By: "b", Reason: "r"}}}},
+		{"revoke a name up to a token", func() (lead.Request, *pb.Error) {
 			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", LastToken: 7, Target: &pb.RevokeRequest_Name{Name: "a"}}, "b")
-		}, replica.Request{Body: replica.Revoke{Name: "a", Last: 7, Command: machine.Revoke{By: "b", Reason: "r"}}}},
-		{"read a lock", func() (replica.Request, *pb.Error) { return protocol.FromGetLock(&pb.GetLockRequest{Name: "a"}) },
-			replica.Request{Body: replica.ReadLock{Name: "a", Holders: 1000, Waiters: 100}}},
-		{"read a page", func() (replica.Request, *pb.Error) {
+		}, lead.Request{Body: lead.Revoke{Name: "a", Last: 7, Command: machine.Revoke{By: "b", Reason: "r"}}}},
+		{"read a lock", func() (lead.Request, *pb.Error) { return protocol.FromGetLock(&pb.GetLockRequest{Name: "a"}) },
+			lead.Request{Body: lead.ReadLock{Name: "a", Holders: 1000, Waiters: 100}}},
+		{"read a page", func() (lead.Request, *pb.Error) {
 			return protocol.FromListLocks(&pb.ListLocksRequest{Prefix: "a/", PageSize: 1000})
-		}, replica.Request{Body: replica.ReadLocks{Prefix: "a/", Limit: 1000}}},
-		{"read a history", func() (replica.Request, *pb.Error) {
+		}, lead.Request{Body: lead.ReadLocks{Prefix: "a/", Limit: 1000}}},
+		{"read a history", func() (lead.Request, *pb.Error) {
 			return protocol.FromHistory(&pb.HistoryRequest{Name: "a", Limit: 3})
-		}, replica.Request{Body: replica.ReadHistory{Name: "a", Limit: 3}}},
+		}, lead.Request{Body: lead.ReadHistory{Name: "a", Limit: 3}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, e := c.got()
@@ -188,7 +188,7 @@ func TestAnOpenSessionWithoutTTLGetsTheDefault(t *testing.T) {
 	if e != nil {
 		t.Fatal(e)
 	}
-	if open := got.Body.(replica.Open); open.TTL != 10_000 || open.ClientNumbered || open.Attach {
+	if open := got.Body.(lead.Open); open.TTL != 10_000 || open.ClientNumbered || open.Attach {
 		t.Errorf("got %+v, want a service-numbered session of 10 s without a stream", open)
 	}
 }

@@ -3,6 +3,7 @@ package replica
 import (
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -17,7 +18,7 @@ func TestALockIsGrantedReleasedAndGrantedToTheNextInLine(t *testing.T) {
 	if got := b.acquire("team/job"); got.State != machine.Queued || got.Position != 1 {
 		t.Fatalf("second claim %+v, want it queued as the next", got)
 	}
-	if a := a.call(Release{machine.Release{Seq: first.Seq, Token: first.Token}}); a.(Claimed).Claim.State != machine.Released {
+	if a := a.call(lead.Release{Claim: machine.Release{Seq: first.Seq, Token: first.Token}}); a.(lead.Claimed).Claim.State != machine.Released {
 		t.Fatalf("release answered %+v", a)
 	}
 	told := b.changes()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -26,13 +27,13 @@ func BenchmarkGrants(b *testing.B) {
 	grants := 0
 	for b.Loop() {
 		for i, k := range clients {
-			k.send(Acquire{Claim: machine.Acquire{Seq: k.seq + 1, Floor: k.seq + 1, Spec: spec(names[i])}})
+			k.send(lead.Acquire{Claim: machine.Acquire{Seq: k.seq + 1, Floor: k.seq + 1, Spec: spec(names[i])}})
 			k.seq++
 		}
 		c.until(second, "grants", func() bool { return len(h.replies) == len(clients) })
 		for i, r := range h.replies {
-			claim := r.Answer.(Claimed).Claim
-			clients[i].send(Release{machine.Release{Seq: claim.Seq, Token: claim.Token}})
+			claim := r.Answer.(lead.Claimed).Claim
+			clients[i].send(lead.Release{Claim: machine.Release{Seq: claim.Seq, Token: claim.Token}})
 		}
 		h.replies = nil
 		c.until(second, "releases", func() bool { return answers(h) == len(clients) })
@@ -62,7 +63,7 @@ func BenchmarkKeepAlives(b *testing.B) {
 	var clients []*client
 	for range 10_000 {
 		k := &client{c: c, host: h, stream: c.newStream()}
-		k.send(Open{TTL: 300_000, Attach: true, ClientNumbered: true})
+		k.send(lead.Open{TTL: 300_000, Attach: true, ClientNumbered: true})
 		clients = append(clients, k)
 	}
 	c.until(5*second, "sessions", func() bool { return len(h.replies) == len(clients) })
@@ -73,7 +74,7 @@ func BenchmarkKeepAlives(b *testing.B) {
 	renewals := 0
 	for b.Loop() {
 		for _, k := range clients {
-			k.send(KeepAlive{})
+			k.send(lead.KeepAlive{})
 		}
 		c.until(second, "renewals", func() bool { return len(h.replies) == len(clients) })
 		h.replies = nil

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -28,8 +29,8 @@ import (
 const (
 	// waitNoted is how long a wait for founders lasts before it is first logged, and waitNotedAgain
 	// the interval of logging it after that.
-	waitNoted      = Time(time.Second)
-	waitNotedAgain = Time(30 * time.Second)
+	waitNoted      = lead.Time(time.Second)
+	waitNotedAgain = lead.Time(30 * time.Second)
 )
 
 // A founding is the leader's progress with the first entries of a young cluster.
@@ -39,7 +40,7 @@ type founding struct {
 	birthAt    uint64
 	clockNoted bool // that the clock cannot provide a floor was logged
 	// waits is when the wait for founders began, and noted when it was last logged; zero: not yet.
-	waits, noted Time
+	waits, noted lead.Time
 }
 
 // young reports whether the token floor of a new or restored cluster has not been logged yet.
@@ -75,7 +76,7 @@ func (r *Replica) beginLevel() (level uint32, unmet []uint64) {
 // wantsBirth reports whether the birth is to be logged: by the first leader, or as soon as the
 // feature level allows it.
 func (r *Replica) wantsBirth() bool {
-	if r.lead.founding.birthLogged || r.machine.Birth() != (machine.BirthID{}) {
+	if r.founding.birthLogged || r.machine.Birth() != (machine.BirthID{}) {
 		return false
 	}
 	if r.machine.Limits().FeatureLevel >= machine.BirthLevel {
@@ -112,7 +113,7 @@ func (r *Replica) birthCommands() (commands []machine.Command) {
 
 // wantsFloor reports whether the token floor of a young cluster is to be logged now.
 func (r *Replica) wantsFloor() bool {
-	f := &r.lead.founding
+	f := &r.founding
 	if f.floorLogged || !r.young() {
 		r.noFloor = ""
 		return false
@@ -126,7 +127,7 @@ func (r *Replica) wantsFloor() bool {
 
 // awaitFounders returns why the floor must wait for the founders or for the birth, or "".
 func (r *Replica) awaitFounders() string {
-	f := &r.lead.founding
+	f := &r.founding
 	lacking, what := []uint64(nil), "have not connected"
 	if r.machine.Birth() == (machine.BirthID{}) {
 		level, unmet := r.beginLevel()
@@ -155,7 +156,7 @@ func (r *Replica) withoutBirth() (lacking []uint64) {
 	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) { match[id] = pr.Match })
 	for _, id := range r.expected() {
 		m, logged := r.machine.Member(id)
-		if match[id] < r.lead.founding.birthAt || logged && m.Instance == [16]byte{} {
+		if match[id] < r.founding.birthAt || logged && m.Instance == [16]byte{} {
 			lacking = append(lacking, id)
 		}
 	}
@@ -181,7 +182,7 @@ func (r *Replica) describe(ids []uint64) string {
 
 // noteWait logs, at intervals, that founders are being waited for.
 func (r *Replica) noteWait(names, what string) {
-	f := &r.lead.founding
+	f := &r.founding
 	if f.waits == 0 {
 		f.waits = r.now
 	}
@@ -216,20 +217,38 @@ func (r *Replica) floorCommands() (commands []machine.Command) {
 func (r *Replica) clockObstacle() string {
 	what := r.clockFault()
 	if what == "" || r.cfg.TokenFloor != 0 {
-		r.lead.founding.clockNoted = false
+		r.founding.clockNoted = false
 		return ""
 	}
 	why := fmt.Sprintf("the wall clock says %s, which is %s", time.UnixMilli(int64(r.wall)).UTC().Format(time.RFC3339), what)
-	if !r.lead.founding.clockNoted {
-		r.lead.founding.clockNoted = true
+	if !r.founding.clockNoted {
+		r.founding.clockNoted = true
 		r.log.Error("no token floor: nothing is granted", "reason", why)
 	}
 	return why
 }
 
+// clockFault returns why the wall clock cannot be right, or "".
+func (r *Replica) clockFault() string {
+	switch {
+	case r.wall < r.machine.Recovery().Stamp:
+		return "before the backup was taken"
+	case tokenFloor(max(r.wall, tokenEpoch*1000)) < r.machine.Counts().NextToken:
+		return "earlier than the tokens already issued"
+	case r.wall < r.cfg.Built || r.wall < tokenEpoch*1000:
+		return "before this program was built"
+	case r.wall >= tokenEnd*1000:
+		return "beyond the range of tokens"
+	}
+	return ""
+}
+
 // Birth returns the cluster's birth as far as this replica has applied the log, zero if it has none
 // yet.
 func (r *Replica) Birth() machine.BirthID { return r.machine.Birth() }
+
+// Recovery returns what a restored cluster waits for; see [machine.Recovery].
+func (r *Replica) Recovery() machine.Recovery { return r.machine.Recovery() }
 
 // Life is like Birth, and also reports whether the cluster began without one; see
 // [machine.Machine.Rootless].

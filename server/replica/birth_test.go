@@ -173,7 +173,7 @@ func TestARestoredClusterHasABirthOfItsOwn(t *testing.T) {
 	born := func(seed uint64) machine.BirthID {
 		c := newCluster(t, 3, func(cfg *Config) {
 			restored(cfg)
-			cfg.Rand = &fixedReader{rng{seed}}
+			cfg.Rand = &fixedReader{splitmix{seed}}
 		})
 		c.until(10*second, "a floor", func() bool { return !serves(c).r.Recovery().FloorDue })
 		c.open(c.leader(), ttl).acquire("job")

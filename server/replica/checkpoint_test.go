@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -49,7 +50,7 @@ func checkpointsIn[T machine.Command](c *cluster) (commands []T) {
 
 // lives returns how long a session lives after its last renewal if the leadership changes at this
 // interval, not counting the time without a leader, and how many changes there were.
-func (c *cluster) lives(k *client, live []*client, every Time, crash bool, limit Time) (served Time, changes int) {
+func (c *cluster) lives(k *client, live []*client, every lead.Time, crash bool, limit lead.Time) (served lead.Time, changes int) {
 	c.t.Helper()
 	for served < limit {
 		if h := c.leader(); h.r.Status().Counts.Sessions == len(live) {
@@ -65,7 +66,7 @@ func (c *cluster) lives(k *client, live []*client, every Time, crash bool, limit
 }
 
 func TestADeadHolderIsFreedHoweverOftenTheLeaderChanges(t *testing.T) {
-	for _, every := range []Time{2 * second, 4 * second, 6 * second, 9 * second} {
+	for _, every := range []lead.Time{2 * second, 4 * second, 6 * second, 9 * second} {
 		for _, crash := range []bool{false, true} {
 			t.Run(fmt.Sprintf("every %v, crash %v", time.Duration(every), crash), func(t *testing.T) {
 				reseed(7)
@@ -76,7 +77,7 @@ func TestADeadHolderIsFreedHoweverOftenTheLeaderChanges(t *testing.T) {
 				// Each change costs the successor what its predecessor did not get to log.
 				most := 2 * lease(ttl)
 				served, changes := c.lives(dead, []*client{live}, every, crash, 60*second)
-				if served > most+Time(changes)*500*ms {
+				if served > most+lead.Time(changes)*500*ms {
 					t.Errorf("it took %v of service and %d changes, want at most %v and 0.5 s per change", time.Duration(served), changes, time.Duration(most))
 				}
 				t.Logf("freed after %v of service and %d changes of leaders", time.Duration(served), changes)
@@ -122,7 +123,7 @@ func TestAMassDeathIsWrittenDownInBoundedPieces(t *testing.T) {
 	h := c.leader()
 	const sessions = 10_000
 	for i := range sessions {
-		c.send(h, Request{Stream: c.newStream(), Body: Open{TTL: ttl, Random: [8]byte{byte(i), byte(i >> 8)}}})
+		c.send(h, lead.Request{Stream: c.newStream(), Body: lead.Open{TTL: ttl, Random: [8]byte{byte(i), byte(i >> 8)}}})
 		if i%4_000 == 0 {
 			c.run(100 * ms) // the queue holds 8,192
 		}
@@ -134,7 +135,7 @@ func TestAMassDeathIsWrittenDownInBoundedPieces(t *testing.T) {
 	c.run(lease(ttl) - second - 200*ms)
 	written, clocks := 0, 0
 	for _, cp := range checkpointsIn[machine.CheckpointLeases](c) {
-		if len(cp.Sessions) > maxCheckpoint {
+		if len(cp.Sessions) > 4_096 {
 			t.Errorf("one command has %d sessions", len(cp.Sessions))
 		}
 		written += len(cp.Sessions)
@@ -158,7 +159,7 @@ func silent(t *testing.T) (*cluster, *host, *client) {
 	h := c.lead(1)
 	k := c.open(h, ttl)
 	k.acquire("job")
-	c.run(Time(millis(ttl)) / 2)
+	c.run(lead.Time(ttl) * ms / 2)
 	c.until(200*ms, "checkpoint", func() bool { return k.writtenDown(h) })
 	return c, h, k
 }
@@ -169,17 +170,17 @@ func TestALeaseThatIsWrittenDownIsRenewedInTheLogFirst(t *testing.T) {
 	for _, o := range c.hosts {
 		o.disk.stuck = true // rounds continue, the log does not
 	}
-	tag := k.send(KeepAlive{Number: 1})
-	again := k.send(KeepAlive{Number: 2})
+	tag := k.send(lead.KeepAlive{Number: 1})
+	again := k.send(lead.KeepAlive{Number: 2})
 	c.run(300 * ms)
-	if got := h.take(func(r Reply) bool { return r.Tag == tag }); len(got) != 0 {
+	if got := h.take(func(r lead.Reply) bool { return r.Tag == tag }); len(got) != 0 {
 		t.Fatalf("answered %+v while the log still says when the lease ends", got)
 	}
 	for _, o := range c.hosts {
 		o.disk.stuck = false
 	}
 	for _, tag := range []uint64{tag, again} {
-		if a, ok := c.answer(h, tag).(Kept); !ok {
+		if a, ok := c.answer(h, tag).(lead.Kept); !ok {
 			t.Errorf("answered %+v", a)
 		}
 	}
@@ -201,18 +202,18 @@ func TestALeaseWhoseRenewalNobodyHearsIsWrittenDownAgain(t *testing.T) {
 	for _, o := range c.hosts {
 		o.disk.stuck = true
 	}
-	k.send(KeepAlive{Number: 1})
-	c.until(300*ms, "renewal under way", func() bool { return h.r.lead.checkpoints.held > 0 })
-	k.send(Gone{})
+	k.send(lead.KeepAlive{Number: 1})
+	c.until(300*ms, "renewal under way", func() bool { return h.r.lead.Stats().Renewing > 0 })
+	k.send(lead.Gone{})
 	c.run(50 * ms)
 	for _, o := range c.hosts {
 		o.disk.stuck = false
 	}
 	c.until(second, "renewal", func() bool { return !k.writtenDown(h) })
-	if n := h.r.lead.checkpoints.held; n != 0 {
+	if n := h.r.lead.Stats().Renewing; n != 0 {
 		t.Errorf("%d keepalives are held for nobody", n)
 	}
-	c.until(Time(millis(ttl))/2+second, "checkpoint", func() bool { return k.writtenDown(h) })
+	c.until(lead.Time(ttl)*ms/2+second, "checkpoint", func() bool { return k.writtenDown(h) })
 }
 
 func TestASuccessorTimesWhatIsLeftOfALease(t *testing.T) {
@@ -258,10 +259,10 @@ func TestARevokedLockIsFreedHoweverOftenTheLeaderChanges(t *testing.T) {
 	dead, live := c.open(h, 60_000), c.open(h, 60_000)
 	dead.acquire("job")
 	live.acquire("job")
-	c.call(h, Request{Stream: c.newStream(), Body: Revoke{Name: "job", Command: machine.Revoke{By: "ops", Reason: "test"}}})
+	c.call(h, lead.Request{Stream: c.newStream(), Body: lead.Revoke{Name: "job", Command: machine.Revoke{By: "ops", Reason: "test"}}})
 	from := c.now
 	holder := func() machine.SessionID { return c.leader().r.machine.Lock("job", 1, 0).Holders[0].Claim.Session }
-	changes := Time(0)
+	changes := lead.Time(0)
 	for holder() == dead.id && c.now < from+200*second {
 		c.beat(4*second, 40_000, []*client{live, dead}, nil)
 		c.change(changes%2 == 0)

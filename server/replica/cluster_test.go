@@ -14,19 +14,20 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // TestMain replaces the source of Raft's election jitter, so that a failing test fails again.
 func TestMain(m *testing.M) {
-	rand.Reader = &fixedReader{rng{1}}
+	rand.Reader = &fixedReader{splitmix{1}}
 	os.Exit(m.Run())
 }
 
 // reseed makes what follows a function of seed alone.
-func reseed(seed uint64) { rand.Reader = &fixedReader{rng{seed}} }
+func reseed(seed uint64) { rand.Reader = &fixedReader{splitmix{seed}} }
 
-type fixedReader struct{ rng rng }
+type fixedReader struct{ rng splitmix }
 
 func (f *fixedReader) Read(b []byte) (int, error) {
 	for i := range b {
@@ -35,9 +36,20 @@ func (f *fixedReader) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// splitmix is a small generator with the same numbers on every platform.
+type splitmix struct{ state uint64 }
+
+func (s *splitmix) next() uint64 {
+	s.state += 0x9e3779b97f4a7c15
+	z := s.state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
 const (
-	ms      = Time(time.Millisecond)
-	second  = Time(time.Second)
+	ms      = lead.Time(time.Millisecond)
+	second  = lead.Time(time.Second)
 	wall0   = machine.WallMillis(1_767_225_600_000) // 2026-01-01
 	ttl     = machine.Millis(10_000)
 	latency = ms // of the network and of the disk
@@ -45,7 +57,7 @@ const (
 
 // A parcel is a message on the network.
 type parcel struct {
-	at       Time
+	at       lead.Time
 	from, to uint64
 	message  *raftpb.Message
 }
@@ -62,7 +74,7 @@ type disk struct {
 }
 
 type sync struct {
-	at       Time
+	at       lead.Time
 	append   *raftpb.Message
 	snapshot *SnapshotPart
 }
@@ -73,9 +85,9 @@ type host struct {
 	r       *Replica // nil: crashed
 	disk    disk
 	paused  bool
-	wake    Time
+	wake    lead.Time
 	inputs  []Input
-	replies []Reply
+	replies []lead.Reply
 	events  []machine.Event
 	applied []Applied
 	forget  []Forget
@@ -87,21 +99,21 @@ type host struct {
 // A cluster is a set of hosts with a network and one clock, on one goroutine.
 type cluster struct {
 	t       testing.TB
-	now     Time
+	now     lead.Time
 	hosts   []*host
 	network []parcel
 	cut     func(from, to uint64) bool
 	lose    func(*raftpb.Message) bool // nil: none
 	tune    func(*Config)
 	tag     uint64
-	stream  StreamID
+	stream  lead.StreamID
 	wall    machine.WallMillis
 	// diskTime is how long a write takes.
-	diskTime Time
+	diskTime lead.Time
 	// snapshotTime is the additional time that it takes to make a snapshot durable.
-	snapshotTime Time
+	snapshotTime lead.Time
 	// transfer is how long it takes to send a snapshot to a peer.
-	transfer Time
+	transfer lead.Time
 }
 
 func newCluster(t testing.TB, n int, tune func(*Config)) *cluster {
@@ -132,7 +144,7 @@ func (c *cluster) start(h *host) {
 		}
 	}
 	cfg := Config{
-		ID: h.id, Rand: &fixedReader{rng{h.id + uint64(c.now)}}, Built: wall0 - 1, AnyLevel: true,
+		ID: h.id, Rand: &fixedReader{splitmix{h.id + uint64(c.now)}}, Built: wall0 - 1, AnyLevel: true,
 		Recovered: Recovered{HardState: h.disk.hard, Snapshot: h.disk.meta, Entries: slices.Clone(h.disk.entries), Machine: m},
 	}
 	if c.tune != nil {
@@ -152,7 +164,7 @@ func (c *cluster) crash(h *host) {
 }
 
 // run advances the time by d.
-func (c *cluster) run(d Time) {
+func (c *cluster) run(d lead.Time) {
 	c.t.Helper()
 	for end := c.now + d; c.now < end; {
 		c.tick()
@@ -160,7 +172,7 @@ func (c *cluster) run(d Time) {
 }
 
 // until advances the time until done, and fails the test after limit.
-func (c *cluster) until(limit Time, what string, done func() bool) {
+func (c *cluster) until(limit lead.Time, what string, done func() bool) {
 	c.t.Helper()
 	for end := c.now + limit; !done(); {
 		if c.now >= end {
@@ -338,8 +350,8 @@ func (c *cluster) lead(id uint64) *host {
 }
 
 // take removes and returns the replies that pick selects.
-func (h *host) take(pick func(Reply) bool) (taken []Reply) {
-	h.replies = slices.DeleteFunc(h.replies, func(r Reply) bool {
+func (h *host) take(pick func(lead.Reply) bool) (taken []lead.Reply) {
+	h.replies = slices.DeleteFunc(h.replies, func(r lead.Reply) bool {
 		if pick(r) {
 			taken = append(taken, r)
 			return true
@@ -349,26 +361,26 @@ func (h *host) take(pick func(Reply) bool) (taken []Reply) {
 	return taken
 }
 
-func (c *cluster) newStream() StreamID { c.stream++; return c.stream }
+func (c *cluster) newStream() lead.StreamID { c.stream++; return c.stream }
 
 // send gives a request to a host and returns its tag.
-func (c *cluster) send(h *host, q Request) uint64 {
+func (c *cluster) send(h *host, q lead.Request) uint64 {
 	c.tag++
 	q.Tag, q.Received = c.tag, c.now
-	h.inputs = append(h.inputs, q)
+	h.inputs = append(h.inputs, Asked{q})
 	return c.tag
 }
 
 // call sends a request and waits for its answer.
-func (c *cluster) call(h *host, q Request) Answer {
+func (c *cluster) call(h *host, q lead.Request) lead.Answer {
 	c.t.Helper()
 	return c.answer(h, c.send(h, q))
 }
 
-func (c *cluster) answer(h *host, tag uint64) (a Answer) {
+func (c *cluster) answer(h *host, tag uint64) (a lead.Answer) {
 	c.t.Helper()
 	c.until(5*second, fmt.Sprintf("answer to %d from %d", tag, h.id), func() bool {
-		for _, r := range h.take(func(r Reply) bool { return r.Tag == tag }) {
+		for _, r := range h.take(func(r lead.Reply) bool { return r.Tag == tag }) {
 			a = r.Answer
 		}
 		return a != nil
@@ -380,11 +392,12 @@ func (c *cluster) answer(h *host, tag uint64) (a Answer) {
 type client struct {
 	c      *cluster
 	host   *host
-	stream StreamID
+	stream lead.StreamID
 	id     machine.SessionID
 	secret machine.Secret
 	seq    uint64
 	number uint64 // of the attachment
+	term   uint64 // of the leader that it is attached to
 }
 
 // open opens a session with its own stream.
@@ -394,34 +407,36 @@ func (c *cluster) open(h *host, ttl machine.Millis) *client {
 	_, _ = io.ReadFull(rand.Reader, k.secret[:]) // the fixed reader never returns an error
 	var random [8]byte
 	_, _ = io.ReadFull(rand.Reader, random[:])
-	a := c.call(h, Request{Stream: k.stream, Body: Open{TTL: ttl, Secret: k.secret, Random: random, ClientNumbered: true, Attach: true}})
-	opened, ok := a.(Opened)
+	a := c.call(h, lead.Request{Stream: k.stream, Body: lead.Open{TTL: ttl, Secret: k.secret, Random: random, ClientNumbered: true, Attach: true}})
+	opened, ok := a.(lead.Opened)
 	if !ok {
 		c.t.Fatalf("open answered %+v", a)
 	}
-	k.id = opened.Session
+	k.id, k.term = opened.Session, h.r.term
 	return k
 }
 
-func (k *client) request(b Body) Request { return Request{Stream: k.stream, Session: k.id, Body: b} }
+func (k *client) request(b lead.Body) lead.Request {
+	return lead.Request{Stream: k.stream, Session: k.id, Body: b}
+}
 
-func (k *client) call(b Body) Answer { k.c.t.Helper(); return k.c.call(k.host, k.request(b)) }
+func (k *client) call(b lead.Body) lead.Answer { k.c.t.Helper(); return k.c.call(k.host, k.request(b)) }
 
-func (k *client) send(b Body) uint64 { return k.c.send(k.host, k.request(b)) }
+func (k *client) send(b lead.Body) uint64 { return k.c.send(k.host, k.request(b)) }
 
 // spec asks for one name, waiting as long as the session lives.
 func spec(name string) machine.Spec { return machine.Spec{Names: []string{name}} }
 
-func (k *client) acquireBody(s machine.Spec) Acquire {
+func (k *client) acquireBody(s machine.Spec) lead.Acquire {
 	k.seq++
-	return Acquire{Claim: machine.Acquire{Seq: k.seq, Spec: s}}
+	return lead.Acquire{Claim: machine.Acquire{Seq: k.seq, Spec: s}}
 }
 
 // acquire asks for a name and returns the state in the answer.
 func (k *client) acquire(name string) machine.ClaimStatus {
 	k.c.t.Helper()
 	a := k.call(k.acquireBody(spec(name)))
-	claimed, ok := a.(Claimed)
+	claimed, ok := a.(lead.Claimed)
 	if !ok {
 		k.c.t.Fatalf("acquire %s answered %+v", name, a)
 	}
@@ -429,33 +444,33 @@ func (k *client) acquire(name string) machine.ClaimStatus {
 }
 
 // attach binds the session to a new stream at a host.
-func (k *client) attach(h *host, seen uint64) (Answer, []machine.ClaimStatus) {
+func (k *client) attach(h *host, seen uint64) (lead.Answer, []machine.ClaimStatus) {
 	k.c.t.Helper()
-	k.host, k.stream = h, k.c.newStream()
+	k.host, k.stream, k.term = h, k.c.newStream(), h.r.term
 	k.number++
-	tag := k.send(Attach{Secret: k.secret, Number: k.number, Seen: seen})
+	tag := k.send(lead.Attach{Secret: k.secret, Number: k.number, Seen: seen})
 	a := k.c.answer(h, tag)
 	return a, k.changes()
 }
 
 // changes returns the changes that were reported to the client on its stream.
 func (k *client) changes() (claims []machine.ClaimStatus) {
-	for _, r := range k.host.take(func(r Reply) bool {
-		_, ok := r.Answer.(Changed)
+	for _, r := range k.host.take(func(r lead.Reply) bool {
+		_, ok := r.Answer.(lead.Changed)
 		return ok && r.Stream == k.stream && r.Session == k.id
 	}) {
-		claims = append(claims, r.Answer.(Changed).Claim)
+		claims = append(claims, r.Answer.(lead.Changed).Claim)
 	}
 	return claims
 }
 
 // over returns the report of the session's end.
-func (k *client) over() (e Ended, ok bool) {
-	for _, r := range k.host.take(func(r Reply) bool {
-		_, is := r.Answer.(Ended)
+func (k *client) over() (e lead.Ended, ok bool) {
+	for _, r := range k.host.take(func(r lead.Reply) bool {
+		_, is := r.Answer.(lead.Ended)
 		return is && r.Stream == k.stream && r.Session == k.id
 	}) {
-		return r.Answer.(Ended), true
+		return r.Answer.(lead.Ended), true
 	}
 	return e, false
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -167,6 +168,20 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
+}
+
+// maxStep is how much time the healthy clock credits in one turn: two periods of the loop.
+func (c *Config) maxStep() time.Duration { return 2 * c.TickEvery }
+
+// ofLead returns the part that the Lead needs.
+func (c *Config) ofLead(log *slog.Logger) lead.Config {
+	return lead.Config{
+		ID: c.ID, Machine: c.Machine, Applied: c.Snapshot.GetIndex(),
+		Grace: c.Grace, MaxStep: c.maxStep(), RoundEvery: c.RoundEvery, RoundIdle: c.RoundIdle,
+		BatchCommands: c.BatchCommands, BatchBytes: c.BatchBytes, BatchAge: c.BatchAge, InFlight: c.InFlight,
+		QueueCommands: c.QueueCommands, SessionsPerAddress: c.SessionsPerAddress, CheckEvery: c.CheckEvery,
+		Stopwatch: c.Stopwatch, Rand: c.Rand, Logger: log,
+	}
 }
 
 func (c *Config) validate() error {

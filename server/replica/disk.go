@@ -7,6 +7,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
 // diskBusy returns the age of the oldest write in flight, not counting the time during which this
@@ -25,7 +27,7 @@ const (
 	outrunBy = 4
 	// transferEvery is the minimum time between two transfers for a slow disk. It also applies to a
 	// leader that has just been elected through one.
-	transferEvery = Time(10 * time.Second)
+	transferEvery = lead.Time(10 * time.Second)
 )
 
 // forSlowDisk marks the MsgTimeoutNow of a leader that transfers leadership because of its disk.

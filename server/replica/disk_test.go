@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -66,7 +67,7 @@ func TestAZombieLeaderFallsSilentAndLeadsNoMore(t *testing.T) {
 		t.Errorf("claim %+v", got)
 	}
 	for _, r := range h.replies {
-		if _, ok := r.Answer.(Claimed); ok {
+		if _, ok := r.Answer.(lead.Claimed); ok {
 			t.Errorf("the zombie answered %+v", r)
 		}
 	}
@@ -82,7 +83,7 @@ func TestAMutedLeaderSendsNothing(t *testing.T) {
 	c.run(100 * ms)
 	h.disk.stuck = true
 	k := &client{c: c, host: h, stream: c.newStream()}
-	k.send(Open{TTL: ttl})
+	k.send(lead.Open{TTL: ttl})
 	c.until(2*second, "muted leader", func() bool { return h.r.muted() })
 	sent := h.sent
 	c.run(100 * ms)
@@ -149,7 +150,7 @@ func TestASuccessorOfASlowDiskStays(t *testing.T) {
 	h.disk.stuck = false
 	c.run(second)
 	next.disk.stuck = true
-	c.send(next, Request{Stream: c.newStream(), Body: Open{TTL: ttl}})
+	c.send(next, lead.Request{Stream: c.newStream(), Body: lead.Open{TTL: ttl}})
 	c.run(7 * second)
 	if next.r.Status().Role != Leader {
 		t.Error("leadership was given away twice within 10 s for a disk")
@@ -164,7 +165,7 @@ func TestASuccessorOfASlowDiskStays(t *testing.T) {
 // serves at the rate that the disks allow, and leadership does not move because of a disk that is
 // no slower than the next one.
 func TestDisksThatAreSlowAlikeKeepTheirLeader(t *testing.T) {
-	for _, takes := range []Time{50, 200, 400, 600, 800, 1_000, 1_200, 1_600, 2_000} {
+	for _, takes := range []lead.Time{50, 200, 400, 600, 800, 1_000, 1_200, 1_600, 2_000} {
 		c := newCluster(t, 3, nil)
 		h := c.lead(1)
 		k := c.open(h, 30_000)
@@ -177,7 +178,7 @@ func TestDisksThatAreSlowAlikeKeepTheirLeader(t *testing.T) {
 				if c.now%second == 0 {
 					k.renew()
 				}
-				return len(h.take(func(r Reply) bool { return r.Tag == tag })) > 0
+				return len(h.take(func(r lead.Reply) bool { return r.Tag == tag })) > 0
 			})
 			grants++
 		}
@@ -197,7 +198,7 @@ func TestDisksThatAreSlowAlikeKeepTheirLeader(t *testing.T) {
 // than an election timeout.
 func TestSlowDisksElectALeader(t *testing.T) {
 	for seed := range uint64(8) {
-		for _, takes := range []Time{600, 1_200, 2_000} {
+		for _, takes := range []lead.Time{600, 1_200, 2_000} {
 			reseed(seed)
 			c := newCluster(t, 3, nil)
 			h := c.lead(1)
@@ -268,11 +269,11 @@ func TestNoVoteOrAcknowledgementLeavesBeforeItIsDurable(t *testing.T) {
 			}
 		}
 	}
-	if got := h.take(func(r Reply) bool { return r.Tag == tag }); len(got) != 0 {
+	if got := h.take(func(r lead.Reply) bool { return r.Tag == tag }); len(got) != 0 {
 		t.Errorf("answered %+v with one disk of three", got)
 	}
 	c.host(2).disk.stuck = false
-	if a, ok := c.answer(h, tag).(Claimed); !ok || a.Claim.State != machine.Granted {
+	if a, ok := c.answer(h, tag).(lead.Claimed); !ok || a.Claim.State != machine.Granted {
 		t.Errorf("answered %+v", a)
 	}
 }
@@ -299,7 +300,7 @@ func TestACommitIndexAloneDoesNotGoToTheDisk(t *testing.T) {
 	const rounds = 10
 	for range rounds {
 		got := k.acquire("job")
-		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
 	}
 	c.run(200 * ms)
 	if n := wrote() - before; n != 2*rounds*3 {
@@ -325,7 +326,7 @@ func TestALogThatIsOverwrittenWhileItIsWrittenEndsRight(t *testing.T) {
 			for _, h := range c.hosts {
 				if h.r.Status().Serving {
 					k.host = h
-					q := Request{Stream: k.stream, Session: k.id, Secret: &k.secret, Body: k.acquireBody(spec("job" + string(rune('a'+i))))}
+					q := lead.Request{Stream: k.stream, Session: k.id, Secret: &k.secret, Body: k.acquireBody(spec("job" + string(rune('a'+i))))}
 					c.send(h, q)
 				}
 			}
@@ -334,7 +335,7 @@ func TestALogThatIsOverwrittenWhileItIsWrittenEndsRight(t *testing.T) {
 			} else {
 				c.heal()
 			}
-			c.run(Time(200+100*(int(seed)%7)) * ms)
+			c.run(lead.Time(200+100*(int(seed)%7)) * ms)
 		}
 		c.heal()
 		for _, h := range c.hosts {

@@ -41,12 +41,12 @@ func (r *Replica) follow(rd *raft.Ready) {
 	if rd.SoftState != nil {
 		r.leader, r.role = rd.SoftState.Lead, roleOf(rd.SoftState.RaftState)
 	}
-	if r.lead.term != 0 && (r.role != Leader || r.term != r.lead.term) {
+	if led := r.lead.Term(); led != 0 && (r.role != Leader || r.term != led) {
 		r.depose()
 	}
-	if r.role == Leader && r.lead.term == 0 {
-		r.lead = newLeadership(r.term)
-		r.log.Info("became leader", "term", r.term)
+	if r.role == Leader && r.lead.Term() == 0 {
+		r.views = newViews(r.term)
+		r.lead.Start(r.term)
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *Replica) send(m *raftpb.Message) {
 		r.sendSnapshot(m)
 	case m.GetType() == raftpb.MsgTimeoutNow:
 		r.timeoutNow(m)
-	case !r.muted() && !r.lead.redundant(m):
+	case !r.muted() && !r.views.redundant(m):
 		r.out.Messages = append(r.out.Messages, m)
 	}
 }
@@ -112,11 +112,8 @@ func (r *Replica) apply(e *raftpb.Entry) {
 		r.out.Events = append(r.out.Events, done.Output.Events...)
 	}
 	r.out.Applied = append(r.out.Applied, done)
-	if r.lead.term == term && !r.lead.serving {
-		r.promote()
-	}
-	if done.Entry != nil && r.lead.serving {
-		r.deliver(&done)
+	if r.lead.Apply(index, term, done.Entry, &done.Output) {
+		r.promoted()
 	}
 	r.risen(level)
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
@@ -28,12 +29,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	now, wall := replica.Time(0), machine.WallMillis(1_767_225_600_000)
-	run := func(d time.Duration, inputs ...replica.Input) (replies []replica.Reply) {
+	now, wall := lead.Time(0), machine.WallMillis(1_767_225_600_000)
+	run := func(d time.Duration, inputs ...replica.Input) (replies []lead.Reply) {
 		for _, in := range inputs {
 			r.Step(in)
 		}
-		for end := now + replica.Time(d); now < end; now += replica.Time(time.Millisecond) {
+		for end := now + lead.Time(d); now < end; now += lead.Time(time.Millisecond) {
 			out := r.Turn(now, wall)
 			if n := len(out.Appends); n > 0 {
 				r.Step(replica.Persisted{Appends: n})
@@ -48,18 +49,18 @@ func Example() {
 
 	const stream = 7
 	secret := machine.Secret{1, 2, 3}
-	opened := run(time.Second, replica.Request{
-		Stream: stream, Tag: 1, Body: replica.Open{TTL: 10_000, Secret: secret, ClientNumbered: true, Attach: true},
-	})[0].Answer.(replica.Opened)
+	opened := run(time.Second, replica.Asked{Request: lead.Request{
+		Stream: stream, Tag: 1, Body: lead.Open{TTL: 10_000, Secret: secret, ClientNumbered: true, Attach: true},
+	}})[0].Answer.(lead.Opened)
 
 	claim := machine.Acquire{Seq: 1, Spec: machine.Spec{Names: []string{"billing/nightly"}}}
-	claimed := run(time.Second, replica.Request{
-		Stream: stream, Tag: 2, Session: opened.Session, Body: replica.Acquire{Claim: claim},
-	})[0].Answer.(replica.Claimed)
+	claimed := run(time.Second, replica.Asked{Request: lead.Request{
+		Stream: stream, Tag: 2, Session: opened.Session, Body: lead.Acquire{Claim: claim},
+	}})[0].Answer.(lead.Claimed)
 	fmt.Println("granted:", claimed.Claim.State == machine.Granted, "token:", claimed.Claim.Token > 0)
 
 	// The client falls silent: its lease and the grace pass.
-	ended := run(12 * time.Second)[0].Answer.(replica.Ended)
+	ended := run(12 * time.Second)[0].Answer.(lead.Ended)
 	fmt.Println("expired:", ended.Code == machine.SessionExpired)
 	// Output:
 	// leader serving: true

@@ -3,14 +3,17 @@ package replica
 import (
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// An Input is something that reached the replica from outside: one of the types below or a Request,
-// by value.
+// An Input is something that reached the replica from outside: one of the types below, by value.
 type Input interface{ input() }
 
 type (
+	// Asked is a request of a client.
+	Asked struct{ lead.Request }
+
 	// Message is a Raft message from a peer, except MsgSnap, which comes as SnapshotReceived.
 	Message struct{ *raftpb.Message }
 
@@ -20,7 +23,7 @@ type (
 
 	// Backlog reports that requests are waiting in the shell that have not been given to Step yet,
 	// and when the oldest was received. It holds until the next Turn has returned.
-	Backlog struct{ Oldest Time }
+	Backlog struct{ Oldest lead.Time }
 
 	// SnapshotWritten reports that the snapshot with this index is durable.
 	SnapshotWritten struct{ Index uint64 }
@@ -60,6 +63,7 @@ type (
 	Campaign struct{}
 )
 
+func (Asked) input()            {}
 func (Message) input()          {}
 func (Persisted) input()        {}
 func (Backlog) input()          {}
@@ -71,7 +75,6 @@ func (SnapshotSent) input()     {}
 func (Unreachable) input()      {}
 func (HandOver) input()         {}
 func (Campaign) input()         {}
-func (Request) input()          {}
 
 // An Output is what the shell has to carry out after a turn. Messages may be sent before Appends
 // are durable: messages that must wait for them come out of a later turn. The messages and entries
@@ -83,7 +86,7 @@ type Output struct {
 	// The shell ignores their Responses.
 	Appends []*raftpb.Message
 	// Replies go to clients; those of one stream in this order.
-	Replies []Reply
+	Replies []lead.Reply
 	// Events are the history events applied in this turn.
 	Events []machine.Event
 	// Applied are the entries applied in this turn, for checkers. They do not include the effect of
@@ -101,7 +104,7 @@ type Output struct {
 	// waiting for something other than the disk may continue.
 	Stalled bool
 	// Wake is when Turn must be called again at the latest.
-	Wake Time
+	Wake lead.Time
 }
 
 // A Forget is about secrets from before the feature level at which they are stored as hashes.

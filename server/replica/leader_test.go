@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -25,8 +26,8 @@ func TestNothingIsServedBeforeAnOwnTermEntryIsApplied(t *testing.T) {
 	}
 	c.host(5 - next.id).disk.stuck = true
 	k.host = next
-	for _, b := range []Body{KeepAlive{}, Attach{Secret: k.secret, Number: 5}, ReadLock{Name: "job", Holders: 100}, k.acquireBody(spec("job"))} {
-		if a := k.call(b); refusal(a) != NotLeader {
+	for _, b := range []lead.Body{lead.KeepAlive{}, lead.Attach{Secret: k.secret, Number: 5}, lead.ReadLock{Name: "job", Holders: 100}, k.acquireBody(spec("job"))} {
+		if a := k.call(b); refusal(a) != lead.NotLeader {
 			t.Errorf("%T was answered %+v", b, a)
 		}
 	}
@@ -140,7 +141,7 @@ func TestADeposedLeadersProposalsAreNotForwarded(t *testing.T) {
 	tag := k.send(k.acquireBody(spec("job")))
 	next := c.leader(1)
 	c.heal()
-	if a := c.answer(old, tag); refusal(a) != NotLeader {
+	if a := c.answer(old, tag); refusal(a) != lead.NotLeader {
 		t.Errorf("answered %+v", a)
 	}
 	c.run(2 * second)
@@ -192,7 +193,7 @@ func TestReplicasCompareTheirHashes(t *testing.T) {
 	k := c.open(h, 60_000)
 	for range 30 {
 		got := k.acquire("job")
-		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
 	}
 	checks := 0
 	for _, a := range h.applied {
@@ -216,7 +217,7 @@ func TestReplicasCompareTheirHashes(t *testing.T) {
 	}()
 	for range 20 {
 		got := k.acquire("job")
-		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
 	}
 }
 
@@ -297,7 +298,7 @@ func TestAGrantCostsOneMessageEachWayToEveryPeer(t *testing.T) {
 	const entries = 20
 	for range entries / 2 {
 		got := k.acquire("job")
-		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
 	}
 	if appends != 2*entries || sent > 4*entries {
 		t.Errorf("%d appends and %d messages with their answers for %d entries and two peers", appends, sent, entries)
@@ -371,13 +372,13 @@ func TestWhatWasProposedIsUncertainWhenTheLeadershipEnds(t *testing.T) {
 	c.run(100 * ms)
 	c.leader(h.id)
 	c.heal()
-	if no, ok := c.answer(h, proposed).(Refused); !ok || no.Reason != NotLeader || !no.Uncertain {
+	if no, ok := c.answer(h, proposed).(lead.Refused); !ok || no.Reason != lead.NotLeader || !no.Uncertain {
 		t.Errorf("the proposed one was answered %+v", no)
 	}
-	if no, ok := c.answer(h, waiting).(Refused); !ok || no.Reason != NotLeader || no.Uncertain {
+	if no, ok := c.answer(h, waiting).(lead.Refused); !ok || no.Reason != lead.NotLeader || no.Uncertain {
 		t.Errorf("the one that waited for its batch was answered %+v", no)
 	}
-	if no, ok := k.call(k.acquireBody(spec("job"))).(Refused); !ok || no.Reason != NotLeader || no.Uncertain {
+	if no, ok := k.call(k.acquireBody(spec("job"))).(lead.Refused); !ok || no.Reason != lead.NotLeader || no.Uncertain {
 		t.Errorf("the one that came later was answered %+v", no)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -12,37 +13,20 @@ import (
 // then be in the log. There is no way back: a node that runs an older build can no longer take
 // part.
 
-// RaiseLevel asks for a higher feature level. A level that is already reached is answered like a
-// new one.
-type RaiseLevel struct {
-	To    uint32 // 0: the newest that any member supports
-	Check bool   // only report what would happen
-}
-
-// LevelRaised answers RaiseLevel: the level before, and the level after (with Check, what it would
-// be).
-type LevelRaised struct{ From, To uint32 }
-
-func (RaiseLevel) body()    {}
-func (LevelRaised) answer() {}
-
-// raiseLevel proposes the limits with a higher level, or says which members prevent it.
-func (r *Replica) raiseLevel(q *Request, b RaiseLevel) {
+// planLevel returns the limits with a higher level, or says which members prevent it.
+func (r *Replica) planLevel(b lead.RaiseLevel) (machine.Limits, *lead.Refused) {
 	limits := r.machine.Limits()
 	to := b.To
 	if to == 0 {
 		to = max(limits.FeatureLevel, r.newestLevel())
 	}
-	refusal, why := r.mayRaise(limits.FeatureLevel, to)
-	switch {
-	case why != "":
-		r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: refusal, Limit: why})
-	case to == limits.FeatureLevel || b.Check:
-		r.reply(q.Stream, q.Tag, q.Session, LevelRaised{limits.FeatureLevel, to})
-	default:
-		r.log.Info("feature level: proposed", "from", limits.FeatureLevel, "to", to)
-		r.enqueue(q, &pending{command: machine.SetLimits{Limits: limits.At(to, r.freshLimits(to))}, level: limits.FeatureLevel})
+	if refusal, why := r.mayRaise(limits.FeatureLevel, to); why != "" {
+		return limits, &lead.Refused{Reason: refusal, Limit: why}
 	}
+	if to == limits.FeatureLevel {
+		return limits, nil
+	}
+	return limits.At(to, r.freshLimits(to)), nil
 }
 
 // freshLimits provides the limits that the cluster does not have yet.
@@ -64,37 +48,25 @@ func (r *Replica) newestLevel() (level uint32) {
 	return level
 }
 
-func (r *Replica) mayRaise(from, to uint32) (Refusal, string) {
+func (r *Replica) mayRaise(from, to uint32) (lead.Refusal, string) {
 	switch {
 	case to < from:
-		return LevelRefused, fmt.Sprintf("the cluster is at feature level %d, which cannot be lowered", from)
+		return lead.LevelRefused, fmt.Sprintf("the cluster is at feature level %d, which cannot be lowered", from)
 	case to == from:
 		return 0, ""
 	case r.young():
-		return LevelBusy, "the cluster has not started yet: " + r.noFloor
+		return lead.LevelBusy, "the cluster has not started yet: " + r.noFloor
 	case r.members.change != nil:
-		return LevelBusy, fmt.Sprintf("a change of member %q is in progress", r.members.change.member.Name)
+		return lead.LevelBusy, fmt.Sprintf("a change of member %q is in progress", r.members.change.member.Name)
 	}
 	needed := to
 	if from < machine.BirthLevel { // a birth that is given late is known only to the builds that can SecretLevel
 		needed = max(to, machine.SecretLevel)
 	}
 	if why := r.lacking(needed); why != "" {
-		return LevelBusy, fmt.Sprintf("the cluster stays at feature level %d, because not every member supports level %d: %s", from, needed, why)
+		return lead.LevelBusy, fmt.Sprintf("the cluster stays at feature level %d, because not every member supports level %d: %s", from, needed, why)
 	}
 	return 0, ""
-}
-
-// rising reports whether the rise to the level at which secrets are hashed is on its way through the log.
-func (r *Replica) rising() (found bool) {
-	if r.machine.Limits().FeatureLevel >= machine.SecretLevel {
-		return false
-	}
-	r.lead.queue.each(func(p *pending, _ bool) {
-		_, is := p.command.(machine.SetLimits)
-		found = found || is
-	})
-	return found
 }
 
 // lacking names the members that cannot apply a level, and those of which it is not known now.
@@ -112,15 +84,6 @@ func (r *Replica) lacking(to uint32) string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, "; ")
-}
-
-// answerRaised reports to the caller that the level has risen.
-func (r *Replica) answerRaised(p *pending, result *machine.Result) {
-	if result.Code != machine.OK && !p.from.gone {
-		r.reply(p.from.id, p.tag, p.session, Refused{Reason: LevelRefused, Limit: result.Limit})
-		return
-	}
-	r.answerPlain(p, result, LevelRaised{p.level, r.machine.Limits().FeatureLevel})
 }
 
 // beforeRise gives up the capture in progress before an entry that changes the secrets of all sessions: the machine would have to
@@ -148,20 +111,5 @@ func (r *Replica) risen(before uint32) {
 	if before < machine.SecretLevel && now >= machine.SecretLevel {
 		r.forgetSecrets()
 	}
-	if r.lead.serving && before < machine.LeaseLevel && now >= machine.LeaseLevel {
-		r.watchAll()
-	}
-}
-
-// watchAll schedules recording the ends of leases and delays that began while the log could not
-// hold them.
-func (r *Replica) watchAll() {
-	for _, t := range r.machine.Timers() {
-		switch t.Kind {
-		case machine.SessionStarted:
-			r.watchLease(t.Claim.Session, millis(t.Span))
-		case machine.DelayStarted:
-			r.watchDelay(t.Claim, millis(t.Span))
-		}
-	}
+	r.lead.Raised(before)
 }

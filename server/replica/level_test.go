@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -23,14 +24,14 @@ func begunAt(t *testing.T, level uint32) *cluster {
 	return c
 }
 
-func (c *cluster) raise(b RaiseLevel) Answer {
+func (c *cluster) raise(b lead.RaiseLevel) lead.Answer {
 	c.t.Helper()
-	return c.call(c.leader(), Request{Stream: c.newStream(), Body: b})
+	return c.call(c.leader(), lead.Request{Stream: c.newStream(), Body: b})
 }
 
-func (c *cluster) refusedRaise(b RaiseLevel, reason Refusal, words ...string) {
+func (c *cluster) refusedRaise(b lead.RaiseLevel, reason lead.Refusal, words ...string) {
 	c.t.Helper()
-	a, ok := c.raise(b).(Refused)
+	a, ok := c.raise(b).(lead.Refused)
 	if !ok || a.Reason != reason {
 		c.t.Fatalf("%+v answered %+v", b, a)
 	}
@@ -47,19 +48,19 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 	before := k.acquire("job").Token
 	introduce(c, machine.FeatureLevel)
 	c.run(second)
-	if a := c.raise(RaiseLevel{Check: true}); a != (LevelRaised{1, machine.FeatureLevel}) || c.leader().r.Status().Level != 1 {
+	if a := c.raise(lead.RaiseLevel{Check: true}); a != (lead.LevelRaised{From: 1, To: machine.FeatureLevel}) || c.leader().r.Status().Level != 1 {
 		t.Errorf("a check answered %+v, level %d", a, c.leader().r.Status().Level)
 	}
 	for _, to := range []uint32{2, 0, 0} {
-		want := LevelRaised{c.leader().r.Status().Level, max(to, 2)}
+		want := lead.LevelRaised{From: c.leader().r.Status().Level, To: max(to, 2)}
 		if to == 0 {
 			want.To = machine.FeatureLevel
 		}
-		if a := c.raise(RaiseLevel{To: to}); a != want {
+		if a := c.raise(lead.RaiseLevel{To: to}); a != want {
 			t.Errorf("to %d answered %+v, want %+v", to, a, want)
 		}
 	}
-	c.refusedRaise(RaiseLevel{To: 1}, LevelRefused, "cannot be lowered")
+	c.refusedRaise(lead.RaiseLevel{To: 1}, lead.LevelRefused, "cannot be lowered")
 	c.until(5*second, "the level and the birth everywhere", func() bool {
 		for _, h := range c.hosts {
 			if h.r.Status().Level != machine.FeatureLevel || !h.r.Birth().GrewFrom("configuration") || h.r.machine.Limits() != machine.DefaultLimits() {
@@ -72,10 +73,10 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 		t.Errorf("token %d after %d", after, before)
 	}
 	wrong := machine.Secret{1}
-	if a := c.call(k.host, Request{Stream: c.newStream(), Session: k.id, Secret: &wrong, Body: KeepAlive{Unary: true}}).(Refused); a.Code != machine.SessionUnknown {
+	if a := c.call(k.host, lead.Request{Stream: c.newStream(), Session: k.id, Secret: &wrong, Body: lead.KeepAlive{Unary: true}}).(lead.Refused); a.Code != machine.SessionUnknown {
 		t.Errorf("a wrong secret: %+v", a)
 	}
-	if a, _ := k.attach(k.host, 0); a.(Attached).Change == 0 && a.(Attached).TTL == 0 {
+	if a, _ := k.attach(k.host, 0); a.(lead.Attached).Change == 0 && a.(lead.Attached).TTL == 0 {
 		t.Errorf("attach answered %+v", a)
 	}
 	if late := c.open(c.leader(), ttl); late.acquire("third").Token <= before {
@@ -91,25 +92,25 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 func TestWhoCannotApplyTheLevelIsNamed(t *testing.T) {
 	c := begunAt(t, 2)
 	// Not met yet.
-	c.refusedRaise(RaiseLevel{To: 3}, LevelBusy, "is down, so its feature level is unknown")
+	c.refusedRaise(lead.RaiseLevel{To: 3}, lead.LevelBusy, "is down, so its feature level is unknown")
 	introduce(c, 3)
 	leader := c.leader()
 	old := leader.id%3 + 1
 	leader.inputs = append(leader.inputs, Met{ID: old, Level: 2})
 	c.run(second)
-	c.refusedRaise(RaiseLevel{}, LevelBusy, "(address unknown) supports level 2: upgrade it")
-	c.refusedRaise(RaiseLevel{To: 4}, LevelBusy, "supports level 3")
+	c.refusedRaise(lead.RaiseLevel{}, lead.LevelBusy, "(address unknown) supports level 2: upgrade it")
+	c.refusedRaise(lead.RaiseLevel{To: 4}, lead.LevelBusy, "supports level 3")
 	leader.inputs = append(leader.inputs, Met{ID: old, Level: 3})
 	c.crash(c.host(old))
 	c.run(2 * second)
-	c.refusedRaise(RaiseLevel{Check: true}, LevelBusy, "is down")
+	c.refusedRaise(lead.RaiseLevel{Check: true}, lead.LevelBusy, "is down")
 	if level := c.leader().r.Status().Level; level != 2 {
 		t.Errorf("level %d", level)
 	}
 	c.start(c.host(old))
 	introduce(c, 3)
 	c.run(2 * second)
-	if a := c.raise(RaiseLevel{}); a != (LevelRaised{2, 3}) {
+	if a := c.raise(lead.RaiseLevel{}); a != (lead.LevelRaised{From: 2, To: 3}) {
 		t.Errorf("answered %+v", a)
 	}
 }
@@ -120,23 +121,11 @@ func TestTheLeasesOfBeforeAreWrittenDownAfterTheRise(t *testing.T) {
 	silent := c.open(c.leader(), ttl)
 	introduce(c, machine.FeatureLevel)
 	c.run(second)
-	c.raise(RaiseLevel{})
+	c.raise(lead.RaiseLevel{})
 	c.until(lease(ttl), "the end of the lease in the log", func() bool {
 		s, ok := c.leader().r.machine.Session(silent.id)
 		return ok && s.Checkpointed
 	})
-}
-
-func TestACommandAboveTheLevelIsNotProposed(t *testing.T) {
-	c := begunAt(t, 1)
-	r := c.leader().r
-	defer func() {
-		if recover() == nil {
-			t.Error("it is")
-		}
-	}()
-	r.enqueue(&Request{Stream: c.newStream()}, &pending{command: machine.OpenSession{TTL: 1, Hashed: true}})
-	r.closeBatch()
 }
 
 // Builds that can level 2 alone would take the birth of a cluster that had none for another cluster's.
@@ -145,11 +134,11 @@ func TestABirthIsNotGivenLateWhileAMemberWouldNotKnowIt(t *testing.T) {
 	introduce(c, machine.BirthLevel)
 	c.run(second)
 	for _, to := range []uint32{0, machine.BirthLevel} {
-		c.refusedRaise(RaiseLevel{To: to}, LevelBusy, "supports level 2: upgrade it")
+		c.refusedRaise(lead.RaiseLevel{To: to}, lead.LevelBusy, "supports level 2: upgrade it")
 	}
 	introduce(c, machine.FeatureLevel)
 	c.run(second)
-	if a := c.raise(RaiseLevel{To: machine.BirthLevel}); a != (LevelRaised{1, machine.BirthLevel}) {
+	if a := c.raise(lead.RaiseLevel{To: machine.BirthLevel}); a != (lead.LevelRaised{From: 1, To: machine.BirthLevel}) {
 		t.Errorf("answered %+v", a)
 	}
 }
@@ -161,16 +150,19 @@ func raised(t *testing.T, before func(c *cluster)) (*cluster, *client) {
 	introduce(c, machine.FeatureLevel)
 	c.run(second)
 	before(c)
-	c.raise(RaiseLevel{})
+	c.raise(lead.RaiseLevel{})
 	return c, k
 }
 
 func (h *host) forgot() bool { return len(h.forget) > 0 && h.forget[len(h.forget)-1] == ForgetNow }
 
+// quietCheck is how long the log goes without an entry.
+const quietCheck = 5 * 60 * second
+
 func TestAFollowerForgetsThoughTheClusterIsQuiet(t *testing.T) {
 	c, k := raised(t, func(*cluster) {})
 	c.until(10*second, "purge everywhere", func() bool { return !slices.ContainsFunc(c.hosts, func(h *host) bool { return !h.forgot() }) })
-	k.call(Close{}) // the leader would write down the lease of a silent session
+	k.call(lead.Close{}) // the leader would write down the lease of a silent session
 	c.run(10 * second)
 	follower := c.host(c.leader().id%3 + 1)
 	c.crash(follower) // before its purge ended

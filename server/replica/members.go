@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -24,28 +25,6 @@ const (
 	changeTimeout = 30 * time.Second
 )
 
-// A MemberChange is what ChangeMembers asks for.
-type MemberChange uint8
-
-// The changes. A new member is a learner, which has no vote, until it is promoted.
-const (
-	AddLearner MemberChange = iota
-	PromoteLearner
-	RemoveMember
-)
-
-// ChangeMembers proposes a membership change. From Member, AddLearner uses ID, Name and Address;
-// the other changes find the member by its Name. A change that is already made is answered like a
-// new one.
-type ChangeMembers struct {
-	Change MemberChange
-	Member machine.Member
-	Force  bool // remove although the healthy members left would not be a majority
-}
-
-// MembersChanged answers ChangeMembers.
-type MembersChanged struct{ Member machine.Member }
-
 // Met says which data directory a peer presented in an admitted handshake, and the newest feature
 // level that it supports; zero for builds that do not report one.
 type Met struct {
@@ -55,34 +34,32 @@ type Met struct {
 	Zone     string // where it says that it is; "": not reported
 }
 
-func (ChangeMembers) body()    {}
-func (MembersChanged) answer() {}
-func (Met) input()             {}
+func (Met) input() {}
 
 // A membership is what a replica knows about the other members apart from Raft and the machine.
 type membership struct {
 	met map[uint64]Met // what handshakes have shown
 
 	// Of a leader:
-	unlogged bool            // something may be known that the table lacks
-	heard    map[uint64]Time // when a peer's last message arrived
-	change   *proposedChange // at most one is in flight
+	unlogged bool                 // something may be known that the table lacks
+	heard    map[uint64]lead.Time // when a peer's last message arrived
+	change   *proposedChange      // at most one is in flight
 }
 
 type proposedChange struct {
 	number uint64 // Header.Batch of its entry
-	asked  Request
+	asked  lead.Request
 	member machine.Member
-	since  Time
+	since  lead.Time
 }
 
 // hears records that a peer is alive.
 func (r *Replica) hears(from uint64) {
-	if r.lead.term == 0 {
+	if r.lead.Term() == 0 {
 		return
 	}
 	if r.members.heard == nil {
-		r.members.heard = make(map[uint64]Time)
+		r.members.heard = make(map[uint64]lead.Time)
 	}
 	r.members.heard[from] = r.now
 }
@@ -92,19 +69,19 @@ func (r *Replica) meet(in Met) {
 		r.members.met = make(map[uint64]Met)
 	}
 	r.members.met[in.ID], r.members.unlogged = in, true
-	if r.lead.serving {
+	if r.lead.Serving() {
 		r.noteZones()
 	}
 }
 
 // changeMembers proposes one membership change, or says why not.
-func (r *Replica) changeMembers(q *Request, b ChangeMembers) {
+func (r *Replica) changeMembers(q *lead.Request, b lead.ChangeMembers) {
 	if m, made := r.changeMade(b); made {
-		r.reply(q.Stream, q.Tag, q.Session, MembersChanged{m})
+		r.lead.Reply(q, lead.MembersChanged{Member: m})
 		return
 	}
-	if c := r.members.change; c != nil && r.now-c.since < Time(changeTimeout) {
-		r.refuseChange(q, MembersBusy, fmt.Sprintf("a change of member %q is in progress", c.member.Name))
+	if c := r.members.change; c != nil && r.now-c.since < lead.Time(changeTimeout) {
+		r.refuseChange(q, lead.MembersBusy, fmt.Sprintf("a change of member %q is in progress", c.member.Name))
 		return
 	}
 	cc, m, refusal, why := r.planChange(b)
@@ -112,39 +89,38 @@ func (r *Replica) changeMembers(q *Request, b ChangeMembers) {
 		r.refuseChange(q, refusal, why)
 		return
 	}
-	r.lead.queue.batches++
-	number := r.lead.queue.batches
+	number := r.lead.NextBatch()
 	cc.NodeId = new(m.ID)
 	cc.Context = machine.AppendEntry(nil, &machine.Entry{
 		Header:   machine.Header{Proposer: r.cfg.ID, Batch: number, Wall: r.wall},
 		Commands: []machine.Command{memberCommand(b.Change, m)},
 	})
 	if err := r.raft.ProposeConfChange(cc); err != nil {
-		r.refuseChange(q, MembersBusy, err.Error())
+		r.refuseChange(q, lead.MembersBusy, err.Error())
 		return
 	}
 	r.log.Info("membership: proposed", "change", cc.GetType(), "member", m.Name, "id", fmt.Sprintf("%016x", m.ID))
 	r.members.change = &proposedChange{number: number, asked: *q, member: m, since: r.now}
 }
 
-func memberCommand(c MemberChange, m machine.Member) machine.Command {
-	if c == RemoveMember {
+func memberCommand(c lead.MemberChange, m machine.Member) machine.Command {
+	if c == lead.RemoveMember {
 		return machine.RemoveMember{ID: m.ID}
 	}
 	return machine.SetMember{Member: m}
 }
 
-func (r *Replica) refuseChange(q *Request, reason Refusal, why string) {
-	r.reply(q.Stream, q.Tag, q.Session, Refused{Reason: reason, Limit: why})
+func (r *Replica) refuseChange(q *lead.Request, reason lead.Refusal, why string) {
+	r.lead.Reply(q, lead.Refused{Reason: reason, Limit: why})
 }
 
 // changeMade finds the member of a change that is already in force: the request may be a retry.
-func (r *Replica) changeMade(b ChangeMembers) (machine.Member, bool) {
+func (r *Replica) changeMade(b lead.ChangeMembers) (machine.Member, bool) {
 	m, present := r.memberNamed(b.Member.Name)
 	switch b.Change {
-	case AddLearner:
+	case lead.AddLearner:
 		return m, present && m.Address == b.Member.Address && m.Instance == [16]byte{} && r.isLearner(m.ID)
-	case PromoteLearner:
+	case lead.PromoteLearner:
 		return m, present && r.isVoter(m.ID)
 	default:
 		all := r.machine.Members()
@@ -169,17 +145,17 @@ func (r *Replica) isVoter(id uint64) bool   { return slices.Contains(r.confState
 func (r *Replica) isLearner(id uint64) bool { return slices.Contains(r.confState.GetLearners(), id) }
 
 // planChange checks a change against the present membership and the health of its members.
-func (r *Replica) planChange(b ChangeMembers) (*raftpb.ConfChange, machine.Member, Refusal, string) {
+func (r *Replica) planChange(b lead.ChangeMembers) (*raftpb.ConfChange, machine.Member, lead.Refusal, string) {
 	if missing := r.unknownMembers(); missing > 0 {
-		return nil, machine.Member{}, MembersBusy, fmt.Sprintf("%d members are not in the log yet", missing)
+		return nil, machine.Member{}, lead.MembersBusy, fmt.Sprintf("%d members are not in the log yet", missing)
 	}
 	m, present := r.memberNamed(b.Member.Name)
 	switch {
-	case b.Change == AddLearner:
+	case b.Change == lead.AddLearner:
 		return r.planAdd(b.Member)
 	case !present:
-		return nil, m, MembersRefused, fmt.Sprintf("no member %q", b.Member.Name)
-	case b.Change == PromoteLearner:
+		return nil, m, lead.MembersRefused, fmt.Sprintf("no member %q", b.Member.Name)
+	case b.Change == lead.PromoteLearner:
 		refusal, why := r.mayPromote(m)
 		return &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum()}, m, refusal, why
 	default:
@@ -203,7 +179,7 @@ func (r *Replica) memberIDs() []uint64 {
 	return append(slices.Clone(r.confState.GetVoters()), r.confState.GetLearners()...)
 }
 
-func (r *Replica) planAdd(m machine.Member) (*raftpb.ConfChange, machine.Member, Refusal, string) {
+func (r *Replica) planAdd(m machine.Member) (*raftpb.ConfChange, machine.Member, lead.Refusal, string) {
 	why := r.machine.CheckMember(m)
 	if _, known := r.machine.Member(m.ID); known && why == "" {
 		why = "its id is already in use"
@@ -216,12 +192,12 @@ func (r *Replica) planAdd(m machine.Member) (*raftpb.ConfChange, machine.Member,
 			why = fmt.Sprintf("member %q already has address %q", other.Name, m.Address)
 		}
 	}
-	return &raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode.Enum()}, m, MembersRefused, why
+	return &raftpb.ConfChange{Type: raftpb.ConfChangeAddLearnerNode.Enum()}, m, lead.MembersRefused, why
 }
 
 // mayPromote requires that the learner has nearly all of the log, that its directory is known, and
 // that the healthy voters are a majority once it is one.
-func (r *Replica) mayPromote(m machine.Member) (Refusal, string) {
+func (r *Replica) mayPromote(m machine.Member) (lead.Refusal, string) {
 	last, _ := r.disk.LastIndex() // never returns an error
 	match, follows := uint64(0), false
 	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
@@ -234,28 +210,28 @@ func (r *Replica) mayPromote(m machine.Member) (Refusal, string) {
 	healthy, voters := r.healthyVoters(m.ID)
 	switch {
 	case !r.heardOf(m.ID) || !follows || match+caughtUp < last:
-		return MembersBusy, fmt.Sprintf("member %q has not caught up: it has %d of %d entries; start it, or wait", m.Name, match, last)
+		return lead.MembersBusy, fmt.Sprintf("member %q has not caught up: it has %d of %d entries; start it, or wait", m.Name, match, last)
 	case m.Instance == [16]byte{}:
-		return MembersBusy, fmt.Sprintf("the data directory of member %q is not in the log yet: wait", m.Name)
+		return lead.MembersBusy, fmt.Sprintf("the data directory of member %q is not in the log yet: wait", m.Name)
 	case healthy+1 <= (voters+1)/2:
-		return MembersBusy, fmt.Sprintf("%d of %d voters are healthy: with one more voter, they and the new one would not be a majority", healthy, voters)
+		return lead.MembersBusy, fmt.Sprintf("%d of %d voters are healthy: with one more voter, they and the new one would not be a majority", healthy, voters)
 	}
 	return 0, ""
 }
 
 // mayRemove requires that the healthy voters left are a majority of the voters left.
-func (r *Replica) mayRemove(m machine.Member, force bool) (Refusal, string) {
+func (r *Replica) mayRemove(m machine.Member, force bool) (lead.Refusal, string) {
 	if !r.isVoter(m.ID) {
 		return 0, ""
 	}
 	healthy, others := r.healthyVoters(m.ID)
 	switch {
 	case others == 0:
-		return MembersRefused, fmt.Sprintf("member %q is the only voter", m.Name)
+		return lead.MembersRefused, fmt.Sprintf("member %q is the only voter", m.Name)
 	case m.ID == r.cfg.ID:
-		return MembersBusy, fmt.Sprintf("member %q is the leader: hand over leadership first", m.Name)
+		return lead.MembersBusy, fmt.Sprintf("member %q is the leader: hand over leadership first", m.Name)
 	case healthy <= others/2 && !force:
-		return MembersRefused, fmt.Sprintf("of the %d voters that would remain, %d are healthy, which is not a majority: "+
+		return lead.MembersRefused, fmt.Sprintf("of the %d voters that would remain, %d are healthy, which is not a majority: "+
 			"start more of them first, or use --force", others, healthy)
 	}
 	return 0, ""
@@ -279,7 +255,7 @@ func (r *Replica) healthyVoters(without uint64) (healthy, voters int) {
 // member answers heartbeats.
 func (r *Replica) heardOf(id uint64) bool {
 	at, ok := r.members.heard[id]
-	return ok && r.now-at <= Time(r.cfg.ElectionTicks)*Time(r.cfg.TickEvery)
+	return ok && r.now-at <= lead.Time(r.cfg.ElectionTicks)*lead.Time(r.cfg.TickEvery)
 }
 
 // applyMembership applies the machine's part of a membership change, and reports whether Raft's
@@ -305,16 +281,16 @@ func (r *Replica) afterMembership(done *Applied) {
 	r.members.unlogged = true
 	r.leaveIfRemoved()
 	c := r.members.change
-	if c == nil || r.lead.term != done.Term || done.Entry.Header.Batch != c.number {
+	if c == nil || r.lead.Term() != done.Term || done.Entry.Header.Batch != c.number {
 		return
 	}
 	r.members.change = nil
 	if result := done.Output.Results[0]; result.Code != machine.OK {
-		r.refuseChange(&c.asked, MembersRefused, result.Limit)
+		r.refuseChange(&c.asked, lead.MembersRefused, result.Limit)
 		return
 	}
 	r.log.Info("membership: changed", "member", c.member.Name, "voters", len(r.confState.GetVoters()), "learners", len(r.confState.GetLearners()))
-	r.reply(c.asked.Stream, c.asked.Tag, c.asked.Session, MembersChanged{c.member})
+	r.lead.Reply(&c.asked, lead.MembersChanged{Member: c.member})
 }
 
 func (r *Replica) leaveIfRemoved() {

@@ -6,6 +6,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
 // A peerView is what a leader knows about a peer's log.
@@ -16,23 +18,31 @@ type peerView struct {
 	match uint64 // Raft's value when last looked at
 	// moved is when, on the clock awake, match last rose or nothing committed was missing; zero:
 	// never looked.
-	moved Time
+	moved lead.Time
 }
 
+// views has the views of all peers, in one term.
+type views struct {
+	term uint64 // zero: this replica does not lead
+	of   map[uint64]*peerView
+}
+
+func newViews(term uint64) views { return views{term: term, of: make(map[uint64]*peerView)} }
+
 // viewOf finds the view of a peer; there are as many as members.
-func (l *leadership) viewOf(id uint64) *peerView {
-	v, ok := l.views[id]
+func (s *views) viewOf(id uint64) *peerView {
+	v, ok := s.of[id]
 	if !ok {
 		v = &peerView{}
-		l.views[id] = v
+		s.of[id] = v
 	}
 	return v
 }
 
 // hear records what a peer acknowledges.
-func (l *leadership) hear(m *raftpb.Message) {
-	if m.GetType() == raftpb.MsgAppResp && m.GetTerm() == l.term && !m.GetReject() {
-		v := l.viewOf(m.GetFrom())
+func (s *views) hear(m *raftpb.Message) {
+	if m.GetType() == raftpb.MsgAppResp && m.GetTerm() == s.term && !m.GetReject() {
+		v := s.viewOf(m.GetFrom())
 		v.acked = max(v.acked, m.GetIndex())
 	}
 }
@@ -41,11 +51,11 @@ func (l *leadership) hear(m *raftpb.Message) {
 // committed. The peer need not know at once: the next entry says so too, and so does the next
 // heartbeat. Sending it each time would double the messages of a grant and the wake-ups of all
 // processes.
-func (l *leadership) redundant(m *raftpb.Message) bool {
-	if l.term == 0 || m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgHeartbeat {
+func (s *views) redundant(m *raftpb.Message) bool {
+	if s.term == 0 || m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgHeartbeat {
 		return false
 	}
-	v := l.viewOf(m.GetTo())
+	v := s.viewOf(m.GetTo())
 	news := m.GetCommit() > v.commit
 	if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) == 0 && m.GetIndex() <= v.acked && news {
 		return true
@@ -56,11 +66,11 @@ func (l *leadership) redundant(m *raftpb.Message) bool {
 
 // watchPeers records which peers make progress.
 func (r *Replica) watchPeers() {
-	if r.lead.term == 0 {
+	if r.views.term == 0 {
 		return
 	}
 	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if v := r.lead.viewOf(id); pr.Match > v.match || pr.Match >= r.committed || v.moved == 0 {
+		if v := r.views.viewOf(id); pr.Match > v.match || pr.Match >= r.committed || v.moved == 0 {
 			v.match, v.moved = pr.Match, r.awake
 		}
 	})
@@ -69,7 +79,7 @@ func (r *Replica) watchPeers() {
 // stuck returns how long a peer has made no progress although it lacks committed entries. Pauses of
 // this process do not count.
 func (r *Replica) stuck(id, match uint64) time.Duration {
-	v, ok := r.lead.views[id]
+	v, ok := r.views.of[id]
 	if !ok || v.moved == 0 || match > v.match || match >= r.committed {
 		return 0
 	}

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -39,22 +40,22 @@ func TestARestoredClusterGrantsAfterTheWaitWithTokensAboveTheFloor(t *testing.T)
 	}
 	refused := func() bool {
 		k := c.open(h, ttl)
-		r, ok := k.call(k.acquireBody(spec("job"))).(Refused)
+		r, ok := k.call(k.acquireBody(spec("job"))).(lead.Refused)
 		return ok && r.Code == machine.NotReady
 	}
 	if !refused() {
 		t.Error("granted in the wait")
 	}
 	// A new leader waits the full time.
-	c.run(Time(restoreWait) * ms / 2)
+	c.run(lead.Time(restoreWait) * ms / 2)
 	h = c.lead(1 + h.id%3)
 	began := c.now
-	c.run(Time(restoreWait) * ms * 3 / 4)
+	c.run(lead.Time(restoreWait) * ms * 3 / 4)
 	if !refused() {
 		t.Error("a new leader did not wait in full")
 	}
 	c.until(second*restoreWait/1000, "the end of the wait", func() bool { return !h.r.Recovery().Pending() })
-	if waited := c.now - began; waited < Time(restoreWait)*ms-second {
+	if waited := c.now - began; waited < lead.Time(restoreWait)*ms-second {
 		t.Errorf("granted after %v", waited)
 	}
 	if got := c.open(h, ttl).acquire("job"); got.Token < floor {
@@ -86,7 +87,7 @@ func TestTheWaitAfterARestoreEndsHoweverOftenTheLeaderChanges(t *testing.T) {
 			c.change(false)
 		}
 	}
-	if took := c.now - began; took < Time(restoreWait)*ms || took > Time(restoreWait)*ms+10*second {
+	if took := c.now - began; took < lead.Time(restoreWait)*ms || took > lead.Time(restoreWait)*ms+10*second {
 		t.Errorf("the wait of 20 s took %v", time.Duration(took))
 	}
 }
@@ -139,8 +140,8 @@ func TestNothingIsLoggedForClaimsThatCannotBeGrantedYet(t *testing.T) {
 			cl.run(second)
 			for range 50 {
 				// So that something of the session is in flight.
-				tag := k.send(Cancel{Claim: machine.Cancel{Seq: k.seq + 500}})
-				no, ok := k.call(k.acquireBody(spec("job"))).(Refused)
+				tag := k.send(lead.Cancel{Claim: machine.Cancel{Seq: k.seq + 500}})
+				no, ok := k.call(k.acquireBody(spec("job"))).(lead.Refused)
 				if !ok || no.Code != machine.NotReady || no.Limit == "" || (no.RetryAfter > 0) != c.knows {
 					t.Fatalf("answered %+v", no)
 				}
@@ -161,8 +162,8 @@ func TestTheRestOfTheWaitIsTold(t *testing.T) {
 	c := newCluster(t, 3, renewed(500, wall0, restoreWait))
 	h := c.leader()
 	k := c.open(h, ttl)
-	no := k.call(k.acquireBody(spec("job"))).(Refused)
-	told := c.now + Time(no.RetryAfter)
+	no := k.call(k.acquireBody(spec("job"))).(lead.Refused)
+	told := c.now + lead.Time(no.RetryAfter)
 	for _, o := range c.hosts {
 		if st := o.r.Status(); o != h && st.GrantsHeldFor < restoreWait*time.Millisecond {
 			t.Errorf("follower %d says %q for %v, want the whole wait", o.id, st.GrantsHeld, st.GrantsHeldFor)
@@ -180,7 +181,7 @@ func TestTheEndOfTheTokensIsFinal(t *testing.T) {
 	if got := k.acquire("last"); got.Token != machine.MaxToken {
 		t.Fatalf("token %d", got.Token)
 	}
-	if no, ok := k.call(k.acquireBody(spec("one too many"))).(Refused); !ok || no.Code != machine.Exhausted || no.RetryAfter != 0 {
+	if no, ok := k.call(k.acquireBody(spec("one too many"))).(lead.Refused); !ok || no.Code != machine.Exhausted || no.RetryAfter != 0 {
 		t.Errorf("answered %+v", no)
 	}
 	if st := k.host.r.Status(); st.GrantsHeld == "" {

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -31,8 +32,7 @@ type Replica struct {
 	cfg  Config
 	log  *slog.Logger
 	raft *raft.RawNode
-	disk *raftStorage // the log as handed out for writing, without its oldest part
-	rng  rng
+	disk *raftStorage    // the log as handed out for writing, without its oldest part
 	draw machine.BirthID // the birth of the cluster, if this replica is its first leader
 
 	machine   *machine.Machine
@@ -44,28 +44,30 @@ type Replica struct {
 	leader    uint64
 	committed uint64
 
-	lead leadership // zero unless this replica leads
+	lead     *lead.Lead // what this replica does for clients when it leads
+	views    views      // of its peers; empty unless it leads
+	founding founding   // zero unless it leads
 
 	writes  writes
 	leaving bool // leadership is being transferred because of the disk
 	// mayTransfer is the earliest time at which leadership may be transferred because of the disk,
 	// on the clock awake.
-	mayTransfer Time
+	mayTransfer lead.Time
 	// zoneAt is the earliest time at which it may be transferred to the preferred zone, on the same
 	// clock.
-	zoneAt Time
+	zoneAt lead.Time
 	// crowded is the zone that was warned about.
 	crowded  string
 	incoming []SnapshotReceived
 	snaps    snapshots
 	members  membership
 
-	now      Time
-	awake    Time // like now, but without the gaps in which this process did not run
+	now      lead.Time
+	awake    lead.Time // like now, but without the gaps in which this process did not run
 	wall     machine.WallMillis
-	lastTick Time
+	lastTick lead.Time
 	started  bool
-	backlog  Time // receive time of the oldest request held by the shell; zero when there is none
+	backlog  lead.Time // receive time of the oldest request held by the shell; zero when there is none
 	noFloor  string
 
 	disproportionate uint64 // number of messages dropped as such
@@ -85,7 +87,7 @@ func New(cfg Config) (*Replica, error) {
 		machine: cfg.Machine, applied: cfg.Snapshot.GetIndex(), confState: cfg.Snapshot.GetConfState(),
 	}
 	var err error
-	if r.rng, err = newRNG(cfg.Rand); err != nil {
+	if r.lead, err = lead.New(cfg.ofLead(r.log), group{r}); err != nil {
 		return nil, err
 	}
 	if _, err := io.ReadFull(cfg.Rand, r.draw[:]); err != nil {
@@ -163,8 +165,8 @@ func (r *Replica) raftConfig() *raft.Config {
 // Step takes one input. Its effects come out of the next Turn.
 func (r *Replica) Step(in Input) {
 	switch in := in.(type) {
-	case Request:
-		r.request(in)
+	case Asked:
+		r.lead.Request(in.Request)
 	case Message:
 		r.receive(in.Message)
 	case Persisted:
@@ -218,7 +220,7 @@ func (r *Replica) receive(m *raftpb.Message) {
 		if m.GetType() == raftpb.MsgTimeoutNow {
 			r.succeed(m)
 		}
-		r.lead.hear(m)
+		r.views.hear(m)
 		r.hears(m.GetFrom())
 		if !r.empty(m) {
 			r.step(m)
@@ -235,39 +237,39 @@ func (r *Replica) step(m *raftpb.Message) {
 
 // Turn does what the inputs since the last turn and the time require. now must not fall from turn
 // to turn; wall is the wall clock, used only for display and for the first token floor.
-func (r *Replica) Turn(now Time, wall machine.WallMillis) Output {
+func (r *Replica) Turn(now lead.Time, wall machine.WallMillis) Output {
 	r.begin(now, wall)
 	r.drain()
 	r.tick()
 	r.watchDisk()
 	r.watchZone()
 	r.drain()
-	r.leadOn()
+	r.lead.Serve(r.backlog)
+	r.drain()
+	r.lead.Finish()
 	r.captureOn()
-	r.out.Wake = r.wake()
+	r.out.Wake, r.out.Replies = r.wake(), r.lead.Replies()
 	r.backlog, r.incoming = 0, nil // Raft has accepted what arrived, or never will
 	out := r.out
 	r.out = Output{}
 	return out
 }
 
-func (r *Replica) begin(now Time, wall machine.WallMillis) {
+func (r *Replica) begin(now lead.Time, wall machine.WallMillis) {
 	if now < r.now {
 		panic(fmt.Sprintf("replica: time fell from %v to %v", time.Duration(r.now), time.Duration(now)))
 	}
 	if !r.started {
 		r.started, r.lastTick, r.now = true, now, now
 	}
-	r.awake += min(now-r.now, Time(r.cfg.maxStep()))
+	r.awake += min(now-r.now, lead.Time(r.cfg.maxStep()))
 	r.now, r.wall = now, wall
-	if r.lead.serving {
-		r.lead.clock.Advance(time.Duration(now), r.healthy())
-	}
+	r.lead.Begin(now, wall)
 }
 
 // tick gives Raft the ticks that passed, up to a bound; those beyond it are dropped.
 func (r *Replica) tick() {
-	every := Time(r.cfg.TickEvery)
+	every := lead.Time(r.cfg.TickEvery)
 	due := (r.now - r.lastTick) / every
 	r.lastTick += due * every
 	if due > 0 {
@@ -282,16 +284,10 @@ func (r *Replica) tick() {
 }
 
 // wake returns when the next turn is due if nothing arrives.
-func (r *Replica) wake() Time {
-	wake := r.lastTick + Time(r.cfg.TickEvery)
+func (r *Replica) wake() lead.Time {
+	wake := r.lastTick + lead.Time(r.cfg.TickEvery)
 	if r.snaps.capture != nil {
 		wake = min(wake, r.snaps.next)
 	}
-	if r.lead.serving {
-		wake = min(wake, r.lead.nextRound(&r.cfg, r.now), r.lead.nextBatch(&r.cfg))
-		if !r.lead.rounds.reads.empty() {
-			wake = r.now
-		}
-	}
-	return max(wake, r.now)
+	return max(r.lead.Wake(wake), r.now)
 }

@@ -3,6 +3,7 @@ package replica
 import (
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -12,12 +13,12 @@ func TestNoSessionIsOpenedWhileTheLevelOfSecretsRises(t *testing.T) {
 	introduce(c, machine.FeatureLevel)
 	c.run(second)
 	h := c.leader()
-	raise := c.send(h, Request{Stream: c.newStream(), Body: RaiseLevel{}})
-	open := c.send(h, Request{Stream: c.newStream(), Body: Open{TTL: ttl, Random: [8]byte{1}, ClientNumbered: true}})
-	if r, ok := c.answer(h, open).(Refused); !ok || r.Reason != Overloaded {
+	raise := c.send(h, lead.Request{Stream: c.newStream(), Body: lead.RaiseLevel{}})
+	open := c.send(h, lead.Request{Stream: c.newStream(), Body: lead.Open{TTL: ttl, Random: [8]byte{1}, ClientNumbered: true}})
+	if r, ok := c.answer(h, open).(lead.Refused); !ok || r.Reason != lead.Overloaded {
 		t.Errorf("meanwhile: %+v", r)
 	}
-	if a, ok := c.answer(h, raise).(LevelRaised); !ok || a.To != machine.FeatureLevel {
+	if a, ok := c.answer(h, raise).(lead.LevelRaised); !ok || a.To != machine.FeatureLevel {
 		t.Errorf("raised: %+v", a)
 	}
 	c.open(h, ttl)

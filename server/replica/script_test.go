@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -77,8 +78,8 @@ func (s *script) do(cmd string, args []datadriven.CmdArg) string {
 	case "heal":
 		s.heal()
 	case "revoke":
-		a := s.call(s.serving(), Request{Stream: s.newStream(), Body: Revoke{Name: word(0), Command: machine.Revoke{By: "ops", Reason: "test"}}})
-		return fmt.Sprintf("%d revoked\n", a.(RevokedClaims).Count)
+		a := s.call(s.serving(), lead.Request{Stream: s.newStream(), Body: lead.Revoke{Name: word(0), Command: machine.Revoke{By: "ops", Reason: "test"}}})
+		return fmt.Sprintf("%d revoked\n", a.(lead.RevokedClaims).Count)
 	case "show":
 		return s.show(word(0))
 	case "told":
@@ -146,12 +147,12 @@ func (s *script) acquire(args []datadriven.CmdArg) string {
 	q := k.request(body)
 	if unary {
 		body.Follow = true
-		q = Request{Stream: s.newStream(), Session: k.id, Secret: &k.secret, Body: body}
+		q = lead.Request{Stream: s.newStream(), Session: k.id, Secret: &k.secret, Body: body}
 	}
 	switch a := s.call(k.host, q).(type) {
-	case Claimed:
+	case lead.Claimed:
 		return s.state(a.Claim) + "\n"
-	case Refused:
+	case lead.Refused:
 		return fmt.Sprintf("refused: reason %d code %d\n", a.Reason, a.Code)
 	default:
 		return fmt.Sprintf("%+v\n", a)
@@ -188,10 +189,10 @@ func (s *script) release(name, lock string) string {
 	k := s.names[name]
 	for _, h := range s.serving().r.machine.Lock(lock, 100, 0).Holders {
 		if h.Claim.Session == k.id {
-			switch a := k.call(Release{machine.Release{Seq: h.Claim.Seq, Token: h.Token}}).(type) {
-			case Claimed:
+			switch a := k.call(lead.Release{Claim: machine.Release{Seq: h.Claim.Seq, Token: h.Token}}).(type) {
+			case lead.Claimed:
 				return s.state(a.Claim) + "\n"
-			case Refused:
+			case lead.Refused:
 				if a.Code == machine.Lost {
 					return "lost before; the end is confirmed\n"
 				}
@@ -202,7 +203,7 @@ func (s *script) release(name, lock string) string {
 }
 
 func (s *script) pass(duration string, names []datadriven.CmdArg) {
-	for end := s.now + Time(milliseconds(duration))*ms; s.now < end; {
+	for end := s.now + lead.Time(milliseconds(duration))*ms; s.now < end; {
 		for _, arg := range names {
 			s.names[arg.Key].renew()
 		}
@@ -242,13 +243,13 @@ func (s *script) told(name string) string {
 	k := s.names[name]
 	var b strings.Builder
 	for _, h := range s.hosts {
-		for _, r := range h.take(func(r Reply) bool { return r.Session == k.id && r.Tag == 0 }) {
+		for _, r := range h.take(func(r lead.Reply) bool { return r.Session == k.id && r.Tag == 0 }) {
 			switch a := r.Answer.(type) {
-			case Changed:
+			case lead.Changed:
 				fmt.Fprintf(&b, "%d says: %s\n", h.id, s.state(a.Claim))
-			case Ended:
+			case lead.Ended:
 				fmt.Fprintf(&b, "%d says: session over, %s\n", h.id, map[machine.Code]string{machine.SessionExpired: "expired", machine.SessionRevoked: "revoked"}[a.Code])
-			case Refused:
+			case lead.Refused:
 				fmt.Fprintf(&b, "%d says: not the leader any more\n", h.id)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -22,11 +23,11 @@ const (
 	maxSteps = 32
 	// retryAfter is the minimum time between two starts of requested snapshots, so that a disk on
 	// which they fail is not kept busy.
-	retryAfter = Time(time.Second)
+	retryAfter = lead.Time(time.Second)
 	// entryCost is about what an entry takes in memory in addition to its data.
 	entryCost = 128
 	// heardFor is how long after its last message a follower still counts as catching up.
-	heardFor = Time(10 * time.Second)
+	heardFor = lead.Time(10 * time.Second)
 )
 
 // snapshots is the work on snapshots. One is made at a time.
@@ -37,9 +38,9 @@ type snapshots struct {
 	capture *machine.Capture
 	meta    *raftpb.SnapshotMetadata // of the one in progress, until it is durable
 	first   bool
-	wanted  bool // one of everything applied, as soon as none is in progress
-	next    Time // when the next part is due
-	retry   Time // earliest time at which a requested one may be started
+	wanted  bool      // one of everything applied, as soon as none is in progress
+	next    lead.Time // when the next part is due
+	retry   lead.Time // earliest time at which a requested one may be started
 
 	// owed is how many snapshots of an entry from owedFrom on must become durable before the disk
 	// is free of secrets.
@@ -122,7 +123,7 @@ func (r *Replica) captureOn() {
 		s.capture = nil
 	}
 	r.out.Snapshot = part
-	s.first, s.next = false, r.now+Time(max(1, len(part.Chunk)/partSize))*Time(r.cfg.SnapshotPace)
+	s.first, s.next = false, r.now+lead.Time(max(1, len(part.Chunk)/partSize))*lead.Time(r.cfg.SnapshotPace)
 }
 
 // dueSnapshot reports whether enough log has been applied, or a snapshot is wanted that does not
@@ -274,6 +275,7 @@ func (r *Replica) install(meta *raftpb.SnapshotMetadata, m *machine.Machine) {
 	r.machine.AbortCapture()
 	before := r.machine.Limits().FeatureLevel
 	r.machine, r.applied, r.confState = m, meta.GetIndex(), meta.GetConfState()
+	r.lead.Installed(m, r.applied)
 	owed := r.snaps.owed > 0
 	r.snaps = snapshots{index: meta.GetIndex(), began: meta.GetIndex()}
 	r.leaveIfRemoved()

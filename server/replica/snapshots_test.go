@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -20,9 +21,9 @@ func (k *client) work(n uint64) {
 	for end := k.host.r.Status().Applied + n; k.host.r.Status().Applied < end; {
 		got := k.acquire(fmt.Sprintf("job/%d", k.seq%7))
 		if k.seq%3 != 0 {
-			k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+			k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
 		} else {
-			k.call(Cancel{machine.Cancel{Seq: got.Seq, Floor: got.Seq}})
+			k.call(lead.Cancel{Claim: machine.Cancel{Seq: got.Seq, Floor: got.Seq}})
 		}
 	}
 }
@@ -220,7 +221,7 @@ func TestASnapshotThatRaftAsksForAndThatFailsIsMadeAgain(t *testing.T) {
 	for end := c.now + 3*second; c.now < end; c.tick() {
 		if meta := h.r.snaps.meta; meta != nil {
 			failed++
-			starts[c.now.seconds()] = true
+			starts[seconds(c.now)] = true
 			h.disk.unsynced = slices.DeleteFunc(h.disk.unsynced, func(s sync) bool { return s.snapshot != nil })
 			h.inputs = append(h.inputs, SnapshotFailed{meta.GetIndex()})
 		}
@@ -231,7 +232,7 @@ func TestASnapshotThatRaftAsksForAndThatFailsIsMadeAgain(t *testing.T) {
 	c.caughtUp(3)
 }
 
-func (t Time) seconds() uint64 { return uint64(t / second) }
+func seconds(t lead.Time) uint64 { return uint64(t / second) }
 
 func TestASnapshotWhoseFileIsGoneIsMadeAgain(t *testing.T) {
 	c := newCluster(t, 3, smallSnapshots)
@@ -362,7 +363,7 @@ func TestGrantsGoOnWhileASnapshotIsMade(t *testing.T) {
 		k.send(k.acquireBody(spec(fmt.Sprintf("many/%d", i))))
 	}
 	k.acquire("all") // when the others are held
-	before, slowest := h.r.Status().Snapshot, Time(0)
+	before, slowest := h.r.Status().Snapshot, lead.Time(0)
 	for n := 0; h.r.Status().Snapshot == before; n++ {
 		if n == 600 { // two entries each, and each voter has a mark of its own
 			t.Fatalf("no snapshot: %+v", h.r.Status())
@@ -370,7 +371,7 @@ func TestGrantsGoOnWhileASnapshotIsMade(t *testing.T) {
 		from := c.now
 		got := k.acquire("job")
 		slowest = max(slowest, c.now-from)
-		k.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
 	}
 	if slowest > 10*ms {
 		t.Errorf("a grant took %d ms while a snapshot was made", slowest/ms)
@@ -393,7 +394,7 @@ func TestALargeChunkIsWrittenAtTheSamePace(t *testing.T) {
 	for h.r.Status().Snapshot == before {
 		c.run(ms)
 	}
-	if took, least := c.now-from, Time(claims/2*5)*ms; took < least {
+	if took, least := c.now-from, lead.Time(claims/2*5)*ms; took < least {
 		t.Errorf("a state of %d parts was written in %d ms, want at least %d", claims/2, took/ms, least/ms)
 	}
 }

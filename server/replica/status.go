@@ -85,31 +85,28 @@ type Peer struct {
 
 // Status returns the state of the replica.
 func (r *Replica) Status() Status {
-	l := &r.lead
+	l := r.lead.Stats()
 	last, _ := r.disk.LastIndex() // never returns an error
 	s := Status{
-		ID: r.cfg.ID, Role: r.role, Term: r.term, Leader: r.leader, Serving: l.serving,
+		ID: r.cfg.ID, Role: r.role, Term: r.term, Leader: r.leader, Serving: r.lead.Serving(),
 		Applied: r.applied, Committed: r.committed, LastIndex: last, Snapshot: r.snaps.index,
 		Learner:  slices.Contains(r.confState.GetLearners(), r.cfg.ID),
 		Voters:   slices.Clone(r.confState.GetVoters()),
 		Learners: slices.Clone(r.confState.GetLearners()),
 		Members:  r.machine.Members(),
 		Counts:   r.machine.Counts(),
-		Queued:   len(l.queue.waiting),
-		InFlight: len(l.queue.flying),
-		Held:     l.rounds.held,
-		Expiring: l.expiring.len(),
+		Queued:   l.Queued,
+		InFlight: l.InFlight,
+		Held:     l.Held,
+		Expiring: l.Expiring,
+		Attached: l.Attached,
 		DiskBusy: r.diskBusy(), NoFloor: r.noFloor, Disproportionate: r.disproportionate,
 		Level: r.Level(),
 	}
-	s.GrantsHeld, s.GrantsHeldFor = r.grantsHeld()
-	// A count is the same in any order.
-	for _, stream := range l.streams {
-		s.Attached += len(stream.sessions)
-	}
+	s.GrantsHeld, s.GrantsHeldFor = r.lead.GrantsHeld()
 	if r.role == Leader {
 		s.Peers = r.peers()
-		s.Confirmed = time.Duration(r.now - l.rounds.confirmedStart)
+		s.Confirmed = time.Duration(r.now - l.Confirmed)
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package replica
 import (
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -18,23 +19,23 @@ type endOfGrant struct {
 
 var endsOfGrants = []endOfGrant{
 	{"a release by a call with the secret", func(c *cluster, h *host, k *client, claim machine.ClaimStatus) {
-		c.call(h, k.unary(c, Release{machine.Release{Seq: claim.Seq, Token: claim.Token}}))
+		c.call(h, k.unary(c, lead.Release{Claim: machine.Release{Seq: claim.Seq, Token: claim.Token}}))
 	}, machine.Released, 0},
 	{"a cancel by a call with the secret", func(c *cluster, h *host, k *client, claim machine.ClaimStatus) {
-		c.call(h, k.unary(c, Cancel{machine.Cancel{Seq: claim.Seq}}))
+		c.call(h, k.unary(c, lead.Cancel{Claim: machine.Cancel{Seq: claim.Seq}}))
 	}, machine.Cancelled, 0},
 	{"a close by a call with the secret", func(c *cluster, h *host, k *client, _ machine.ClaimStatus) {
-		c.call(h, k.unary(c, Close{}))
+		c.call(h, k.unary(c, lead.Close{}))
 	}, 0, machine.SessionUnknown},
 	{"a revocation of the claim", func(c *cluster, h *host, k *client, claim machine.ClaimStatus) {
 		id := machine.ClaimID{Session: k.id, Seq: claim.Seq}
-		c.call(h, Request{Stream: c.newStream(), Body: Revoke{Command: machine.Revoke{Claim: id, Token: claim.Token, By: "ann"}}})
+		c.call(h, lead.Request{Stream: c.newStream(), Body: lead.Revoke{Command: machine.Revoke{Claim: id, Token: claim.Token, By: "ann"}}})
 	}, machine.Revoked, 0},
 	{"a revocation of the name", func(c *cluster, h *host, _ *client, _ machine.ClaimStatus) {
-		c.call(h, Request{Stream: c.newStream(), Body: Revoke{Name: "job", Command: machine.Revoke{By: "ann"}}})
+		c.call(h, lead.Request{Stream: c.newStream(), Body: lead.Revoke{Name: "job", Command: machine.Revoke{By: "ann"}}})
 	}, machine.Revoked, 0},
 	{"a revocation of the session", func(c *cluster, h *host, k *client, _ machine.ClaimStatus) {
-		c.call(h, Request{Stream: c.newStream(), Body: Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: k.id}, By: "ann"}}})
+		c.call(h, lead.Request{Stream: c.newStream(), Body: lead.Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: k.id}, By: "ann"}}})
 	}, 0, machine.SessionRevoked},
 	{"the end of the lease", func(c *cluster, _ *host, _ *client, _ machine.ClaimStatus) {
 		c.run(12 * second)
@@ -46,8 +47,8 @@ var endsOfGrants = []endOfGrant{
 }
 
 // unary returns a call with the secret of the session.
-func (k *client) unary(c *cluster, b Body) Request {
-	return Request{Stream: c.newStream(), Session: k.id, Secret: &k.secret, Body: b}
+func (k *client) unary(c *cluster, b lead.Body) lead.Request {
+	return lead.Request{Stream: c.newStream(), Session: k.id, Secret: &k.secret, Body: b}
 }
 
 func TestTheHolderIsToldOfEveryEndThatItDidNotAskFor(t *testing.T) {
@@ -77,14 +78,14 @@ func TestTheHolderLearnsOfEveryEndWhenItIsBack(t *testing.T) {
 			h := c.leader()
 			k := c.open(h, 10_000)
 			claim := k.acquire("job")
-			c.send(h, k.request(Gone{}))
+			c.send(h, k.request(lead.Gone{}))
 			way.end(c, h, k, claim)
 			next := c.hosts[h.id%3]
 			c.lead(next.id)
 			k.number += 5
 			a, missed := k.attach(next, claim.Change)
 			ended, over := k.over()
-			switch attached, ok := a.(Attached); {
+			switch attached, ok := a.(lead.Attached); {
 			case way.state != 0 && (!ok || len(missed) != 1 || missed[0].State != way.state || attached.Change != missed[0].Change):
 				t.Errorf("attach was answered %+v behind %+v, want %v", a, missed, way.state)
 			case way.state == 0 && ok && way.code == machine.SessionUnknown:
@@ -102,7 +103,7 @@ func TestAWaiterIsToldOfACancelByAnother(t *testing.T) {
 	a, b := c.open(h, 60_000), c.open(h, 60_000)
 	a.acquire("job")
 	waiting := b.acquire("job")
-	c.call(h, b.unary(c, Cancel{machine.Cancel{Seq: waiting.Seq}}))
+	c.call(h, b.unary(c, lead.Cancel{Claim: machine.Cancel{Seq: waiting.Seq}}))
 	if told := b.changes(); len(told) != 1 || told[0].State != machine.Cancelled {
 		t.Errorf("the waiter was told %+v", told)
 	}

@@ -11,5 +11,5 @@ type View struct {
 
 // View returns who leads, as of the last turn.
 func (r *Replica) View() View {
-	return View{Role: r.role, Term: r.term, Leader: r.leader, Serving: r.lead.serving}
+	return View{Role: r.role, Term: r.term, Leader: r.leader, Serving: r.lead.Serving()}
 }

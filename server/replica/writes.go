@@ -7,16 +7,17 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // A write is one MsgStorageAppend on its way to the disk.
 type write struct {
 	meta  *raftpb.SnapshotMetadata // of the snapshot in it, or nil
-	since Time                     // on the clock awake
+	since lead.Time                // on the clock awake
 	last  uint64                   // index of the log's last entry once it is durable
 	// elsewhere is when, on the clock awake, everything up to last was committed; zero: not yet.
-	elsewhere Time
+	elsewhere lead.Time
 	snapshot  *machine.Machine  // the state to swap in when it is durable, or nil
 	responses []*raftpb.Message // due when it is durable
 }

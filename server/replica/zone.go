@@ -6,22 +6,24 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
 const (
 	// zoneAfter is how long a leader outside the preferred zone leads before it transfers
 	// leadership to a member there, and the time between two attempts. So the zone never turns a
 	// bad minute into many elections.
-	zoneAfter = Time(30 * time.Second)
+	zoneAfter = lead.Time(30 * time.Second)
 	// zoneAfterDisk is the same for a leader that took over because of another's slow disk, which
 	// may be in the preferred zone.
-	zoneAfterDisk = Time(5 * time.Minute)
+	zoneAfterDisk = lead.Time(5 * time.Minute)
 )
 
 // watchZone transfers leadership to a member of the preferred zone that is up and not behind, if
 // this leader is elsewhere.
 func (r *Replica) watchZone() {
-	if r.cfg.LeaderZone == "" || r.cfg.Zone == r.cfg.LeaderZone || !r.lead.serving || r.awake < r.zoneAt {
+	if r.cfg.LeaderZone == "" || r.cfg.Zone == r.cfg.LeaderZone || !r.lead.Serving() || r.awake < r.zoneAt {
 		return
 	}
 	r.zoneAt = r.awake + zoneAfter

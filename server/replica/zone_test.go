@@ -2,6 +2,8 @@ package replica
 
 import (
 	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
 // newZoned returns a cluster of five nodes in the zones a, a, b, b, c that know each other; the
@@ -17,7 +19,7 @@ func newZoned(t *testing.T) *cluster {
 	return c
 }
 
-func (c *cluster) leadsFor(h *host, d Time, why string) {
+func (c *cluster) leadsFor(h *host, d lead.Time, why string) {
 	c.t.Helper()
 	for end := c.now + d; c.now < end; c.tick() {
 		if h.r.role != Leader {

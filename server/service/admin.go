@@ -4,6 +4,7 @@ import (
 	"context"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -87,7 +88,7 @@ func (s *Service) Revoke(ctx context.Context, r *pb.RevokeRequest) (*pb.RevokeRe
 		by = remote(ctx)
 	}
 	req, e := protocol.FromRevoke(r, by)
-	a, err := ask[replica.RevokedClaims](ctx, s, req, e)
+	a, err := ask[lead.RevokedClaims](ctx, s, req, e)
 	if err != nil {
 		return nil, err
 	}

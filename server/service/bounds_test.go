@@ -8,9 +8,9 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 func TestAMeterLetsABurstPassAndThenTheRate(t *testing.T) {
@@ -56,37 +56,37 @@ func TestAQuietLoggerWritesALineASecondAndCountsTheRest(t *testing.T) {
 
 func TestAnOutboxAboveItsLimitKeepsNothing(t *testing.T) {
 	o := newOutbox(3)
-	o.deliver(make([]replica.Reply, 2))
+	o.deliver(make([]lead.Reply, 2))
 	o.refuse(&pb.ServerEvent{})
 	if replies, events, full := o.take(); len(replies) != 2 || len(events) != 1 || full {
 		t.Errorf("took %d replies and %d events, full %v", len(replies), len(events), full)
 	}
-	o.deliver(make([]replica.Reply, 3))
-	o.deliver(make([]replica.Reply, 1))
-	o.deliver(make([]replica.Reply, 1))
+	o.deliver(make([]lead.Reply, 3))
+	o.deliver(make([]lead.Reply, 1))
+	o.deliver(make([]lead.Reply, 1))
 	if replies, events, full := o.take(); len(replies)+len(events) != 0 || !full {
 		t.Errorf("took %d replies and %d events, full %v; want nothing but that it is full", len(replies), len(events), full)
 	}
 }
 
 func TestAnOutboxCountsWhatRepliesHold(t *testing.T) {
-	busy := replica.Reply{Answer: replica.Claimed{Claim: machine.ClaimStatus{Blockers: make([]machine.Holder, 16)}}}
+	busy := lead.Reply{Answer: lead.Claimed{Claim: machine.ClaimStatus{Blockers: make([]machine.Holder, 16)}}}
 	o := newOutbox(100)
 	for range 20 {
-		o.deliver([]replica.Reply{busy})
+		o.deliver([]lead.Reply{busy})
 	}
 	if o.isFull() {
 		t.Fatal("refused below the bound")
 	}
 	for range 20 {
-		o.deliver([]replica.Reply{busy})
+		o.deliver([]lead.Reply{busy})
 	}
 	if !o.isFull() {
 		t.Error("40 replies with 640 holders were counted as 40")
 	}
 	o = newOutbox(100)
 	for range 100 {
-		o.deliver([]replica.Reply{busy})
+		o.deliver([]lead.Reply{busy})
 		o.take()
 	}
 	if o.isFull() {

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // maxCallReplies bounds what waits for one unary call: its answer and the changes of one claim, at
@@ -21,14 +21,14 @@ const maxCallReplies = 64
 // A call is one unary call as the replica sees it: a stream of one request.
 type call struct {
 	svc  *Service
-	id   replica.StreamID
+	id   lead.StreamID
 	box  *outbox
-	rest []replica.Reply // taken from the box, not processed yet
+	rest []lead.Reply // taken from the box, not processed yet
 }
 
 // start submits the one request of a call; the caller ends the call with close. The parameters are
 // the results of a form check, so that handlers stay short.
-func (s *Service) start(ctx context.Context, req replica.Request, e *pb.Error) (*call, error) {
+func (s *Service) start(ctx context.Context, req lead.Request, e *pb.Error) (*call, error) {
 	if e != nil {
 		return nil, s.refuse(e)
 	}
@@ -46,7 +46,7 @@ func (s *Service) start(ctx context.Context, req replica.Request, e *pb.Error) (
 }
 
 // admit enforces a connection's rate limit.
-func (s *Service) admit(ctx context.Context, req replica.Request) error {
+func (s *Service) admit(ctx context.Context, req lead.Request) error {
 	pause := s.meterOf(ctx).take(time.Now(), 1)
 	switch {
 	case pause > 0 && takes(req):
@@ -57,9 +57,9 @@ func (s *Service) admit(ctx context.Context, req replica.Request) error {
 	return nil
 }
 
-func (c *call) submit(req replica.Request) error {
+func (c *call) submit(req lead.Request) error {
 	req.Stream, req.Received = c.id, c.svc.cfg.Node.Now()
-	switch err := c.svc.cfg.Node.Submit([]replica.Request{req}); {
+	switch err := c.svc.cfg.Node.Submit([]lead.Request{req}); {
 	case err == nil:
 		return nil
 	case errors.Is(err, node.ErrOverloaded):
@@ -73,7 +73,7 @@ func (c *call) submit(req replica.Request) error {
 func (c *call) close() { c.svc.cfg.Node.Disconnect(c.id) }
 
 // next waits for the next answer. Refusals are returned as errors.
-func (c *call) next(ctx context.Context) (replica.Answer, error) {
+func (c *call) next(ctx context.Context) (lead.Answer, error) {
 	for len(c.rest) == 0 {
 		select {
 		case <-c.box.wake:
@@ -86,15 +86,15 @@ func (c *call) next(ctx context.Context) (replica.Answer, error) {
 	}
 	answer := c.rest[0].Answer
 	c.rest = c.rest[1:]
-	if r, ok := answer.(replica.Refused); ok {
+	if r, ok := answer.(lead.Refused); ok {
 		return nil, c.svc.refused(ctx, r)
 	}
 	return answer, nil
 }
 
 // refused returns the error of a unary call that the replica refused.
-func (s *Service) refused(ctx context.Context, r replica.Refused) error {
-	if r.Reason == replica.NotLeader {
+func (s *Service) refused(ctx context.Context, r lead.Refused) error {
+	if r.Reason == lead.NotLeader {
 		e := notLeader(s.settle(ctx))
 		e.Uncertain = r.Uncertain
 		return protocol.Err(e)
@@ -103,7 +103,7 @@ func (s *Service) refused(ctx context.Context, r replica.Refused) error {
 }
 
 // ask makes a call that has one answer, of type A.
-func ask[A replica.Answer](ctx context.Context, s *Service, req replica.Request, e *pb.Error) (A, error) {
+func ask[A lead.Answer](ctx context.Context, s *Service, req lead.Request, e *pb.Error) (A, error) {
 	var none A
 	c, err := s.start(ctx, req, e)
 	if err != nil {

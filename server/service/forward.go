@@ -21,9 +21,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // hopKey marks a call that a node has forwarded, with that node's name. Such a call is never
@@ -216,8 +216,8 @@ func (l *lane) leave(from string) {
 }
 
 func tooManyForwarded(whose string, limit int) *pb.Error {
-	return protocol.FromRefused(replica.Refused{
-		Reason: replica.Overloaded,
+	return protocol.FromRefused(lead.Refused{
+		Reason: lead.Overloaded,
 		Limit:  fmt.Sprintf("calls %sthat this node forwards at one time: at most %d", whose, limit),
 	})
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // handOverPatience is how long a handover requested by an operator may take. It normally takes some
@@ -40,7 +40,7 @@ func (s *Service) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.Me
 	if err != nil || host == "" || errPort != nil || number == 0 || len(r.GetPeerAddress()) > maxPeerAddress {
 		return nil, invalidField("peer_address", "must be the host:port at which the other nodes reach the new one, at most 262 bytes")
 	}
-	m, err := s.changeMembers(ctx, replica.AddLearner, machine.Member{ID: newMemberID(), Name: r.GetName(), Address: r.GetPeerAddress()}, false)
+	m, err := s.changeMembers(ctx, lead.AddLearner, machine.Member{ID: newMemberID(), Name: r.GetName(), Address: r.GetPeerAddress()}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func newMemberID() uint64 {
 
 // MemberPromote gives a learner its vote.
 func (s *Service) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	m, err := s.changeMembers(ctx, replica.PromoteLearner, machine.Member{Name: r.GetName()}, false)
+	m, err := s.changeMembers(ctx, lead.PromoteLearner, machine.Member{Name: r.GetName()}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Service) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequest) (
 		}
 		return nil, s.notLeader(ctx)
 	}
-	m, err := s.changeMembers(ctx, replica.RemoveMember, machine.Member{Name: r.GetName()}, r.GetForce())
+	m, err := s.changeMembers(ctx, lead.RemoveMember, machine.Member{Name: r.GetName()}, r.GetForce())
 	if err != nil {
 		return nil, err
 	}
@@ -134,15 +134,15 @@ func (s *Service) stepDown(ctx context.Context, to uint64) error {
 	return nil
 }
 
-func (s *Service) changeMembers(ctx context.Context, change replica.MemberChange, m machine.Member, force bool) (machine.Member, error) {
-	req := replica.Request{Body: replica.ChangeMembers{Change: change, Member: m, Force: force}}
-	a, err := ask[replica.MembersChanged](ctx, s, req, nil)
+func (s *Service) changeMembers(ctx context.Context, change lead.MemberChange, m machine.Member, force bool) (machine.Member, error) {
+	req := lead.Request{Body: lead.ChangeMembers{Change: change, Member: m, Force: force}}
+	a, err := ask[lead.MembersChanged](ctx, s, req, nil)
 	return a.Member, err
 }
 
 // Upgrade raises the cluster's feature level.
 func (s *Service) Upgrade(ctx context.Context, r *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
-	a, err := ask[replica.LevelRaised](ctx, s, replica.Request{Body: replica.RaiseLevel{To: r.GetToLevel(), Check: r.GetCheck()}}, nil)
+	a, err := ask[lead.LevelRaised](ctx, s, lead.Request{Body: lead.RaiseLevel{To: r.GetToLevel(), Check: r.GetCheck()}}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
 // clientKey is where a node that forwards a call says for whom: the client's address, with a proof
@@ -25,7 +25,7 @@ const maxSealed = 256
 
 // origin tells who made a call, for the shares of clients: the client of the node that passed it on, the HTTP client, or the other
 // end of the connection.
-func (s *Service) origin(ctx context.Context) replica.Origin {
+func (s *Service) origin(ctx context.Context) lead.Origin {
 	if from, ok := ctx.Value(sealedClient{}).(string); ok {
 		return originOf(from)
 	}
@@ -50,9 +50,9 @@ func (s *Service) passedOnByNode(ctx context.Context) bool {
 }
 
 // originOf returns the origin for a client's address, host:port or only a host.
-func originOf(address string) replica.Origin {
+func originOf(address string) lead.Origin {
 	if address == "" || address == thisNode {
-		return replica.Origin{}
+		return lead.Origin{}
 	}
 	h := fnv.New64a()
 	h.Write([]byte(address))
@@ -60,7 +60,7 @@ func originOf(address string) replica.Origin {
 	if err != nil {
 		host = address
 	}
-	return replica.Origin{Connection: h.Sum64(), Address: network(host)}
+	return lead.Origin{Connection: h.Sum64(), Address: network(host)}
 }
 
 // network returns what counts as one address: for IPv6 the whole /64, since one machine can have

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
 func TestAnAddressIsAHostAndWithIPv6ItsNetwork(t *testing.T) {
@@ -62,7 +62,7 @@ func TestOnlyTheClusterTellsForWhomACallIs(t *testing.T) {
 	if got := node().seal("10.0.0.7:4711"); got != "" {
 		t.Errorf("without a secret %q was sent", got)
 	}
-	if got := originOf(""); got != (replica.Origin{}) {
+	if got := originOf(""); got != (lead.Origin{}) {
 		t.Errorf("nobody is %+v", got)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
-	"github.com/lockstep-dev/lockstep/server/replica"
+	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
 // An outbox holds what waits to be sent to one client. The node's loop and the stream's reader add
@@ -16,7 +16,7 @@ type outbox struct {
 
 	mu struct {
 		sync.Mutex
-		replies []replica.Reply
+		replies []lead.Reply
 		events  []*pb.ServerEvent // refusals of requests that the node never saw
 		size    int               // of both, see sizeOf
 		held    int64             // counted by the account
@@ -30,7 +30,7 @@ func newOutbox(limit int) *outbox {
 
 // deliver adds replies; the outbox owns the slice. It is called on the node's loop and does not
 // block.
-func (o *outbox) deliver(replies []replica.Reply) {
+func (o *outbox) deliver(replies []lead.Reply) {
 	size := 0
 	for i := range replies {
 		size += sizeOf(&replies[i])
@@ -49,11 +49,11 @@ func (o *outbox) deliver(replies []replica.Reply) {
 
 // sizeOf counts a reply as one, or more if it names many holders: a reply with 16 holders takes ten
 // times the memory of a plain one.
-func sizeOf(r *replica.Reply) int {
+func sizeOf(r *lead.Reply) int {
 	switch a := r.Answer.(type) {
-	case replica.Claimed:
+	case lead.Claimed:
 		return 1 + len(a.Claim.Blockers)/4
-	case replica.Refused:
+	case lead.Refused:
 		return 1 + len(a.Claim.Blockers)/4
 	default:
 		return 1
@@ -121,7 +121,7 @@ func (o *outbox) close() {
 }
 
 // take empties the outbox. full means that some replies were dropped: the stream cannot continue.
-func (o *outbox) take() (replies []replica.Reply, events []*pb.ServerEvent, full bool) {
+func (o *outbox) take() (replies []lead.Reply, events []*pb.ServerEvent, full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	replies, events = o.mu.replies, o.mu.events

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // notLeader returns the error that redirects a client to the leader. The address is missing while
@@ -14,7 +14,7 @@ import (
 func (s *Service) notLeader(ctx context.Context) error { return protocol.Err(notLeader(s.settle(ctx))) }
 
 func notLeader(st node.Status) *pb.Error {
-	e := protocol.FromRefused(replica.Refused{Reason: replica.NotLeader})
+	e := protocol.FromRefused(lead.Refused{Reason: lead.NotLeader})
 	if st.Leader == 0 || st.Leader == st.ID {
 		e.Message += ", and knows of none"
 		return e
@@ -31,7 +31,7 @@ func (s *Service) refuse(e *pb.Error) error {
 }
 
 func overloaded() *pb.Error {
-	return protocol.FromRefused(replica.Refused{Reason: replica.Overloaded})
+	return protocol.FromRefused(lead.Refused{Reason: lead.Overloaded})
 }
 
 func goingDown() *pb.Error {

@@ -20,18 +20,18 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // A Node is what the service needs of [node.Node], which documents the methods. All are safe for
 // concurrent use.
 type Node interface {
-	Connect(deliver func([]replica.Reply)) replica.StreamID
-	Disconnect(replica.StreamID)
-	Submit([]replica.Request) error
-	Now() replica.Time
+	Connect(deliver func([]lead.Reply)) lead.StreamID
+	Disconnect(lead.StreamID)
+	Submit([]lead.Request) error
+	Now() lead.Time
 	Status() node.Status
 	HandOverTo(ctx context.Context, to uint64) error
 }

@@ -10,18 +10,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // A stream is one call of Session.
 type stream struct {
 	svc  *Service
 	grpc pb.LockService_SessionServer
-	id   replica.StreamID
+	id   lead.StreamID
 	box  *outbox
-	from replica.Origin
+	from lead.Origin
 	// ended gets the one reason why the reader stopped; nil if the client closed its direction.
 	ended chan error
 
@@ -59,7 +59,7 @@ func (st *stream) disconnect() {
 }
 
 // offer hands requests to the node unless the stream is gone; the reader may be one frame late.
-func (st *stream) offer(reqs []replica.Request) error {
+func (st *stream) offer(reqs []lead.Request) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.mu.gone {
@@ -98,7 +98,7 @@ func (st *stream) flush() error {
 	replies, events, full := st.box.take()
 	frame, size := &pb.ServerFrame{Events: events}, 0
 	for _, r := range replies {
-		if refused, ok := r.Answer.(replica.Refused); ok && refused.Reason == replica.NotLeader {
+		if refused, ok := r.Answer.(lead.Refused); ok && refused.Reason == lead.NotLeader {
 			if err := st.send(frame); err != nil {
 				return err
 			}
@@ -168,8 +168,8 @@ func checkFrame(f *pb.ClientFrame) *pb.Error {
 // translate checks the requests of a frame and answers those that are refused at this point. Above
 // the connection's rate, those are all requests that take something new; renewing and giving back
 // is always let through.
-func (st *stream) translate(f *pb.ClientFrame, received replica.Time, tooFast bool) []replica.Request {
-	reqs := make([]replica.Request, 0, len(f.GetRequests()))
+func (st *stream) translate(f *pb.ClientFrame, received lead.Time, tooFast bool) []lead.Request {
+	reqs := make([]lead.Request, 0, len(f.GetRequests()))
 	for _, r := range f.GetRequests() {
 		req, e := protocol.FromClient(st.id, received, r, st.svc.cfg.Rand)
 		if e == nil && tooFast && takes(req) {
@@ -187,16 +187,16 @@ func (st *stream) translate(f *pb.ClientFrame, received replica.Time, tooFast bo
 
 // takes reports whether a request asks for something new, rather than to keep, give back or end
 // what exists.
-func takes(r replica.Request) bool {
+func takes(r lead.Request) bool {
 	switch r.Body.(type) {
-	case replica.KeepAlive, replica.Attach, replica.Release, replica.Cancel, replica.Close:
+	case lead.KeepAlive, lead.Attach, lead.Release, lead.Cancel, lead.Close:
 		return false
 	}
 	return true
 }
 
 func (st *stream) refuse(tag uint64, session string, e *pb.Error) {
-	if len(session) > 2*len(replica.Request{}.Session) {
+	if len(session) > 2*len(lead.Request{}.Session) {
 		session = "" // not an id: there is no need to repeat it
 	}
 	st.svc.cfg.Refused(e.GetReason())
@@ -205,7 +205,7 @@ func (st *stream) refuse(tag uint64, session string, e *pb.Error) {
 
 // submit hands requests to the node. While the node has no room, those that take something are
 // refused, and the others wait here, along with whatever the client sends next.
-func (st *stream) submit(reqs []replica.Request) error {
+func (st *stream) submit(reqs []lead.Request) error {
 	for wait := time.Millisecond; len(reqs) > 0; wait = min(2*wait, 50*time.Millisecond) {
 		err := st.offer(reqs)
 		switch {
@@ -222,7 +222,7 @@ func (st *stream) submit(reqs []replica.Request) error {
 	return nil
 }
 
-func (st *stream) refuseTaking(reqs []replica.Request) []replica.Request {
+func (st *stream) refuseTaking(reqs []lead.Request) []lead.Request {
 	kept := reqs[:0]
 	for _, r := range reqs {
 		if !takes(r) {
@@ -230,7 +230,7 @@ func (st *stream) refuseTaking(reqs []replica.Request) []replica.Request {
 			continue
 		}
 		session := ""
-		if r.Session != (replica.Request{}.Session) {
+		if r.Session != (lead.Request{}.Session) {
 			session = r.Session.String()
 		}
 		st.refuse(r.Tag, session, overloaded())

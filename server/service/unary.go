@@ -6,15 +6,15 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
-	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
 // OpenSession opens a session that no stream is bound to.
 func (s *Service) OpenSession(ctx context.Context, r *pb.OpenSessionRequest) (*pb.OpenSessionResponse, error) {
 	req, e := protocol.FromOpenSession(r, s.cfg.Rand)
-	a, err := ask[replica.Opened](ctx, s, req, e)
+	a, err := ask[lead.Opened](ctx, s, req, e)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (s *Service) OpenSession(ctx context.Context, r *pb.OpenSessionRequest) (*p
 // KeepAlive renews the lease of a session.
 func (s *Service) KeepAlive(ctx context.Context, r *pb.KeepAliveRequest) (*pb.KeepAliveResponse, error) {
 	req, e := protocol.FromKeepAlive(r)
-	a, err := ask[replica.Kept](ctx, s, req, e)
+	a, err := ask[lead.Kept](ctx, s, req, e)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (s *Service) KeepAlive(ctx context.Context, r *pb.KeepAliveRequest) (*pb.Ke
 // CloseSession ends a session with all its claims.
 func (s *Service) CloseSession(ctx context.Context, r *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	req, e := protocol.FromCloseSession(r)
-	if _, err := ask[replica.Closed](ctx, s, req, e); err != nil {
+	if _, err := ask[lead.Closed](ctx, s, req, e); err != nil {
 		return nil, err
 	}
 	return &pb.CloseSessionResponse{}, nil
@@ -82,11 +82,11 @@ func (c *call) nextClaim(ctx context.Context) (machine.ClaimStatus, error) {
 		return machine.ClaimStatus{}, err
 	}
 	switch a := answer.(type) {
-	case replica.Claimed:
+	case lead.Claimed:
 		return a.Claim, nil
-	case replica.Changed:
+	case lead.Changed:
 		return a.Claim, nil
-	case replica.Ended:
+	case lead.Ended:
 		return machine.ClaimStatus{}, protocol.Err(protocol.FromEnded(a))
 	default:
 		panic(fmt.Sprintf("service: an Acquire was answered %T", answer))
@@ -100,7 +100,7 @@ const abandonTimeout = 5 * time.Second
 // knows neither a number nor a nonce. A seq of zero means that the claim was not numbered yet. If
 // the claim cannot be cancelled, because this node stops or no longer leads, it ends with its
 // session.
-func (s *Service) abandon(c *call, acquire replica.Request, seq uint64) {
+func (s *Service) abandon(c *call, acquire lead.Request, seq uint64) {
 	s.readers.Go(func() {
 		defer c.close()
 		ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
@@ -112,7 +112,7 @@ func (s *Service) abandon(c *call, acquire replica.Request, seq uint64) {
 			}
 			seq = claim.Seq
 		}
-		acquire.Body = replica.Cancel{Claim: machine.Cancel{Session: acquire.Session, Seq: seq}}
+		acquire.Body = lead.Cancel{Claim: machine.Cancel{Session: acquire.Session, Seq: seq}}
 		_ = c.submit(acquire)
 	})
 }
@@ -120,7 +120,7 @@ func (s *Service) abandon(c *call, acquire replica.Request, seq uint64) {
 // Release ends a grant.
 func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
 	req, e := protocol.FromRelease(r)
-	a, err := ask[replica.Claimed](ctx, s, req, e)
+	a, err := ask[lead.Claimed](ctx, s, req, e)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *Service) Release(ctx context.Context, r *pb.ReleaseRequest) (*pb.Releas
 // Cancel ends a claim, queued or granted.
 func (s *Service) Cancel(ctx context.Context, r *pb.CancelRequest) (*pb.CancelResponse, error) {
 	req, e := protocol.FromCancel(r)
-	a, err := ask[replica.Claimed](ctx, s, req, e)
+	a, err := ask[lead.Claimed](ctx, s, req, e)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *Service) Cancel(ctx context.Context, r *pb.CancelRequest) (*pb.CancelRe
 // GetLock reads one lock.
 func (s *Service) GetLock(ctx context.Context, r *pb.GetLockRequest) (*pb.GetLockResponse, error) {
 	req, e := protocol.FromGetLock(r)
-	a, err := ask[replica.LockRead](ctx, s, req, e)
+	a, err := ask[lead.LockRead](ctx, s, req, e)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (s *Service) GetLock(ctx context.Context, r *pb.GetLockRequest) (*pb.GetLoc
 // ListLocks reads one page of the locks in use.
 func (s *Service) ListLocks(ctx context.Context, r *pb.ListLocksRequest) (*pb.ListLocksResponse, error) {
 	req, e := protocol.FromListLocks(r)
-	a, err := ask[replica.LocksRead](ctx, s, req, e)
+	a, err := ask[lead.LocksRead](ctx, s, req, e)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (s *Service) ListLocks(ctx context.Context, r *pb.ListLocksRequest) (*pb.Li
 // ListSessions reads one page of the live sessions.
 func (s *Service) ListSessions(ctx context.Context, r *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
 	req, e := protocol.FromListSessions(r)
-	a, err := ask[replica.SessionsRead](ctx, s, req, e)
+	a, err := ask[lead.SessionsRead](ctx, s, req, e)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (s *Service) ListSessions(ctx context.Context, r *pb.ListSessionsRequest) (
 // History reads the events of one lock.
 func (s *Service) History(ctx context.Context, r *pb.HistoryRequest) (*pb.HistoryResponse, error) {
 	req, e := protocol.FromHistory(r)
-	a, err := ask[replica.HistoryRead](ctx, s, req, e)
+	a, err := ask[lead.HistoryRead](ctx, s, req, e)
 	if err != nil {
 		return nil, err
 	}
