@@ -2,9 +2,9 @@ package lead
 
 import "github.com/lockstep-dev/lockstep/server/machine"
 
-// A Group is what a Lead asks of the group of replicas that it leads. Its methods are called only
-// while the Lead serves, from within the methods of the Lead; of those they may call Reply and
-// NextBatch.
+// A Group is what a Lead asks of the group of replicas that it leads. Its methods are called from
+// within the methods of the Lead, of which they may call Term, Reply and NextBatch, and only while
+// the Lead serves; NoFloor also at other times.
 type Group interface {
 	// Propose offers an entry to the log. An error says that it was not accepted: it is offered
 	// again in the next turn.

@@ -3,7 +3,6 @@ package replica
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -33,8 +32,17 @@ const (
 	waitNotedAgain = lead.Time(30 * time.Second)
 )
 
-// A founding is the leader's progress with the first entries of a young cluster.
+// A founding begins a young cluster.
 type founding struct {
+	*core
+	members *membership
+	draw    machine.BirthID // the birth of the cluster, if this replica is its first leader
+	noFloor string          // why there is no token floor yet, or ""
+	progress
+}
+
+// A progress is a leader's with the first entries of a young cluster. It ends with the leadership.
+type progress struct {
 	birthLogged, floorLogged bool
 	// birthAt is a log index after the birth; zero: not known yet.
 	birthAt    uint64
@@ -43,25 +51,20 @@ type founding struct {
 	waits, noted lead.Time
 }
 
-// young reports whether the token floor of a new or restored cluster has not been logged yet.
-func (r *Replica) young() bool {
-	return r.machine.Counts().NextToken == 0 || r.machine.Recovery().FloorDue
-}
-
 // expected lists the voters, except those known not to exist.
-func (r *Replica) expected() []uint64 {
-	return slices.DeleteFunc(slices.Clone(r.confState.GetVoters()), func(id uint64) bool { return slices.Contains(r.cfg.Missing, id) })
+func (f *founding) expected() []uint64 {
+	return slices.DeleteFunc(slices.Clone(f.confState.GetVoters()), func(id uint64) bool { return slices.Contains(f.cfg.Missing, id) })
 }
 
 // beginLevel returns the feature level that a young cluster begins with, or zero and the voters
 // that have not been met yet.
-func (r *Replica) beginLevel() (level uint32, unmet []uint64) {
-	level = r.cfg.Limits.FeatureLevel
-	if r.cfg.AnyLevel {
+func (f *founding) beginLevel() (level uint32, unmet []uint64) {
+	level = f.cfg.Limits.FeatureLevel
+	if f.cfg.AnyLevel {
 		return level, nil
 	}
-	for _, id := range r.expected() {
-		m, met := r.members.met[id]
+	for _, id := range f.expected() {
+		m, met := f.members.met[id]
 		if !met {
 			unmet = append(unmet, id)
 		}
@@ -75,138 +78,118 @@ func (r *Replica) beginLevel() (level uint32, unmet []uint64) {
 
 // wantsBirth reports whether the birth is to be logged: by the first leader, or as soon as the
 // feature level allows it.
-func (r *Replica) wantsBirth() bool {
-	if r.founding.birthLogged || r.machine.Birth() != (machine.BirthID{}) {
+func (f *founding) wantsBirth() bool {
+	if f.birthLogged || f.machine.Birth() != (machine.BirthID{}) {
 		return false
 	}
-	if r.machine.Limits().FeatureLevel >= machine.BirthLevel {
+	if f.machine.Limits().FeatureLevel >= machine.BirthLevel {
 		return true
 	}
-	if !r.young() {
+	if !f.young() {
 		return false
 	}
-	level, _ := r.beginLevel()
+	level, _ := f.beginLevel()
 	return level >= machine.BirthLevel
 }
 
 // birthCommands begin a cluster: the limits, if they are not in force, and the birth.
-func (r *Replica) birthCommands() (commands []machine.Command) {
-	limits := r.machine.Limits()
-	if r.young() {
-		if !r.machine.Recovery().FloorDue {
-			limits = r.cfg.Limits
+func (f *founding) birthCommands() (commands []machine.Command) {
+	limits := f.machine.Limits()
+	if f.young() {
+		if !f.machine.Recovery().FloorDue {
+			limits = f.cfg.Limits
 		}
-		level, _ := r.beginLevel()
+		level, _ := f.beginLevel()
 		// A restored cluster keeps its limits while members are waited for.
-		limits = limits.At(max(level, r.machine.Limits().FeatureLevel), r.cfg.Limits)
+		limits = limits.At(max(level, f.machine.Limits().FeatureLevel), f.cfg.Limits)
 	}
-	if limits != r.machine.Limits() {
+	if limits != f.machine.Limits() {
 		commands = append(commands, machine.SetLimits{Limits: limits})
 	}
-	birth := r.draw
-	if r.machine.Rootless() {
-		birth = machine.LateBirth(r.draw, r.cfg.Configured)
+	birth := f.draw
+	if f.machine.Rootless() {
+		birth = machine.LateBirth(f.draw, f.cfg.Configured)
 	}
-	r.log.Info("recording the birth of the cluster", "birth", birth)
+	f.log.Info("recording the birth of the cluster", "birth", birth)
 	return append(commands, machine.SetBirth{Birth: birth})
 }
 
 // wantsFloor reports whether the token floor of a young cluster is to be logged now.
-func (r *Replica) wantsFloor() bool {
-	f := &r.founding
-	if f.floorLogged || !r.young() {
-		r.noFloor = ""
+func (f *founding) wantsFloor() bool {
+	if f.floorLogged || !f.young() {
+		f.noFloor = ""
 		return false
 	}
-	if r.noFloor = r.awaitFounders(); r.noFloor != "" {
+	if f.noFloor = f.awaitFounders(); f.noFloor != "" {
 		return false
 	}
-	r.noFloor = r.clockObstacle()
-	return r.noFloor == ""
+	f.noFloor = f.clockObstacle()
+	return f.noFloor == ""
 }
 
 // awaitFounders returns why the floor must wait for the founders or for the birth, or "".
-func (r *Replica) awaitFounders() string {
-	f := &r.founding
+func (f *founding) awaitFounders() string {
 	lacking, what := []uint64(nil), "have not connected"
-	if r.machine.Birth() == (machine.BirthID{}) {
-		level, unmet := r.beginLevel()
+	if f.machine.Birth() == (machine.BirthID{}) {
+		level, unmet := f.beginLevel()
 		if level >= machine.BirthLevel {
 			return "the birth of the cluster is being logged"
 		}
 		lacking = unmet
 	} else {
 		if f.birthAt == 0 {
-			f.birthAt = r.applied
+			f.birthAt = f.applied
 		}
-		lacking, what = r.withoutBirth(), "do not have the birth of the cluster on disk"
+		lacking, what = f.withoutBirth(), "do not have the birth of the cluster on disk"
 	}
 	if len(lacking) == 0 {
 		return ""
 	}
-	names := r.describe(lacking)
-	r.noteWait(names, what)
+	names := f.members.describe(lacking)
+	f.noteWait(names, what)
 	return fmt.Sprintf("initial members %s yet: %s; start them, or start the others with --initial-missing and the names of those that do not exist", what, names)
 }
 
 // withoutBirth lists the expected voters that have not acknowledged the birth, or whose directory
 // is missing from the table.
-func (r *Replica) withoutBirth() (lacking []uint64) {
+func (f *founding) withoutBirth() (lacking []uint64) {
 	match := make(map[uint64]uint64)
-	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) { match[id] = pr.Match })
-	for _, id := range r.expected() {
-		m, logged := r.machine.Member(id)
-		if match[id] < r.founding.birthAt || logged && m.Instance == [16]byte{} {
+	f.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) { match[id] = pr.Match })
+	for _, id := range f.expected() {
+		m, logged := f.machine.Member(id)
+		if match[id] < f.birthAt || logged && m.Instance == [16]byte{} {
 			lacking = append(lacking, id)
 		}
 	}
 	return lacking
 }
 
-// describe formats members with their addresses.
-func (r *Replica) describe(ids []uint64) string {
-	var all []string
-	for _, id := range ids {
-		m, ok := r.machine.Member(id)
-		if i := slices.IndexFunc(r.cfg.Founders, func(f machine.Member) bool { return f.ID == id }); !ok && i >= 0 {
-			m, ok = r.cfg.Founders[i], true
-		}
-		if !ok {
-			m = machine.Member{Name: fmt.Sprintf("%016x", id), Address: "address unknown"}
-		}
-		all = append(all, fmt.Sprintf("%s (%s)", m.Name, m.Address))
-	}
-	slices.Sort(all)
-	return strings.Join(all, ", ")
-}
-
 // noteWait logs, at intervals, that founders are being waited for.
-func (r *Replica) noteWait(names, what string) {
-	f := &r.founding
+func (f *founding) noteWait(names, what string) {
 	if f.waits == 0 {
-		f.waits = r.now
+		f.waits = f.now
 	}
-	if r.now-f.waits < waitNoted || f.noted != 0 && r.now-f.noted < waitNotedAgain {
+	if f.now-f.waits < waitNoted || f.noted != 0 && f.now-f.noted < waitNotedAgain {
 		return
 	}
-	f.noted = r.now
-	r.log.Warn("new cluster: nothing is granted until every initial member has the birth of the cluster on disk",
+	f.noted = f.now
+	f.log.Warn("new cluster: nothing is granted until every initial member has the birth of the cluster on disk",
 		"waiting for", names, "they", what,
 		"remedy", "start them, or start the others with --initial-missing and the names of those that do not exist")
 }
 
 // floorCommands give a young cluster its first tokens and, at feature level 1, also its limits. A
 // restored cluster has the limits of the backup.
-func (r *Replica) floorCommands() (commands []machine.Command) {
-	floor := r.cfg.TokenFloor
+func (f *founding) floorCommands() (commands []machine.Command) {
+	floor := f.cfg.TokenFloor
 	if floor == 0 {
-		floor = tokenFloor(r.wall)
+		floor = tokenFloor(f.wall)
 	}
-	r.log.Info("first token floor", "floor", uint64(floor), "next token before", uint64(r.machine.Counts().NextToken),
-		"restored", r.machine.Recovery().FloorDue)
-	if r.machine.Birth() == (machine.BirthID{}) && !r.machine.Recovery().FloorDue {
-		level, _ := r.beginLevel()
-		commands = append(commands, machine.SetLimits{Limits: r.cfg.Limits.At(level, r.cfg.Limits)})
+	f.log.Info("first token floor", "floor", uint64(floor), "next token before", uint64(f.machine.Counts().NextToken),
+		"restored", f.machine.Recovery().FloorDue)
+	if f.machine.Birth() == (machine.BirthID{}) && !f.machine.Recovery().FloorDue {
+		level, _ := f.beginLevel()
+		commands = append(commands, machine.SetLimits{Limits: f.cfg.Limits.At(level, f.cfg.Limits)})
 	}
 	return append(commands, machine.SetTokenFloor{Floor: floor})
 }
@@ -214,48 +197,34 @@ func (r *Replica) floorCommands() (commands []machine.Command) {
 // clockObstacle returns why the wall clock cannot provide the first token floor, or "". A clock
 // that cannot be right would produce tokens that an earlier life of the cluster may have issued, so
 // nothing is granted until it is fixed.
-func (r *Replica) clockObstacle() string {
-	what := r.clockFault()
-	if what == "" || r.cfg.TokenFloor != 0 {
-		r.founding.clockNoted = false
+func (f *founding) clockObstacle() string {
+	what := f.clockFault()
+	if what == "" || f.cfg.TokenFloor != 0 {
+		f.clockNoted = false
 		return ""
 	}
-	why := fmt.Sprintf("the wall clock says %s, which is %s", time.UnixMilli(int64(r.wall)).UTC().Format(time.RFC3339), what)
-	if !r.founding.clockNoted {
-		r.founding.clockNoted = true
-		r.log.Error("no token floor: nothing is granted", "reason", why)
+	why := fmt.Sprintf("the wall clock says %s, which is %s", time.UnixMilli(int64(f.wall)).UTC().Format(time.RFC3339), what)
+	if !f.clockNoted {
+		f.clockNoted = true
+		f.log.Error("no token floor: nothing is granted", "reason", why)
 	}
 	return why
 }
 
 // clockFault returns why the wall clock cannot be right, or "".
-func (r *Replica) clockFault() string {
+func (f *founding) clockFault() string {
 	switch {
-	case r.wall < r.machine.Recovery().Stamp:
+	case f.wall < f.machine.Recovery().Stamp:
 		return "before the backup was taken"
-	case tokenFloor(max(r.wall, tokenEpoch*1000)) < r.machine.Counts().NextToken:
+	case tokenFloor(max(f.wall, tokenEpoch*1000)) < f.machine.Counts().NextToken:
 		return "earlier than the tokens already issued"
-	case r.wall < r.cfg.Built || r.wall < tokenEpoch*1000:
+	case f.wall < f.cfg.Built || f.wall < tokenEpoch*1000:
 		return "before this program was built"
-	case r.wall >= tokenEnd*1000:
+	case f.wall >= tokenEnd*1000:
 		return "beyond the range of tokens"
 	}
 	return ""
 }
 
-// Birth returns the cluster's birth as far as this replica has applied the log, zero if it has none
-// yet.
-func (r *Replica) Birth() machine.BirthID { return r.machine.Birth() }
-
-// Recovery returns what a restored cluster waits for; see [machine.Recovery].
-func (r *Replica) Recovery() machine.Recovery { return r.machine.Recovery() }
-
-// Life is like Birth, and also reports whether the cluster began without one; see
-// [machine.Machine.Rootless].
-func (r *Replica) Life() (birth machine.BirthID, rootless bool) {
-	return r.machine.Birth(), r.machine.Rootless()
-}
-
-// Marks returns the marks by which this replica's state can be compared; see
-// [machine.Machine.Marks].
-func (r *Replica) Marks() []machine.Mark { return r.machine.Marks() }
+// deposed forgets what only a leader knows.
+func (f *founding) deposed() { f.noFloor, f.progress = "", progress{} }

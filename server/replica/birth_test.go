@@ -159,7 +159,7 @@ func TestARestoredClusterKeepsItsLevelWhileMembersAreMissing(t *testing.T) {
 	if was.FeatureLevel < machine.BirthLevel {
 		t.Fatalf("the backup has feature level %d", was.FeatureLevel)
 	}
-	for _, command := range h.r.birthCommands() {
+	for _, command := range h.r.founding.birthCommands() {
 		if set, ok := command.(machine.SetLimits); ok {
 			t.Errorf("limits %+v are logged", set.Limits)
 		}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -11,13 +12,13 @@ import (
 	"github.com/lockstep-dev/lockstep/server/lead"
 )
 
-// diskBusy returns the age of the oldest write in flight, not counting the time during which this
+// busy returns the age of the oldest write in flight, not counting the time during which this
 // process was paused: its disk may have finished long ago with nobody there to notice.
-func (r *Replica) diskBusy() time.Duration {
-	if len(r.writes.flying) == 0 {
+func (s *writes) busy(awake lead.Time) time.Duration {
+	if len(s.flying) == 0 {
 		return 0
 	}
-	return time.Duration(r.awake - r.writes.flying[0].since)
+	return time.Duration(awake - s.flying[0].since)
 }
 
 const (
@@ -37,20 +38,20 @@ const forSlowDisk = "slow disk"
 // flight durable much earlier: then another leader would be faster, and does not need this disk.
 // When all disks are slow, leadership stays: the next leader would be as slow, and each change
 // costs an election.
-func (r *Replica) outrun() bool {
-	if keepLeader || len(r.writes.flying) == 0 {
+func (s *writes) outrun(awake lead.Time) bool {
+	if keepLeader || len(s.flying) == 0 {
 		return false
 	}
-	w := &r.writes.flying[0]
-	return w.elsewhere != 0 && outrunBy*(w.elsewhere-w.since) < r.awake-w.since
+	w := &s.flying[0]
+	return w.elsewhere != 0 && outrunBy*(w.elsewhere-w.since) < awake-w.since
 }
 
 // noteElsewhere records when the writes in flight are committed. Raft commits what a majority has,
 // with or without this replica.
-func (r *Replica) noteElsewhere() {
-	for i := range r.writes.flying {
-		if w := &r.writes.flying[i]; w.elsewhere == 0 && w.last <= r.committed {
-			w.elsewhere = r.awake
+func (s *writes) noteElsewhere(committed uint64, awake lead.Time) {
+	for i := range s.flying {
+		if w := &s.flying[i]; w.elsewhere == 0 && w.last <= committed {
+			w.elsewhere = awake
 		}
 	}
 }
@@ -58,15 +59,15 @@ func (r *Replica) noteElsewhere() {
 // muted reports whether this replica leads with a disk that does not respond while those of the
 // others do.
 func (r *Replica) muted() bool {
-	return r.role == Leader && r.diskBusy() > r.cfg.StallMute && r.outrun()
+	return r.role == Leader && r.writes.busy(r.awake) > r.cfg.StallMute && r.writes.outrun(r.awake)
 }
 
 // watchDisk acts on a write that takes too long. With asynchronous writes, Raft itself would lead
 // forever with a dead disk: its heartbeats do not need one.
 func (r *Replica) watchDisk() {
-	r.noteElsewhere()
-	busy := r.diskBusy()
-	if r.role == Leader && busy > r.cfg.StallTransfer && r.outrun() && r.awake >= r.mayTransfer {
+	r.writes.noteElsewhere(r.committed, r.awake)
+	busy := r.writes.busy(r.awake)
+	if r.role == Leader && busy > r.cfg.StallTransfer && r.writes.outrun(r.awake) && r.awake >= r.mayTransfer {
 		r.mayTransfer = r.awake + transferEvery
 		r.log.Warn("disk stalled: handing over leadership", "busy", busy)
 		r.leaving = true
@@ -90,7 +91,7 @@ func (r *Replica) timeoutNow(m *raftpb.Message) {
 // succeed records why leadership comes to this replica.
 func (r *Replica) succeed(m *raftpb.Message) {
 	if string(m.GetContext()) == forSlowDisk {
-		r.mayTransfer, r.zoneAt = r.awake+transferEvery, r.awake+zoneAfterDisk
+		r.mayTransfer, r.zones.at = r.awake+transferEvery, r.awake+zoneAfterDisk
 	}
 }
 
@@ -98,6 +99,12 @@ func (r *Replica) succeed(m *raftpb.Message) {
 // or vote in one. Its election timer then stands still: with syncs longer than the timeout, it
 // would abandon each candidacy just before its vote is durable. A dead disk ends the process.
 func (r *Replica) waitsForDisk() bool { return r.role != Leader && len(r.writes.flying) > 0 }
+
+// installing reports whether a leader's snapshot is on its way to the disk. The log in memory has
+// already made room for it.
+func (s *writes) installing() bool {
+	return slices.ContainsFunc(s.flying, func(w write) bool { return w.snapshot != nil })
+}
 
 // handOver starts a leadership transfer to the member with id to, or to the one with the longest
 // log. Raft forwards a follower's request to the leader, which may be healthy: only a leader's own

@@ -45,38 +45,38 @@ func (r *Replica) confirm(state raft.ReadState) {
 }
 
 // WantsFounding reports whether the birth or the token floor is to be logged.
-func (g group) WantsFounding() bool { return g.wantsBirth() || g.wantsFloor() }
+func (g group) WantsFounding() bool { return g.founding.wantsBirth() || g.founding.wantsFloor() }
 
 // Founding logs what is wanted of the two.
 func (g group) Founding() (commands []machine.Command) {
-	if g.wantsBirth() {
+	if g.founding.wantsBirth() {
 		g.founding.birthLogged = true
-		commands = append(commands, g.birthCommands()...)
+		commands = append(commands, g.founding.birthCommands()...)
 	}
-	if g.wantsFloor() {
+	if g.founding.wantsFloor() {
 		g.founding.floorLogged = true
-		commands = append(commands, g.floorCommands()...)
+		commands = append(commands, g.founding.floorCommands()...)
 	}
 	return commands
 }
 
 // WantsMembers reports whether something is known of a member that is not in the log.
-func (g group) WantsMembers() bool { return g.wantsMembers() }
+func (g group) WantsMembers() bool { return g.members.wantsMembers() }
 
 // Members logs what is known of the members.
 func (g group) Members() []machine.Command {
-	if !g.wantsMembers() {
+	if !g.members.wantsMembers() {
 		return nil
 	}
 	g.members.unlogged = false
-	return g.memberCommands()
+	return g.members.memberCommands()
 }
 
 // LacksEntry reports whether an owed snapshot needs an entry.
-func (g group) LacksEntry() bool { return g.lacksEntry() }
+func (g group) LacksEntry() bool { return g.snaps.lacksEntry() }
 
 // NoFloor returns why there is no token floor yet.
-func (g group) NoFloor() string { return g.noFloor }
+func (g group) NoFloor() string { return g.founding.noFloor }
 
 // Floored reports whether the token floor is logged, or on its way.
 func (g group) Floored() bool { return g.founding.floorLogged || !g.young() }

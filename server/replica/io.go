@@ -110,8 +110,9 @@ type Output struct {
 // A Forget is about secrets from before the feature level at which they are stored as hashes.
 type Forget uint8
 
-// ForgetLater: the log or a kept snapshot has some; note it durably before Appends, for Config.ForgetDue. ForgetNow: note it as well;
-// once Appends and CompactTo are carried out no file needs them: take them out of the files, and then remove the note.
+// ForgetLater: the log or a kept snapshot has some; note it durably before Appends, for
+// Config.ForgetDue. ForgetNow: note it as well; once Appends and CompactTo are carried out no file
+// needs them: take them out of the files, and then remove the note.
 const (
 	ForgetLater Forget = iota + 1
 	ForgetNow

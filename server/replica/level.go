@@ -2,8 +2,6 @@ package replica
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
@@ -18,7 +16,7 @@ func (r *Replica) planLevel(b lead.RaiseLevel) (machine.Limits, *lead.Refused) {
 	limits := r.machine.Limits()
 	to := b.To
 	if to == 0 {
-		to = max(limits.FeatureLevel, r.newestLevel())
+		to = max(limits.FeatureLevel, r.members.newestLevel())
 	}
 	if refusal, why := r.mayRaise(limits.FeatureLevel, to); why != "" {
 		return limits, &lead.Refused{Reason: refusal, Limit: why}
@@ -26,26 +24,15 @@ func (r *Replica) planLevel(b lead.RaiseLevel) (machine.Limits, *lead.Refused) {
 	if to == limits.FeatureLevel {
 		return limits, nil
 	}
-	return limits.At(to, r.freshLimits(to)), nil
+	return limits.At(to, r.cfg.freshLimits(to)), nil
 }
 
 // freshLimits provides the limits that the cluster does not have yet.
-func (r *Replica) freshLimits(level uint32) machine.Limits {
-	if r.cfg.Limits.FeatureLevel < level {
+func (c *Config) freshLimits(level uint32) machine.Limits {
+	if c.Limits.FeatureLevel < level {
 		return machine.DefaultLimits()
 	}
-	return r.cfg.Limits
-}
-
-// Level returns the cluster's feature level as far as this replica has applied the log.
-func (r *Replica) Level() uint32 { return r.machine.Limits().FeatureLevel }
-
-// newestLevel returns the highest level that any member supports.
-func (r *Replica) newestLevel() (level uint32) {
-	for _, id := range r.memberIDs() {
-		level = max(level, r.members.met[id].Level)
-	}
-	return level
+	return c.Limits
 }
 
 func (r *Replica) mayRaise(from, to uint32) (lead.Refusal, string) {
@@ -55,7 +42,7 @@ func (r *Replica) mayRaise(from, to uint32) (lead.Refusal, string) {
 	case to == from:
 		return 0, ""
 	case r.young():
-		return lead.LevelBusy, "the cluster has not started yet: " + r.noFloor
+		return lead.LevelBusy, "the cluster has not started yet: " + r.founding.noFloor
 	case r.members.change != nil:
 		return lead.LevelBusy, fmt.Sprintf("a change of member %q is in progress", r.members.change.member.Name)
 	}
@@ -63,38 +50,22 @@ func (r *Replica) mayRaise(from, to uint32) (lead.Refusal, string) {
 	if from < machine.BirthLevel { // a birth that is given late is known only to the builds that can SecretLevel
 		needed = max(to, machine.SecretLevel)
 	}
-	if why := r.lacking(needed); why != "" {
+	if why := r.members.lacking(needed); why != "" {
 		return lead.LevelBusy, fmt.Sprintf("the cluster stays at feature level %d, because not every member supports level %d: %s", from, needed, why)
 	}
 	return 0, ""
 }
 
-// lacking names the members that cannot apply a level, and those of which it is not known now.
-func (r *Replica) lacking(to uint32) string {
-	var all []string
-	for _, id := range r.memberIDs() {
-		m, met := r.members.met[id]
-		known := max(m.Level, 1) // builds that do not report a level
-		switch {
-		case id != r.cfg.ID && (!met || !r.heardOf(id)):
-			all = append(all, r.describe([]uint64{id})+" is down, so its feature level is unknown: start it, or remove it")
-		case known < to:
-			all = append(all, fmt.Sprintf("%s supports level %d: upgrade it", r.describe([]uint64{id}), known))
-		}
-	}
-	slices.Sort(all)
-	return strings.Join(all, "; ")
-}
-
-// beforeRise gives up the capture in progress before an entry that changes the secrets of all sessions: the machine would have to
-// encode at once all that the capture has not reached. Another one follows.
+// beforeRise gives up the capture in progress before an entry that changes the secrets of all
+// sessions: the machine would have to encode at once all that the capture has not reached. Another
+// one follows.
 func (r *Replica) beforeRise(e *machine.Entry) {
-	if r.snaps.capture == nil || r.Level() >= machine.SecretLevel {
+	if r.snaps.capture == nil || r.level() >= machine.SecretLevel {
 		return
 	}
 	for _, c := range e.Commands {
 		if limits, ok := c.(machine.SetLimits); ok && limits.Limits.FeatureLevel >= machine.SecretLevel {
-			r.snapshotFailed(r.snaps.meta.GetIndex())
+			r.snaps.failed(r.snaps.meta.GetIndex())
 			r.snaps.wanted = true
 			return
 		}
@@ -109,7 +80,7 @@ func (r *Replica) risen(before uint32) {
 	}
 	r.log.Info("feature level changed", "before", before, "now", now)
 	if before < machine.SecretLevel && now >= machine.SecretLevel {
-		r.forgetSecrets()
+		r.out.Forget = r.snaps.forgetSecrets(r.out.Forget)
 	}
 	r.lead.Raised(before)
 }

@@ -196,7 +196,7 @@ func TestALevelThatComesWithASnapshotIsNotedFirst(t *testing.T) {
 	}
 	behind.disk.stuck = true
 	c.heal()
-	c.until(10*second, "snapshot on its way to the disk", func() bool { return behind.r.installing() })
+	c.until(10*second, "snapshot on its way to the disk", func() bool { return behind.r.writes.installing() })
 	if !slices.Equal(behind.forget, []Forget{ForgetLater}) || behind.r.Level() != 2 {
 		t.Errorf("at level %d, before the snapshot is durable: %v", behind.r.Level(), behind.forget)
 	}

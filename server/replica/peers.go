@@ -64,24 +64,24 @@ func (s *views) redundant(m *raftpb.Message) bool {
 	return false
 }
 
-// watchPeers records which peers make progress.
-func (r *Replica) watchPeers() {
-	if r.views.term == 0 {
+// watch records which peers make progress.
+func (s *views) watch(c *core) {
+	if s.term == 0 {
 		return
 	}
-	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if v := r.views.viewOf(id); pr.Match > v.match || pr.Match >= r.committed || v.moved == 0 {
-			v.match, v.moved = pr.Match, r.awake
+	c.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if v := s.viewOf(id); pr.Match > v.match || pr.Match >= c.committed || v.moved == 0 {
+			v.match, v.moved = pr.Match, c.awake
 		}
 	})
 }
 
 // stuck returns how long a peer has made no progress although it lacks committed entries. Pauses of
 // this process do not count.
-func (r *Replica) stuck(id, match uint64) time.Duration {
-	v, ok := r.views.of[id]
-	if !ok || v.moved == 0 || match > v.match || match >= r.committed {
+func (s *views) stuck(id, match uint64, c *core) time.Duration {
+	v, ok := s.of[id]
+	if !ok || v.moved == 0 || match > v.match || match >= c.committed {
 		return 0
 	}
-	return time.Duration(r.awake - v.moved)
+	return time.Duration(c.awake - v.moved)
 }

@@ -3,7 +3,6 @@ package replica
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -29,46 +28,25 @@ const (
 
 // A Replica is one member of a group. Only one goroutine may use it at a time.
 type Replica struct {
-	cfg  Config
-	log  *slog.Logger
-	raft *raft.RawNode
-	disk *raftStorage    // the log as handed out for writing, without its oldest part
-	draw machine.BirthID // the birth of the cluster, if this replica is its first leader
+	*core
+	lead    *lead.Lead // what this replica does for clients when it leads
+	views   views      // of its peers; empty unless it leads
+	members membership
 
-	machine   *machine.Machine
-	applied   uint64
-	confState *raftpb.ConfState
-
-	role      Role
-	term      uint64
-	leader    uint64
-	committed uint64
-
-	lead     *lead.Lead // what this replica does for clients when it leads
-	views    views      // of its peers; empty unless it leads
-	founding founding   // zero unless it leads
+	founding founding
+	zones    zones
 
 	writes  writes
 	leaving bool // leadership is being transferred because of the disk
 	// mayTransfer is the earliest time at which leadership may be transferred because of the disk,
 	// on the clock awake.
 	mayTransfer lead.Time
-	// zoneAt is the earliest time at which it may be transferred to the preferred zone, on the same
-	// clock.
-	zoneAt lead.Time
-	// crowded is the zone that was warned about.
-	crowded  string
-	incoming []SnapshotReceived
-	snaps    snapshots
-	members  membership
+	incoming    []SnapshotReceived
+	snaps       snapshots
 
-	now      lead.Time
-	awake    lead.Time // like now, but without the gaps in which this process did not run
-	wall     machine.WallMillis
 	lastTick lead.Time
 	started  bool
 	backlog  lead.Time // receive time of the oldest request held by the shell; zero when there is none
-	noFloor  string
 
 	disproportionate uint64 // number of messages dropped as such
 
@@ -82,15 +60,18 @@ func New(cfg Config) (*Replica, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	r := &Replica{
+	c := &core{
 		cfg: cfg, log: cfg.Logger.With("group", cfg.Group), disk: newRaftStorage(),
 		machine: cfg.Machine, applied: cfg.Snapshot.GetIndex(), confState: cfg.Snapshot.GetConfState(),
 	}
+	r := &Replica{core: c, members: membership{core: c}, snaps: snapshots{core: c, index: c.applied}}
+	r.founding = founding{core: c, members: &r.members}
+	r.zones = zones{core: c, members: &r.members}
 	var err error
 	if r.lead, err = lead.New(cfg.ofLead(r.log), group{r}); err != nil {
 		return nil, err
 	}
-	if _, err := io.ReadFull(cfg.Rand, r.draw[:]); err != nil {
+	if _, err := io.ReadFull(cfg.Rand, r.founding.draw[:]); err != nil {
 		return nil, fmt.Errorf("replica: reading randomness: %w", err)
 	}
 	if err := r.recoverLog(&cfg.Recovered); err != nil {
@@ -100,8 +81,7 @@ func New(cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica: raft: %w", err)
 	}
-	r.snaps.index = r.applied
-	if cfg.ForgetDue && r.Level() >= machine.SecretLevel {
+	if cfg.ForgetDue && r.level() >= machine.SecretLevel {
 		r.snaps.owed, r.snaps.owedFrom = keptSnapshots, r.applied+1
 	}
 	return r, nil
@@ -176,9 +156,9 @@ func (r *Replica) Step(in Input) {
 	case SnapshotWritten:
 		r.snapshotWritten(in.Index)
 	case SnapshotWanted:
-		r.wantSnapshot(in.Index)
+		r.snaps.want(in.Index)
 	case SnapshotFailed:
-		r.snapshotFailed(in.Index)
+		r.snaps.failed(in.Index)
 	case SnapshotReceived:
 		if r.proportionate(in.Message) {
 			r.incoming = append(r.incoming, in)
@@ -221,7 +201,9 @@ func (r *Replica) receive(m *raftpb.Message) {
 			r.succeed(m)
 		}
 		r.views.hear(m)
-		r.hears(m.GetFrom())
+		if r.lead.Term() != 0 {
+			r.members.hears(m.GetFrom())
+		}
 		if !r.empty(m) {
 			r.step(m)
 		}
@@ -242,12 +224,16 @@ func (r *Replica) Turn(now lead.Time, wall machine.WallMillis) Output {
 	r.drain()
 	r.tick()
 	r.watchDisk()
-	r.watchZone()
+	if to := r.zones.leaveFor(r.lead.Serving()); to != raft.None {
+		r.handOver(to)
+	}
 	r.drain()
 	r.lead.Serve(r.backlog)
 	r.drain()
 	r.lead.Finish()
-	r.captureOn()
+	if part := r.snaps.capturePart(r.writes.installing()); part != nil {
+		r.out.Snapshot = part
+	}
 	r.out.Wake, r.out.Replies = r.wake(), r.lead.Replies()
 	r.backlog, r.incoming = 0, nil // Raft has accepted what arrived, or never will
 	out := r.out
@@ -273,7 +259,7 @@ func (r *Replica) tick() {
 	due := (r.now - r.lastTick) / every
 	r.lastTick += due * every
 	if due > 0 {
-		r.watchPeers()
+		r.views.watch(r.core)
 	}
 	if r.waitsForDisk() {
 		return

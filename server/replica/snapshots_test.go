@@ -126,7 +126,7 @@ func TestTheMachineIsSwappedOnlyWhenTheSnapshotIsDurable(t *testing.T) {
 	c.heal()
 	behind.disk.stuck = true
 	c.run(2 * second)
-	if !behind.r.installing() {
+	if !behind.r.writes.installing() {
 		t.Fatal("no snapshot is on its way to the disk")
 	}
 	if got := behind.r.Status().Applied; got > 20 {
@@ -282,7 +282,7 @@ func TestAFollowerThatRestartsBeforeTheSnapshotIsInItsLogGetsAnother(t *testing.
 	c.heal()
 	behind := c.host(3)
 	behind.disk.stuck = true
-	c.until(5*second, "snapshot on its way to the disk", func() bool { return behind.r.installing() })
+	c.until(5*second, "snapshot on its way to the disk", func() bool { return behind.r.writes.installing() })
 	c.crash(behind)
 	c.start(behind)
 	c.caughtUp(3)

@@ -100,8 +100,8 @@ func (r *Replica) Status() Status {
 		Held:     l.Held,
 		Expiring: l.Expiring,
 		Attached: l.Attached,
-		DiskBusy: r.diskBusy(), NoFloor: r.noFloor, Disproportionate: r.disproportionate,
-		Level: r.Level(),
+		DiskBusy: r.writes.busy(r.awake), NoFloor: r.founding.noFloor, Disproportionate: r.disproportionate,
+		Level: r.level(),
 	}
 	s.GrantsHeld, s.GrantsHeldFor = r.lead.GrantsHeld()
 	if r.role == Leader {
@@ -117,7 +117,7 @@ func (r *Replica) peers() (peers []Peer) {
 			peers = append(peers, Peer{
 				ID: id, Match: pr.Match, State: pr.State.String(),
 				Learner: typ == raft.ProgressTypeLearner, Active: pr.RecentActive,
-				Stuck: r.stuck(id, pr.Match),
+				Stuck: r.views.stuck(id, pr.Match, r.core),
 			})
 		}
 	})

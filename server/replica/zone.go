@@ -20,28 +20,40 @@ const (
 	zoneAfterDisk = lead.Time(5 * time.Minute)
 )
 
-// watchZone transfers leadership to a member of the preferred zone that is up and not behind, if
-// this leader is elsewhere.
-func (r *Replica) watchZone() {
-	if r.cfg.LeaderZone == "" || r.cfg.Zone == r.cfg.LeaderZone || !r.lead.Serving() || r.awake < r.zoneAt {
-		return
+// zones keeps leadership in the preferred zone, and watches over the zones of the voters.
+type zones struct {
+	*core
+	members *membership
+	// at is the earliest time at which leadership may be transferred to the preferred zone, on the
+	// clock awake.
+	at      lead.Time
+	crowded string // the zone that was warned about
+}
+
+// leaveFor returns the member to which this leader transfers leadership now, or raft.None: one of
+// the preferred zone that is up and not behind, if this leader is elsewhere.
+func (z *zones) leaveFor(serving bool) uint64 {
+	if z.cfg.LeaderZone == "" || z.cfg.Zone == z.cfg.LeaderZone || !serving || z.awake < z.at {
+		return raft.None
 	}
-	r.zoneAt = r.awake + zoneAfter
-	if to := r.readyIn(r.cfg.LeaderZone); to != raft.None && r.members.change == nil {
-		r.log.Info("moving leadership to the preferred zone", "zone", r.cfg.LeaderZone, "to", fmt.Sprintf("%016x", to))
-		r.handOver(to)
+	z.at = z.awake + zoneAfter
+	to := z.readyIn(z.cfg.LeaderZone)
+	if to == raft.None || z.members.change != nil {
+		return raft.None
 	}
+	z.log.Info("moving leadership to the preferred zone", "zone", z.cfg.LeaderZone, "to", fmt.Sprintf("%016x", to))
+	return to
 }
 
 // readyIn returns the voter in a zone that has everything committed and the longest log; among
 // equals, the lowest id.
-func (r *Replica) readyIn(zone string) (best uint64) {
+func (z *zones) readyIn(zone string) (best uint64) {
 	var match uint64
-	r.raft.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
-		if id == r.cfg.ID || typ == raft.ProgressTypeLearner || r.members.met[id].Zone != zone {
+	z.raft.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+		if id == z.cfg.ID || typ == raft.ProgressTypeLearner || z.members.met[id].Zone != zone {
 			return
 		}
-		if !pr.RecentActive || pr.State != tracker.StateReplicate || pr.Match < r.committed {
+		if !pr.RecentActive || pr.State != tracker.StateReplicate || pr.Match < z.committed {
 			return
 		}
 		if best == raft.None || pr.Match > match || pr.Match == match && id < best {
@@ -51,21 +63,21 @@ func (r *Replica) readyIn(zone string) (best uint64) {
 	return best
 }
 
-// restInZone keeps a new leader where it is for a while.
-func (r *Replica) restInZone() { r.zoneAt = max(r.zoneAt, r.awake+zoneAfter) }
+// rest keeps a new leader where it is for a while.
+func (z *zones) rest() { z.at = max(z.at, z.awake+zoneAfter) }
 
-// noteZones warns once about a zone whose loss would take the quorum with it. The leader calls it
+// note warns once about a zone whose loss would take the quorum with it. The leader calls it
 // when it may know more.
-func (r *Replica) noteZones() {
-	var zones []string
-	for _, id := range r.confState.GetVoters() {
-		zones = append(zones, r.members.met[id].Zone)
+func (z *zones) note() {
+	var of []string
+	for _, id := range z.confState.GetVoters() {
+		of = append(of, z.members.met[id].Zone)
 	}
-	zone, voters := CrowdedZone(zones)
-	if zone != "" && zone != r.crowded {
-		r.log.Warn("the loss of one zone would stop the cluster: move voters to others", "zone", zone, "voters", voters, "of", len(zones))
+	zone, voters := CrowdedZone(of)
+	if zone != "" && zone != z.crowded {
+		z.log.Warn("the loss of one zone would stop the cluster: move voters to others", "zone", zone, "voters", voters, "of", len(of))
 	}
-	r.crowded = zone
+	z.crowded = zone
 }
 
 // CrowdedZone returns the zone that has a majority of the voters: without it there is no quorum. It
