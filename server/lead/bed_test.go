@@ -35,23 +35,23 @@ type bed struct {
 	index   uint64
 	term    uint64
 
-	limits    machine.Limits
-	log       []due[[]byte] // proposed
-	rounds    []due[uint64] // started
-	logStuck  bool
-	cutOff    bool // no round is confirmed
-	busy      bool // proposals are not accepted
-	applied   []machine.Entry
-	floored   bool
-	members   []machine.Command
-	lacks     bool
-	asked     []ChangeMembers
-	noLevel   *Refused
-	replies   []Reply
-	tag       uint64
-	stream    StreamID
-	secrets   uint64
-	noFounder bool
+	limits   machine.Limits
+	log      []due[[]byte] // proposed
+	rounds   []due[uint64] // started
+	logStuck bool
+	cutOff   bool // no round is confirmed
+	busy     bool // proposals are not accepted
+	applied  []machine.Entry
+	floored  bool
+	members  []machine.Command
+	lacks    bool
+	asked    []ChangeMembers
+	noLevel  *Refused
+	replies  []Reply
+	tag      uint64
+	stream   StreamID
+	secrets  uint64
+	backlog  Time
 }
 
 // A due is something that happens at a time.
@@ -115,7 +115,7 @@ func (b *bed) StartRound(number uint64) {
 	b.rounds = append(b.rounds, due[uint64]{b.now + latency, number})
 }
 
-func (b *bed) WantsFounding() bool { return !b.floored && !b.noFounder }
+func (b *bed) WantsFounding() bool { return !b.floored }
 
 func (b *bed) Founding() []machine.Command {
 	if !b.WantsFounding() {
@@ -162,7 +162,7 @@ func (b *bed) tick() {
 	b.wall++
 	b.Begin(b.now, b.wall)
 	b.carryOut()
-	b.Serve(0)
+	b.Serve(b.backlog)
 	b.carryOut()
 	b.Finish()
 	b.replies = append(b.replies, b.Replies()...)
