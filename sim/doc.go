@@ -1,10 +1,10 @@
 // Package sim runs whole clusters with their clients on one goroutine, from one seed.
 //
-// The replicas are package replica's, the sessions and leases of the clients are package session's
-// and lease's, and every request passes through package protocol. Only what surrounds them is
-// simulated: network, disks, clocks, crashes, pauses, operators and the work of the clients. The
-// oracles of package check observe each entry that a replica applies and each answer that a client
-// receives.
+// The replicas are those of packages replica and lead, the sessions and leases of the clients those
+// of packages session and lease, and every request passes through package protocol. Only what
+// surrounds them is simulated: network, disks, clocks, crashes, pauses, operators and the work of
+// the clients. The oracles of package check observe each entry that a replica applies and each
+// answer that a client receives.
 //
 // # A run
 //

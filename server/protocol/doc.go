@@ -1,5 +1,5 @@
-// Package protocol translates between wire messages and the requests and replies of a replica, and
-// checks the form of every request.
+// Package protocol translates between wire messages and the requests and replies of package lead,
+// and checks the form of every request.
 //
 // It is pure: no I/O, no clock, and randomness only from the reader that a caller passes in.
 // Package service runs it behind gRPC and package sim behind a simulated network.
@@ -12,7 +12,7 @@
 //  2. A malformed session id, and a secret of the wrong length, give exactly the error that an
 //     unknown session gives.
 //  3. No span of time is converted before it has been compared with its limit, so none overflows.
-//  4. Each reason, each refusal by the machine and each refusal by the replica has one row in a
+//  4. Each reason, each refusal by the machine and each refusal by the leader has one row in a
 //     table of this package.
 package protocol
 

@@ -77,8 +77,8 @@ var refusedByMachine = [...]refusal{
 	machine.Exhausted:      {pb.Reason_REASON_QUOTA_EXCEEDED, "", "all 2^53 fencing tokens of this cluster have been issued: it can never grant a lock again, build a new cluster"},
 }
 
-// refusedByReplica has a row for each refusal of the replica except RefusedByMachine.
-var refusedByReplica = [...]refusal{
+// refusedByLead has a row for each refusal of the leader except RefusedByMachine.
+var refusedByLead = [...]refusal{
 	lead.NotLeader:      {pb.Reason_REASON_NOT_LEADER, "", "this node is not the leader"},
 	lead.Overloaded:     {pb.Reason_REASON_OVERLOADED, "", "too many requests are waiting: back off"},
 	lead.NotAttached:    {pb.Reason_REASON_INVALID_ARGUMENT, "session", "the session is not attached to this stream: attach it first"},
@@ -91,7 +91,7 @@ var refusedByReplica = [...]refusal{
 
 // FromRefused explains a refusal to the client.
 func FromRefused(r lead.Refused) *pb.Error {
-	row := refusedByReplica[r.Reason]
+	row := refusedByLead[r.Reason]
 	if r.Reason == lead.RefusedByMachine {
 		row = refusedByMachine[r.Code]
 	}
