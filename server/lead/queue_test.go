@@ -174,8 +174,8 @@ func TestEveryHolderOfANameIsRevokedWithOneAnswer(t *testing.T) {
 
 func (c *bed) revokeName(name string, last machine.Token) Answer {
 	c.t.Helper()
-	command := machine.Revoke{By: "ops", Reason: "r", Now: true}
-	return c.call(Request{Stream: c.newStream(), Body: Revoke{Name: name, Last: last, Command: command}})
+	revoke := machine.Revoke{By: "ops", Reason: "r", Now: true}
+	return c.call(Request{Stream: c.newStream(), Body: Revoke{Name: name, Last: last, Command: revoke}})
 }
 
 func TestARevocationUpToATokenMayBeRepeated(t *testing.T) {

@@ -164,8 +164,8 @@ func confirms(b Body) bool {
 // open proposes a session, unless there are too many in total or for its address.
 func (l *Lead) open(q *Request, b Open, has proof) {
 	level := l.machine.Limits().FeatureLevel
-	command := openCommand(&b, level)
-	if res, ok := l.machine.Check(command); !ok {
+	c := openCommand(&b, level)
+	if res, ok := l.machine.Check(c); !ok {
 		l.refuseOrHold(q, l.refusal(&res), has)
 		return
 	}
@@ -178,7 +178,7 @@ func (l *Lead) open(q *Request, b Open, has proof) {
 		l.out.answer(q, l.refusal(full))
 		return
 	}
-	if l.enqueue(q, &pending{limited: true, attach: b.Attach, address: q.From.Address, secret: b.Secret, command: command}) {
+	if l.enqueue(q, &pending{limited: true, attach: b.Attach, address: q.From.Address, secret: b.Secret, command: c}) {
 		l.origins.opening(q.From.Address)
 	}
 }

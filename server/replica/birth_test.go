@@ -160,7 +160,7 @@ func TestARestoredClusterKeepsItsLevelWhileMembersAreMissing(t *testing.T) {
 		t.Fatalf("the backup has feature level %d", was.FeatureLevel)
 	}
 	for _, command := range h.r.founding.birthCommands() {
-		if set, ok := command.(machine.SetLimits); ok {
+		if set, ok := c.(machine.SetLimits); ok {
 			t.Errorf("limits %+v are logged", set.Limits)
 		}
 	}

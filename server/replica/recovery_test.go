@@ -194,8 +194,8 @@ func acquiresIn(applied []Applied) (n int) {
 		if a.Entry == nil {
 			continue
 		}
-		for _, command := range a.Entry.Commands {
-			if _, ok := command.(machine.Acquire); ok {
+		for _, c := range a.Entry.Commands {
+			if _, ok := c.(machine.Acquire); ok {
 				n++
 			}
 		}
