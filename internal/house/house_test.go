@@ -73,6 +73,7 @@ func TestAPlantedViolationIsFound(t *testing.T) {
 		{"an import of a sibling", Layers, "server/expiry/x.go", doc + `import _ "` + modulePath + `/server/machine"`, "not below it"},
 		{"a forbidden import", Layers, "server/replica/x.go", doc + `import _ "` + modulePath + `/server/storage"`, "must not import"},
 		{"the contract imported by the lock table", Layers, "server/machine/x.go", doc + `import _ "` + modulePath + `"`, "must not import ."},
+		{"the lock table imported by its vocabulary", Layers, "server/command/x.go", doc + `import _ "` + modulePath + `/server/machine"`, "not below it"},
 		{"a package outside the table", Layers, "server/new/x.go", doc, "no place in the table"},
 		{"an import from outside the table", Layers, "server/node/x.go", doc + `import _ "` + modulePath + `/util"`, "no place in the table"},
 		{"a fixture in the program", Binary, "cmd/lockstep/x.go", doc + `import _ "` + modulePath + `/locktest/bed"`, "locktest/bed: imported by cmd/lockstep"},

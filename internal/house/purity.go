@@ -12,7 +12,7 @@ import (
 
 // pure lists the packages that make decisions. The same input gives the same output: the replicas
 // of a cluster and the simulator rely on it.
-var pure = []string{"server/machine", "server/expiry", "server/lead", "server/replica", "server/protocol", "client/session"}
+var pure = []string{"server/command", "server/machine", "server/expiry", "server/lead", "server/replica", "server/protocol", "client/session"}
 
 var impureImports = []string{"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "sync", "context"}
 

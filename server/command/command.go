@@ -1,4 +1,4 @@
-package machine
+package command
 
 // A Header is what all commands of one log entry share.
 type Header struct {
@@ -44,6 +44,9 @@ type Acquire struct {
 	Seen  uint64 // last change number that the client has reached
 	Spec  Spec
 }
+
+// MaxNames bounds the number of names of one claim.
+const MaxNames = 16
 
 // A Spec is what a claim asks for.
 type Spec struct {
@@ -121,7 +124,7 @@ type CheckHash struct {
 	Hash  uint64
 }
 
-// EndRecovery ends the waiting time after [Machine.Renew]. Like Expire, it is void in another term.
+// EndRecovery ends the waiting time after a restore. Like Expire, it is void in another term.
 // Only the log of a restored cluster contains it, and a build that does not know the command
 // refuses that cluster's first snapshot.
 type EndRecovery struct{ Term uint64 }
@@ -139,37 +142,3 @@ func (SetTokenFloor) command() {}
 func (SetLimits) command()     {}
 func (CheckHash) command()     {}
 func (EndRecovery) command()   {}
-
-// Limits bound the state. They are replicated, so every replica refuses the same commands.
-type Limits struct {
-	FeatureLevel     uint32 // the newest kind of command that the log may hold
-	Sessions         uint32
-	WaitersPerName   uint32
-	ClaimsPerSession uint32 // sum of the names of its claims, live and remembered
-	RequestWindow    uint32 // seq < floor + RequestWindow
-	// RememberedClaims bounds the ended claims of a machine-numbered session that its client does
-	// not need.
-	RememberedClaims uint32
-	HistoryBytes     uint32 // size of the ring of all events
-	AbnormalBytes    uint32 // size of the ring of expiries and revocations
-	ClaimsTotal      uint32 // claims of all sessions, live or closing
-	// StateBytes bounds all sessions with their claims, live and remembered, as encoded in a
-	// snapshot.
-	StateBytes uint32
-}
-
-// DefaultLimits returns the limits of a new cluster.
-func DefaultLimits() Limits {
-	return Limits{
-		FeatureLevel:     FeatureLevel,
-		Sessions:         200_000,
-		WaitersPerName:   16_384,
-		ClaimsPerSession: 4_096,
-		RequestWindow:    1_024,
-		RememberedClaims: 64,
-		HistoryBytes:     32 << 20,
-		AbnormalBytes:    8 << 20,
-		ClaimsTotal:      1_000_000,
-		StateBytes:       512 << 20,
-	}
-}

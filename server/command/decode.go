@@ -1,4 +1,4 @@
-package machine
+package command
 
 import (
 	"encoding/binary"
@@ -11,10 +11,10 @@ import (
 // the entry shares memory with b.
 func DecodeEntry(b []byte) (Entry, error) {
 	if len(b) == 0 {
-		return Entry{}, fmt.Errorf("machine: decode entry: %w", errTruncated)
+		return Entry{}, fmt.Errorf("command: decode entry: %w", errTruncated)
 	}
 	if b[0] != entryVersion {
-		return Entry{}, fmt.Errorf("machine: %w: entry has format %d, this build supports %d", ErrNewer, b[0], entryVersion)
+		return Entry{}, fmt.Errorf("command: %w: entry has format %d, this build supports %d", ErrNewer, b[0], entryVersion)
 	}
 	var e Entry
 	b = b[1:]
@@ -22,7 +22,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 	for i := range fields {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
-			return Entry{}, fmt.Errorf("machine: decode entry: %w", errTruncated)
+			return Entry{}, fmt.Errorf("command: decode entry: %w", errTruncated)
 		}
 		fields[i], b = v, b[n:]
 	}
@@ -30,78 +30,78 @@ func DecodeEntry(b []byte) (Entry, error) {
 	count := fields[3]
 	// A command has at least a length and a kind.
 	if count > MaxCommands || count > uint64(len(b)/2) {
-		return Entry{}, fmt.Errorf("machine: decode entry: %d commands in %d bytes", count, len(b))
+		return Entry{}, fmt.Errorf("command: decode entry: %d commands in %d bytes", count, len(b))
 	}
 	e.Commands = make([]Command, 0, count)
 	for range count {
 		size, n := binary.Uvarint(b)
 		if n <= 0 || size > uint64(len(b)-n) {
-			return Entry{}, fmt.Errorf("machine: decode command %d: %w", len(e.Commands), errTruncated)
+			return Entry{}, fmt.Errorf("command: decode command %d: %w", len(e.Commands), errTruncated)
 		}
 		// One string per command: its names and labels share it, and nothing else keeps it alive.
 		c, err := decodeCommand(string(b[n : n+int(size)]))
 		if err != nil {
-			return Entry{}, fmt.Errorf("machine: decode command %d: %w", len(e.Commands), err)
+			return Entry{}, fmt.Errorf("command: decode command %d: %w", len(e.Commands), err)
 		}
 		e.Commands = append(e.Commands, c)
 		b = b[n+int(size):]
 	}
 	if len(b) != 0 {
-		return Entry{}, fmt.Errorf("machine: decode entry: %d bytes too many", len(b))
+		return Entry{}, fmt.Errorf("command: decode entry: %d bytes too many", len(b))
 	}
 	return e, nil
-}
-
-func decodeCommand(s string) (Command, error) {
-	d := &decoder{s: s}
-	kind := d.byte()
-	c, err := decodeBody(d, kind)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.end(); err != nil {
-		return nil, err
-	}
-	return c, nil
 }
 
 // ErrNewer is returned for an entry, a snapshot or a backup that only a newer build can read.
 var ErrNewer = errors.New("this node is older than its cluster: upgrade it")
 
-func decodeBody(d *decoder, kind byte) (Command, error) {
+func decodeCommand(s string) (Command, error) {
+	d := NewDecoder(s)
+	kind := d.Byte()
+	c, err := decodeBody(d, kind)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.End(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func decodeBody(d *Decoder, kind byte) (Command, error) {
 	switch kind {
 	case kindOpenSession:
 		return decodeOpenSession(d, false), nil
 	case kindCloseSession:
-		return CloseSession{d.bytes16()}, nil
+		return CloseSession{d.Bytes16()}, nil
 	case kindAcquire:
 		return decodeAcquire(d), nil
 	case kindCancel:
-		return Cancel{d.bytes16(), d.uint(), d.uint(), d.uint()}, nil
+		return Cancel{d.Bytes16(), d.Uint(), d.Uint(), d.Uint()}, nil
 	case kindRelease:
-		return Release{d.bytes16(), d.uint(), Token(d.uint())}, nil
+		return Release{d.Bytes16(), d.Uint(), Token(d.Uint())}, nil
 	case kindExpire:
 		return decodeExpire(d), nil
 	case kindEndWait:
-		return EndWait{d.uint(), decodeClaims(d)}, nil
+		return EndWait{d.Uint(), decodeClaims(d)}, nil
 	case kindEndDelay:
-		return EndDelay{d.uint(), decodeClaims(d)}, nil
+		return EndDelay{d.Uint(), decodeClaims(d)}, nil
 	case kindRevoke:
-		return Revoke{d.claimID(), Token(d.uint()), d.text(), d.text(), d.bool()}, nil
+		return Revoke{d.ClaimID(), Token(d.Uint()), d.Text(), d.Text(), d.Bool()}, nil
 	case kindSetTokenFloor:
-		return SetTokenFloor{Token(d.uint())}, nil
+		return SetTokenFloor{Token(d.Uint())}, nil
 	case kindSetLimits:
-		return SetLimits{decodeLimits(d)}, nil
+		return SetLimits{d.Limits()}, nil
 	case kindCheckHash:
-		return CheckHash{d.uint(), d.uint()}, nil
+		return CheckHash{d.Uint(), d.Uint()}, nil
 	case kindEndRecovery:
-		return EndRecovery{d.uint()}, nil
+		return EndRecovery{d.Uint()}, nil
 	case kindSetMember:
-		return SetMember{decodeMember(d)}, nil
+		return SetMember{d.Member()}, nil
 	case kindRemoveMember:
-		return RemoveMember{d.uint()}, nil
+		return RemoveMember{d.Uint()}, nil
 	case kindSetBirth:
-		return SetBirth{d.bytes16()}, nil
+		return SetBirth{d.Bytes16()}, nil
 	case kindCheckpointLeases:
 		return decodeCheckpointLeases(d), nil
 	case kindRenewLeases:
@@ -113,75 +113,45 @@ func decodeBody(d *decoder, kind byte) (Command, error) {
 	}
 }
 
-func decodeOpenSession(d *decoder, hashed bool) OpenSession {
-	c := OpenSession{TTL: Millis(d.uint()), Hashed: hashed}
+func decodeOpenSession(d *Decoder, hashed bool) OpenSession {
+	c := OpenSession{TTL: Millis(d.Uint()), Hashed: hashed}
 	copy(c.Random[:], d.raw(8))
-	c.Secret = d.bytes16()
-	c.ClientNumbered = d.bool()
-	c.Metadata = d.labels()
+	c.Secret = d.Bytes16()
+	c.ClientNumbered = d.Bool()
+	c.Metadata = d.Labels()
 	return c
 }
 
-func decodeAcquire(d *decoder) Acquire {
+func decodeAcquire(d *Decoder) Acquire {
 	return Acquire{
-		Session: d.bytes16(),
-		Seq:     d.uint(),
-		Nonce:   d.text(),
-		Floor:   d.uint(),
-		Seen:    d.uint(),
-		Spec:    decodeSpec(d),
+		Session: d.Bytes16(),
+		Seq:     d.Uint(),
+		Nonce:   d.Text(),
+		Floor:   d.Uint(),
+		Seen:    d.Uint(),
+		Spec:    d.Spec(),
 	}
 }
 
-func decodeSpec(d *decoder) Spec {
-	var s Spec
-	if n := d.count(1); n > 0 {
-		s.Names = make([]string, n)
-		for i := range s.Names {
-			s.Names[i] = d.text()
-		}
-	}
-	s.Mode = Mode(d.byte())
-	s.Weight = d.uint32()
-	s.Capacity = d.uint32()
-	s.HasWait = d.bool()
-	s.Wait = Millis(d.uint())
-	s.LockDelay = Millis(d.uint())
-	s.Metadata = d.labels()
-	return s
-}
-
-func decodeExpire(d *decoder) Expire {
-	c := Expire{Term: d.uint()}
-	if n := d.count(16); n > 0 {
+func decodeExpire(d *Decoder) Expire {
+	c := Expire{Term: d.Uint()}
+	if n := d.Count(16); n > 0 {
 		c.Sessions = make([]SessionID, n)
 		for i := range c.Sessions {
-			c.Sessions[i] = d.bytes16()
+			c.Sessions[i] = d.Bytes16()
 		}
 	}
 	return c
 }
 
-func decodeClaims(d *decoder) []ClaimID {
-	n := d.count(17)
+func decodeClaims(d *Decoder) []ClaimID {
+	n := d.Count(17)
 	if n == 0 {
 		return nil
 	}
 	ids := make([]ClaimID, n)
 	for i := range ids {
-		ids[i] = d.claimID()
+		ids[i] = d.ClaimID()
 	}
 	return ids
-}
-
-// decodeLimits reads the feature level, which determines the fields that follow.
-func decodeLimits(d *decoder) (l Limits) {
-	l.FeatureLevel = d.uint32()
-	if l.FeatureLevel > FeatureLevel {
-		d.fail(fmt.Errorf("%w: feature level %d, this build supports %d", ErrNewer, l.FeatureLevel, FeatureLevel))
-	}
-	for _, f := range l.fields()[1:] {
-		*f.value = d.uint32()
-	}
-	return l
 }

@@ -1,4 +1,4 @@
-package machine
+package command
 
 import (
 	"encoding/binary"
@@ -40,7 +40,7 @@ const (
 // than [MaxCommands] commands.
 func AppendEntry(dst []byte, e *Entry) []byte {
 	if len(e.Commands) > MaxCommands {
-		panic(fmt.Sprintf("machine: %d commands in one entry, the limit is %d", len(e.Commands), MaxCommands))
+		panic(fmt.Sprintf("command: %d commands in one entry, the limit is %d", len(e.Commands), MaxCommands))
 	}
 	dst = append(dst, entryVersion)
 	dst = binary.AppendUvarint(dst, e.Header.Proposer)
@@ -91,11 +91,11 @@ func appendBody(dst []byte, c Command) []byte {
 	case Acquire:
 		return appendAcquire(append(dst, kindAcquire), &c)
 	case Cancel:
-		dst = appendClaimID(append(dst, kindCancel), ClaimID{c.Session, c.Seq})
+		dst = AppendClaimID(append(dst, kindCancel), ClaimID{c.Session, c.Seq})
 		dst = binary.AppendUvarint(dst, c.Floor)
 		return binary.AppendUvarint(dst, c.Seen)
 	case Release:
-		dst = appendClaimID(append(dst, kindRelease), ClaimID{c.Session, c.Seq})
+		dst = AppendClaimID(append(dst, kindRelease), ClaimID{c.Session, c.Seq})
 		return binary.AppendUvarint(dst, uint64(c.Token))
 	case Expire:
 		return appendSessionIDs(binary.AppendUvarint(append(dst, kindExpire), c.Term), c.Sessions)
@@ -104,21 +104,21 @@ func appendBody(dst []byte, c Command) []byte {
 	case EndDelay:
 		return appendClaims(binary.AppendUvarint(append(dst, kindEndDelay), c.Term), c.Claims)
 	case Revoke:
-		dst = appendClaimID(append(dst, kindRevoke), c.Claim)
+		dst = AppendClaimID(append(dst, kindRevoke), c.Claim)
 		dst = binary.AppendUvarint(dst, uint64(c.Token))
-		dst = appendText(appendText(dst, c.By), c.Reason)
-		return appendBool(dst, c.Now)
+		dst = AppendText(AppendText(dst, c.By), c.Reason)
+		return AppendBool(dst, c.Now)
 	case SetTokenFloor:
 		return binary.AppendUvarint(append(dst, kindSetTokenFloor), uint64(c.Floor))
 	case SetLimits:
-		return appendLimits(append(dst, kindSetLimits), &c.Limits)
+		return AppendLimits(append(dst, kindSetLimits), &c.Limits)
 	case CheckHash:
 		dst = binary.AppendUvarint(append(dst, kindCheckHash), c.Index)
 		return binary.AppendUvarint(dst, c.Hash)
 	case EndRecovery:
 		return binary.AppendUvarint(append(dst, kindEndRecovery), c.Term)
 	case SetMember:
-		return appendMember(append(dst, kindSetMember), &c.Member)
+		return AppendMember(append(dst, kindSetMember), &c.Member)
 	case RemoveMember:
 		return binary.AppendUvarint(append(dst, kindRemoveMember), c.ID)
 	case SetBirth:
@@ -128,7 +128,7 @@ func appendBody(dst []byte, c Command) []byte {
 	case RenewLeases:
 		return appendSessionIDs(binary.AppendUvarint(append(dst, kindRenewLeases), c.Term), c.Sessions)
 	default:
-		panic(fmt.Sprintf("machine: cannot encode command %T", c))
+		panic(fmt.Sprintf("command: cannot encode command %T", c))
 	}
 }
 
@@ -136,30 +136,16 @@ func appendOpenSession(dst []byte, c *OpenSession) []byte {
 	dst = binary.AppendUvarint(dst, uint64(c.TTL))
 	dst = append(dst, c.Random[:]...)
 	dst = append(dst, c.Secret[:]...)
-	dst = appendBool(dst, c.ClientNumbered)
-	return appendLabels(dst, c.Metadata)
+	dst = AppendBool(dst, c.ClientNumbered)
+	return AppendLabels(dst, c.Metadata)
 }
 
 func appendAcquire(dst []byte, c *Acquire) []byte {
-	dst = appendClaimID(dst, ClaimID{c.Session, c.Seq})
-	dst = appendText(dst, c.Nonce)
+	dst = AppendClaimID(dst, ClaimID{c.Session, c.Seq})
+	dst = AppendText(dst, c.Nonce)
 	dst = binary.AppendUvarint(dst, c.Floor)
 	dst = binary.AppendUvarint(dst, c.Seen)
-	return appendSpec(dst, &c.Spec)
-}
-
-func appendSpec(dst []byte, s *Spec) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(s.Names)))
-	for _, name := range s.Names {
-		dst = appendText(dst, name)
-	}
-	dst = append(dst, byte(s.Mode))
-	dst = binary.AppendUvarint(dst, uint64(s.Weight))
-	dst = binary.AppendUvarint(dst, uint64(s.Capacity))
-	dst = appendBool(dst, s.HasWait)
-	dst = binary.AppendUvarint(dst, uint64(s.Wait))
-	dst = binary.AppendUvarint(dst, uint64(s.LockDelay))
-	return appendLabels(dst, s.Metadata)
+	return AppendSpec(dst, &c.Spec)
 }
 
 func appendSessionIDs(dst []byte, ids []SessionID) []byte {
@@ -173,14 +159,7 @@ func appendSessionIDs(dst []byte, ids []SessionID) []byte {
 func appendClaims(dst []byte, ids []ClaimID) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(ids)))
 	for _, id := range ids {
-		dst = appendClaimID(dst, id)
-	}
-	return dst
-}
-
-func appendLimits(dst []byte, l *Limits) []byte {
-	for _, v := range l.fields() {
-		dst = binary.AppendUvarint(dst, uint64(*v.value))
+		dst = AppendClaimID(dst, id)
 	}
 	return dst
 }

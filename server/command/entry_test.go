@@ -1,11 +1,10 @@
-package machine
+package command
 
 import (
 	"bytes"
 	"fmt"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -91,20 +90,6 @@ func TestAnEntryKeepsNoMemoryOfItsBytes(t *testing.T) {
 	clear(b)
 	if diff := cmp.Diff(oneOfEach(), e.Commands); diff != "" {
 		t.Fatal(diff)
-	}
-}
-
-func TestARememberedNonceKeepsNoCommandAlive(t *testing.T) {
-	m, _ := opened(0)
-	id := apply(m, OpenSession{TTL: 1000}).Results[0].Session
-	a := Acquire{Session: id, Nonce: "n", Spec: Spec{Names: []string{"job"}}}
-	whole := "n" + strings.Repeat("x", 1<<10) // as DecodeEntry makes it
-	a.Nonce = whole[:1]
-	r := apply(m, a).Results[0]
-	apply(m, Release{Session: id, Seq: r.Claim.Seq, Token: r.Claim.Token})
-	o := m.session(id).outcome(r.Claim.Seq)
-	if o.nonce != "n" || unsafe.StringData(o.nonce) == unsafe.StringData(whole) {
-		t.Errorf("the nonce %q of a claim that is over shares the memory of its command", o.nonce)
 	}
 }
 

@@ -1,4 +1,4 @@
-package machine
+package command
 
 import "fmt"
 
@@ -10,13 +10,13 @@ func LevelOf(c Command) uint32 {
 		if c.Hashed {
 			return SecretLevel
 		}
-		return firstLevel
+		return FirstLevel
 	case SetBirth:
 		return BirthLevel
 	case CheckpointLeases, RenewLeases:
 		return LeaseLevel
 	default:
-		return firstLevel
+		return FirstLevel
 	}
 }
 
@@ -25,7 +25,7 @@ func LevelOf(c Command) uint32 {
 func CheckLevels(level uint32, commands []Command) error {
 	for _, c := range commands {
 		if need := LevelOf(c); need > level {
-			return fmt.Errorf("machine: a %T needs feature level %d, the cluster has %d", c, need, level)
+			return fmt.Errorf("command: a %T needs feature level %d, the cluster has %d", c, need, level)
 		}
 		if limits, ok := c.(SetLimits); ok {
 			level = max(level, limits.Limits.FeatureLevel)

@@ -1,4 +1,4 @@
-package machine
+package command
 
 // An Output is everything that applying one entry produces.
 type Output struct {
@@ -29,8 +29,8 @@ const (
 	OutOfRange // seq beyond the window, or a value beyond its bounds
 	Malformed  // breaks a rule that is checked before proposing
 	Void       // Expire, EndWait or EndDelay of another term than its entry's
-	// Exhausted is returned only by Check: no token is left. Older builds answer NotReady when they
-	// apply, so this one does too.
+	// Exhausted is only predicted, before a command is proposed: no token is left. Older builds
+	// answer NotReady when they apply, so this one does too.
 	Exhausted
 )
 
@@ -85,8 +85,8 @@ type Timer struct {
 	Kind  TimerKind
 	Claim ClaimID // Seq is zero with the session kinds
 	Span  Millis  // TTL, wait, or the length of the delay without the grace
-	// Checkpointed: Span is what is left of a lease or a delay according to the log. Only set by
-	// Timers.
+	// Checkpointed: Span is what is left of a lease or a delay according to the log. Only set
+	// in the list of all timers, for a new leader.
 	Checkpointed bool
 }
 
@@ -140,28 +140,4 @@ type Lock struct {
 	Waiters   []Holder // at most as many as asked for, in queue order
 	Waiting   int      // number of all waiters
 	NextToken Token
-}
-
-// A Session is the part of a session's state that its leader needs.
-type Session struct {
-	ID             SessionID
-	TTL            Millis
-	ClientNumbered bool
-	Change         uint64
-	Weight         uint32 // number of names of its claims: what ending it costs
-	Checkpointed   bool   // the end of its lease is recorded: renewing it takes [RenewLeases]
-
-	secret Secret // see Owned
-	hashed bool
-}
-
-// Counts are sizes for status and metrics.
-type Counts struct {
-	Sessions, Names, Holders, Waiters, Closing int
-	NextToken                                  Token
-	Oldest                                     WallMillis // grant time of the oldest holder, or 0
-	Events                                     uint64     // number of the last event
-	Bytes                                      int        // of the state; see Limits.StateBytes
-	Checkpointed                               int        // leases and delays whose end is recorded
-	Endings                                    uint64     // sessions that have ended
 }

@@ -1,16 +1,9 @@
-package machine
+package command
 
 import (
 	"encoding/hex"
 	"fmt"
 )
-
-// A Position is a place in the log of one group: entry Index, command N in it, from 0. Positions
-// totally order the commands of a group.
-type Position struct {
-	Index uint64
-	N     uint32
-}
 
 // A SessionID names a session in public. Its text is 32 hexadecimal digits. The zero value names no
 // session.
@@ -22,10 +15,10 @@ func (id SessionID) String() string { return hex.EncodeToString(id[:]) }
 func ParseSessionID(s string) (SessionID, error) {
 	var id SessionID
 	if len(s) != 2*len(id) {
-		return id, fmt.Errorf("machine: session id has %d characters, want %d", len(s), 2*len(id))
+		return id, fmt.Errorf("command: session id has %d characters, want %d", len(s), 2*len(id))
 	}
 	if _, err := hex.Decode(id[:], []byte(s)); err != nil {
-		return SessionID{}, fmt.Errorf("machine: session id: %w", err)
+		return SessionID{}, fmt.Errorf("command: session id: %w", err)
 	}
 	return id, nil
 }
@@ -38,6 +31,9 @@ type ClaimID struct {
 
 // A Token is the fencing token of a grant. Zero was never issued.
 type Token uint64
+
+// MaxToken is the largest token: JSON numbers are exact up to here.
+const MaxToken Token = 1<<53 - 1
 
 // A Mode is the kind of a claim.
 type Mode uint8

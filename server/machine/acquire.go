@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // maxPermits bounds the capacity of a semaphore, as the contract does.
@@ -11,8 +13,8 @@ const maxPermits = 1 << 20
 
 // wellFormed checks what callers check before they propose. An entry that breaks these rules was
 // proposed by a broken node; refusing it is better than stopping the cluster.
-func (s *Spec) wellFormed() bool {
-	if len(s.Names) < 1 || len(s.Names) > MaxNames {
+func wellFormed(s *command.Spec) bool {
+	if len(s.Names) < 1 || len(s.Names) > command.MaxNames {
 		return false
 	}
 	for i, n := range s.Names {
@@ -21,30 +23,30 @@ func (s *Spec) wellFormed() bool {
 		}
 	}
 	switch s.Mode {
-	case Exclusive:
+	case command.Exclusive:
 		return s.Weight == 0 && s.Capacity == 0
-	case Shared:
+	case command.Shared:
 		return s.Weight == 0 && s.Capacity == 0 && len(s.Names) == 1
-	case Permits:
+	case command.Permits:
 		return s.Weight >= 1 && s.Weight <= s.Capacity && s.Capacity <= maxPermits && len(s.Names) == 1
 	default:
 		return false
 	}
 }
 
-// wellFormed reports whether the spec is well formed and the claim is numbered by the side that
-// numbers the session's claims.
-func (a *Acquire) wellFormed(s *session) bool {
-	return a.Spec.wellFormed() && s.numbered == (a.Seq != 0)
+// allows reports whether the spec is well formed and the claim is numbered by the side that numbers
+// the session's claims.
+func (s *session) allows(a *command.Acquire) bool {
+	return wellFormed(&a.Spec) && s.numbered == (a.Seq != 0)
 }
 
-func (m *Machine) acquire(a *Acquire) Result {
+func (m *Machine) acquire(a *command.Acquire) command.Result {
 	s := m.session(a.Session)
 	if s == nil {
-		return Result{Code: m.SessionEnd(a.Session)}
+		return command.Result{Code: m.SessionEnd(a.Session)}
 	}
-	if !a.wellFormed(s) {
-		return Result{Code: Malformed}
+	if !s.allows(a) {
+		return command.Result{Code: command.Malformed}
 	}
 	m.changing(s.id)
 	s.hear(a.Floor, a.Seen, &m.limits)
@@ -57,13 +59,13 @@ func (m *Machine) acquire(a *Acquire) Result {
 		return r
 	}
 	if s.numbered {
-		if r := m.outside(s, seq, s.floor); r.Code != OK {
+		if r := m.outside(s, seq, s.floor); r.Code != command.OK {
 			return r
 		}
 	} else {
 		// Sent before the client let go of nonces: this may be one of them.
 		if a.Nonce != "" && a.Floor < s.floor {
-			return Result{Code: StaleRequest}
+			return command.Result{Code: command.StaleRequest}
 		}
 		s.last++
 		seq = s.last
@@ -73,15 +75,15 @@ func (m *Machine) acquire(a *Acquire) Result {
 }
 
 // repeated answers the Acquire of a claim that is already known.
-func (m *Machine) repeated(s *session, seq, print uint64) (Result, bool) {
+func (m *Machine) repeated(s *session, seq, print uint64) (command.Result, bool) {
 	if seq == 0 {
-		return Result{}, false
+		return command.Result{}, false
 	}
 	if c := s.find(seq); c != nil {
 		if c.print != print {
-			return Result{Code: RequestReused}, true
+			return command.Result{Code: command.RequestReused}, true
 		}
-		r := Result{Claim: c.status()}
+		r := command.Result{Claim: c.status()}
 		if !c.granted {
 			r.Claim.Blockers = c.blockers()
 		}
@@ -89,28 +91,28 @@ func (m *Machine) repeated(s *session, seq, print uint64) (Result, bool) {
 	}
 	if o := s.outcome(seq); o != nil {
 		if o.print != 0 && o.print != print {
-			return Result{Code: RequestReused}, true
+			return command.Result{Code: command.RequestReused}, true
 		}
 		return o.result(), true
 	}
-	return Result{}, false
+	return command.Result{}, false
 }
 
 // place decides on a new claim: granted, queued, busy or refused.
-func (m *Machine) place(s *session, a *Acquire, seq, print uint64) Result {
+func (m *Machine) place(s *session, a *command.Acquire, seq, print uint64) command.Result {
 	if !m.ready() {
-		return Result{Code: NotReady}
+		return command.Result{Code: command.NotReady}
 	}
 	spec := &a.Spec
-	if sums := m.checkSums(1, claimSize(spec, a.Nonce)); sums.Code != OK {
+	if sums := m.checkSums(1, claimSize(spec, a.Nonce)); sums.Code != command.OK {
 		return sums // not remembered: that would take bytes itself
 	}
 	done := outcome{seq: seq, print: print, nonce: a.Nonce}
 	if s.weight+uint32(len(spec.Names)) > m.limits.ClaimsPerSession {
 		return m.full(s, done)
 	}
-	var found [MaxNames]*name
-	var hashes [MaxNames]uint64
+	var found [command.MaxNames]*name
+	var hashes [command.MaxNames]uint64
 	open, short := true, true // it can be granted now; its queues are not full
 	for i, text := range spec.Names {
 		hashes[i] = hashText(0, text)
@@ -120,35 +122,35 @@ func (m *Machine) place(s *session, a *Acquire, seq, print uint64) Result {
 			continue
 		}
 		if !n.matches(spec) {
-			return m.refuse(s, done, Result{Code: ModeMismatch})
+			return m.refuse(s, done, command.Result{Code: command.ModeMismatch})
 		}
 		open = open && n.waiters.n == 0 && n.takes(spec)
 		short = short && n.waiters.n < int(m.limits.WaitersPerName)
 	}
 	if !open && spec.Try() {
-		done.state, done.names = Busy, uint8(len(spec.Names))
+		done.state, done.names = command.Busy, uint8(len(spec.Names))
 		s.weight += uint32(len(spec.Names))
 		s.remember(done, &m.limits)
-		r := Result{Claim: done.status()}
+		r := command.Result{Claim: done.status()}
 		r.Claim.Blockers = blockers(nil, found[:len(spec.Names)])
 		return r
 	}
 	if !open && !short {
-		return m.refuse(s, done, m.refused(QuotaExceeded, "waiters of a name", m.limits.WaitersPerName))
+		return m.refuse(s, done, m.refused(command.QuotaExceeded, "waiters of a name", m.limits.WaitersPerName))
 	}
 	c := m.enter(s, a, seq, print, found[:len(spec.Names)], hashes[:])
 	if open {
 		m.grant(c)
-		return Result{Claim: c.status()}
+		return command.Result{Claim: c.status()}
 	}
 	return m.enqueue(c)
 }
 
 // refuse remembers a refusal under the claim's number, if a duplicate could carry that number.
-func (m *Machine) refuse(s *session, done outcome, r Result) Result {
+func (m *Machine) refuse(s *session, done outcome, r command.Result) command.Result {
 	if s.numbered || done.nonce != "" {
 		done.code, done.reason = r.Code, r.Limit
-		if !s.numbered && m.limits.keeps() { // nothing else bounds their number
+		if !s.numbered && keeps(&m.limits) { // nothing else bounds their number
 			done.names = 1
 			s.weight++
 		}
@@ -160,9 +162,9 @@ func (m *Machine) refuse(s *session, done outcome, r Result) Result {
 // full refuses a claim of a session that already has as many as it may, including remembered ones.
 // In a machine-numbered session the refusal is not remembered: the same call succeeds once the
 // client has let go of some.
-func (m *Machine) full(s *session, done outcome) Result {
-	r := m.refused(QuotaExceeded, "claims of a session times their names", m.limits.ClaimsPerSession)
-	if !m.limits.keeps() {
+func (m *Machine) full(s *session, done outcome) command.Result {
+	r := m.refused(command.QuotaExceeded, "claims of a session times their names", m.limits.ClaimsPerSession)
+	if !keeps(&m.limits) {
 		return m.refuse(s, done, r)
 	}
 	r.Limit += ", including remembered ones: end some, or raise floor and seen to let old ones be forgotten"
@@ -171,19 +173,19 @@ func (m *Machine) full(s *session, done outcome) Result {
 
 // refuseFull refuses a call that may succeed once there is room again. A client that numbers its
 // claims uses another number then.
-func (m *Machine) refuseFull(s *session, done outcome, r Result) Result {
+func (m *Machine) refuseFull(s *session, done outcome, r command.Result) command.Result {
 	if s.numbered {
 		return m.refuse(s, done, r)
 	}
 	return r
 }
 
-func (m *Machine) refused(code Code, what string, limit uint32) Result {
-	return Result{Code: code, Limit: fmt.Sprintf("%s: at most %d", what, limit)}
+func (m *Machine) refused(code command.Code, what string, limit uint32) command.Result {
+	return command.Result{Code: code, Limit: fmt.Sprintf("%s: at most %d", what, limit)}
 }
 
 // enter makes a live claim with a place at each of its names, in no list yet.
-func (m *Machine) enter(s *session, a *Acquire, seq, print uint64, names []*name, hashes []uint64) *claim {
+func (m *Machine) enter(s *session, a *command.Acquire, seq, print uint64, names []*name, hashes []uint64) *claim {
 	c := &claim{session: s, seq: seq, spec: a.Spec, print: print, nonce: a.Nonce, at: m.at, since: m.wall}
 	c.links = c.one[:]
 	if len(names) > 1 {
@@ -196,16 +198,16 @@ func (m *Machine) enter(s *session, a *Acquire, seq, print uint64, names []*name
 	return c
 }
 
-func (m *Machine) enqueue(c *claim) Result {
+func (m *Machine) enqueue(c *claim) command.Result {
 	for i := range c.links {
 		c.links[i].name.waiters.push(&c.links[i])
 	}
 	m.counts.Waiters++
 	if c.spec.HasWait {
-		m.timer(WaitStarted, c.id(), c.spec.Wait)
+		m.timer(command.WaitStarted, c.id(), c.spec.Wait)
 	}
-	m.record(EventQueued, c, "", "")
-	r := Result{Claim: c.status()}
+	m.record(command.EventQueued, c, "", "")
+	r := command.Result{Claim: c.status()}
 	r.Claim.Blockers = c.blockers()
 	return r
 }

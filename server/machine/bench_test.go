@@ -3,23 +3,25 @@ package machine
 import (
 	"fmt"
 	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // benchSessions is how many sessions take locks in the benchmarks.
 const benchSessions = 1000
 
-func benchMachine(b *testing.B) (*Machine, []SessionID) {
+func benchMachine(b *testing.B) (*Machine, []command.SessionID) {
 	b.Helper()
 	m := New()
-	commands := []Command{SetTokenFloor{1}}
+	commands := []command.Command{command.SetTokenFloor{Floor: 1}}
 	for range benchSessions {
-		commands = append(commands, OpenSession{
+		commands = append(commands, command.OpenSession{
 			TTL: 10_000, ClientNumbered: true,
-			Metadata: []Label{{"host", "worker-17.example.com"}, {"pid", "31337"}},
+			Metadata: []command.Label{{Key: "host", Value: "worker-17.example.com"}, {Key: "pid", Value: "31337"}},
 		})
 	}
-	out := m.Apply(1, 1, &Entry{Commands: commands})
-	var ids []SessionID
+	out := m.Apply(1, 1, &command.Entry{Commands: commands})
+	var ids []command.SessionID
 	for _, r := range out.Results[1:] {
 		ids = append(ids, r.Session)
 	}
@@ -27,9 +29,9 @@ func benchMachine(b *testing.B) (*Machine, []SessionID) {
 }
 
 // roundTrip does what a replica does with an entry that it proposed.
-func roundTrip(b *testing.B, m *Machine, buf []byte, commands []Command) ([]byte, Output) {
-	buf = AppendEntry(buf[:0], &Entry{Header: Header{1, 2, 1_800_000_000_000}, Commands: commands})
-	e, err := DecodeEntry(buf)
+func roundTrip(b *testing.B, m *Machine, buf []byte, commands []command.Command) ([]byte, command.Output) {
+	buf = command.AppendEntry(buf[:0], &command.Entry{Header: command.Header{Proposer: 1, Batch: 2, Wall: 1_800_000_000_000}, Commands: commands})
+	e, err := command.DecodeEntry(buf)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -46,25 +48,25 @@ func BenchmarkFree(b *testing.B) {
 	}
 	const batch = 64
 	var buf []byte
-	var out Output
+	var out command.Output
 	seq := uint64(0)
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += batch {
 		seq++
-		commands := make([]Command, 0, batch)
+		commands := make([]command.Command, 0, batch)
 		for i := range batch {
-			commands = append(commands, Acquire{
+			commands = append(commands, command.Acquire{
 				Session: ids[i], Seq: seq, Floor: seq,
-				Spec: Spec{Names: names[i : i+1], Metadata: []Label{{"purpose", "nightly"}}},
+				Spec: command.Spec{Names: names[i : i+1], Metadata: []command.Label{{Key: "purpose", Value: "nightly"}}},
 			})
 		}
 		buf, out = roundTrip(b, m, buf, commands)
 		commands = commands[:0]
 		for i := range batch {
-			commands = append(commands, Release{ids[i], seq, out.Results[i].Claim.Token})
+			commands = append(commands, command.Release{Session: ids[i], Seq: seq, Token: out.Results[i].Claim.Token})
 		}
 		buf, out = roundTrip(b, m, buf, commands)
-		if r := out.Results[batch-1]; r.Claim.State != Released {
+		if r := out.Results[batch-1]; r.Claim.State != command.Released {
 			b.Fatal(r)
 		}
 	}
@@ -75,12 +77,12 @@ func BenchmarkFreeAmongMany(b *testing.B) {
 	m, ids := benchMachine(b)
 	held := uint64(0)
 	for _, id := range ids {
-		commands := make([]Command, 0, 200)
+		commands := make([]command.Command, 0, 200)
 		for range 200 {
 			held++
-			commands = append(commands, Acquire{Session: id, Seq: held%200 + 1, Floor: 1, Spec: Spec{Names: []string{fmt.Sprintf("held/%d", held*7919)}}})
+			commands = append(commands, command.Acquire{Session: id, Seq: held%200 + 1, Floor: 1, Spec: command.Spec{Names: []string{fmt.Sprintf("held/%d", held*7919)}}})
 		}
-		m.Apply(m.Index()+1, 1, &Entry{Commands: commands})
+		m.Apply(m.Index()+1, 1, &command.Entry{Commands: commands})
 	}
 	if m.Counts().Holders != 200_000 {
 		b.Fatal(m.Counts())
@@ -94,10 +96,12 @@ func BenchmarkFreeAmongMany(b *testing.B) {
 			seq++
 		}
 		id := ids[n%benchSessions]
-		var out Output
-		buf, out = roundTrip(b, m, buf, []Command{Acquire{Session: id, Seq: seq, Floor: seq - 5, Spec: Spec{Names: []string{fmt.Sprintf("held/%d-", n%benchSessions)}}}})
-		buf, out = roundTrip(b, m, buf, []Command{Release{id, seq, out.Results[0].Claim.Token}})
-		if out.Results[0].Code != OK {
+		var out command.Output
+		buf, out = roundTrip(b, m, buf, []command.Command{command.Acquire{
+			Session: id, Seq: seq, Floor: seq - 5, Spec: command.Spec{Names: []string{fmt.Sprintf("held/%d-", n%benchSessions)}},
+		}})
+		buf, out = roundTrip(b, m, buf, []command.Command{command.Release{Session: id, Seq: seq, Token: out.Results[0].Claim.Token}})
+		if out.Results[0].Code != command.OK {
 			b.Fatal(out.Results[0])
 		}
 	}
@@ -107,11 +111,11 @@ func BenchmarkFreeAmongMany(b *testing.B) {
 // to the next waiter and the Acquire that queues the old holder again.
 func BenchmarkHot(b *testing.B) {
 	m, ids := benchMachine(b)
-	commands := make([]Command, 0, benchSessions)
+	commands := make([]command.Command, 0, benchSessions)
 	for _, id := range ids {
-		commands = append(commands, Acquire{Session: id, Seq: 1, Floor: 1, Spec: Spec{Names: []string{"hot"}}})
+		commands = append(commands, command.Acquire{Session: id, Seq: 1, Floor: 1, Spec: command.Spec{Names: []string{"hot"}}})
 	}
-	out := m.Apply(m.Index()+1, 1, &Entry{Commands: commands})
+	out := m.Apply(m.Index()+1, 1, &command.Entry{Commands: commands})
 	token := out.Results[0].Claim.Token
 	var buf []byte
 	seq := uint64(1)
@@ -120,9 +124,9 @@ func BenchmarkHot(b *testing.B) {
 	for n := range b.N {
 		id := ids[n%benchSessions]
 		seq = uint64(n/benchSessions) + 1
-		buf, out = roundTrip(b, m, buf, []Command{
-			Release{id, seq, token},
-			Acquire{Session: id, Seq: seq + 1, Floor: seq, Seen: seq, Spec: Spec{Names: []string{"hot"}}},
+		buf, out = roundTrip(b, m, buf, []command.Command{
+			command.Release{Session: id, Seq: seq, Token: token},
+			command.Acquire{Session: id, Seq: seq + 1, Floor: seq, Seen: seq, Spec: command.Spec{Names: []string{"hot"}}},
 		})
 		token = out.Changes[0].Claim.Token
 	}
@@ -133,17 +137,19 @@ func BenchmarkQueue(b *testing.B) {
 	for range b.N {
 		m, ids := benchMachine(b)
 		const waiters = 16_384
-		var commands []Command
+		var commands []command.Command
 		for i := range waiters {
-			commands = append(commands, Acquire{Session: ids[i%benchSessions], Seq: uint64(i/benchSessions) + 1, Floor: 1, Spec: Spec{Names: []string{"hot"}}})
+			commands = append(commands, command.Acquire{
+				Session: ids[i%benchSessions], Seq: uint64(i/benchSessions) + 1, Floor: 1, Spec: command.Spec{Names: []string{"hot"}},
+			})
 		}
-		m.Apply(m.Index()+1, 1, &Entry{Commands: commands})
-		cancels := make([]Command, waiters)
+		m.Apply(m.Index()+1, 1, &command.Entry{Commands: commands})
+		cancels := make([]command.Command, waiters)
 		for i := range cancels {
-			c := commands[(i*7919)%waiters].(Acquire)
-			cancels[i] = Cancel{c.Session, c.Seq, 1, 0}
+			c := commands[(i*7919)%waiters].(command.Acquire)
+			cancels[i] = command.Cancel{Session: c.Session, Seq: c.Seq, Floor: 1, Seen: 0}
 		}
-		m.Apply(m.Index()+1, 1, &Entry{Commands: cancels})
+		m.Apply(m.Index()+1, 1, &command.Entry{Commands: cancels})
 	}
 }
 
@@ -174,18 +180,24 @@ func BenchmarkCapture(b *testing.B) {
 func fullMachine(b *testing.B) *Machine {
 	m, _ := benchMachine(b)
 	for range 50 {
-		commands := make([]Command, 0, benchSessions)
+		commands := make([]command.Command, 0, benchSessions)
 		for range benchSessions {
-			commands = append(commands, OpenSession{TTL: 10_000, ClientNumbered: true, Random: [8]byte{6: byte(m.Index()), 7: byte(len(commands))}, Metadata: []Label{{"host", "worker-17"}}})
+			commands = append(commands, command.OpenSession{
+				TTL: 10_000, ClientNumbered: true, Random: [8]byte{6: byte(m.Index()), 7: byte(len(commands))},
+				Metadata: []command.Label{{Key: "host", Value: "worker-17"}},
+			})
 		}
-		out := m.Apply(m.Index()+1, 1, &Entry{Commands: commands})
+		out := m.Apply(m.Index()+1, 1, &command.Entry{Commands: commands})
 		commands = commands[:0]
 		for i, r := range out.Results {
 			for seq := range uint64(4) {
-				commands = append(commands, Acquire{Session: r.Session, Seq: seq + 1, Floor: 1, Spec: Spec{Names: []string{fmt.Sprintf("orders/%d/%d/%d", m.Index(), i, seq)}}})
+				commands = append(commands, command.Acquire{
+					Session: r.Session, Seq: seq + 1, Floor: 1,
+					Spec: command.Spec{Names: []string{fmt.Sprintf("orders/%d/%d/%d", m.Index(), i, seq)}},
+				})
 			}
 		}
-		m.Apply(m.Index()+1, 1, &Entry{Commands: commands})
+		m.Apply(m.Index()+1, 1, &command.Entry{Commands: commands})
 	}
 	return m
 }

@@ -1,67 +1,31 @@
 package machine
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
-// A BirthID tells one life of a cluster from every other, including lives that began with the same
-// configuration. The first leader draws it at random. Zero: the cluster has none, or none has been
-// applied yet.
-type BirthID [16]byte
-
-// String returns the id as 32 hexadecimal digits, or "" for zero.
-func (b BirthID) String() string {
-	if b == (BirthID{}) {
-		return ""
+func (m *Machine) setBirth(c *command.SetBirth) command.Result {
+	if c.Birth == (command.BirthID{}) {
+		return command.Result{Code: command.Malformed, Limit: "a birth must have an id"}
 	}
-	return hex.EncodeToString(b[:])
-}
-
-// LateBirth is the birth of a cluster that began at a feature level without births: half of it is
-// drawn, and the other half identifies the configuration that the cluster began with. That lets
-// nodes that have the birth and nodes that have not reached it yet recognize each other.
-func LateBirth(drawn BirthID, configured string) (b BirthID) {
-	copy(b[:8], drawn[:8])
-	sum := sha256.Sum256(fmt.Appendf(nil, "lockstep late birth\x00%x\x00%s", b[:8], configured))
-	copy(b[8:], sum[:8])
-	return b
-}
-
-// GrewFrom reports whether the birth was given to a cluster that had begun without one, from this
-// configuration.
-func (b BirthID) GrewFrom(configured string) bool {
-	return b != BirthID{} && b == LateBirth(b, configured)
-}
-
-// BirthLevel is the feature level from which a cluster has a birth.
-const BirthLevel = 2
-
-// SetBirth names the cluster's life. The first one counts; later ones change nothing.
-type SetBirth struct{ Birth BirthID }
-
-func (SetBirth) command() {}
-
-func (m *Machine) setBirth(c *SetBirth) Result {
-	if c.Birth == (BirthID{}) {
-		return Result{Code: Malformed, Limit: "a birth must have an id"}
+	if m.limits.FeatureLevel < command.BirthLevel {
+		limit := fmt.Sprintf("feature level: at least %d for a birth", command.BirthLevel)
+		return command.Result{Code: command.OutOfRange, Limit: limit}
 	}
-	if m.limits.FeatureLevel < BirthLevel {
-		return Result{Code: OutOfRange, Limit: fmt.Sprintf("feature level: at least %d for a birth", BirthLevel)}
-	}
-	if m.birth == (BirthID{}) {
+	if m.birth == (command.BirthID{}) {
 		m.birth = c.Birth
 		m.hash = hashBytes(m.hash, c.Birth[:])
 	}
-	return Result{}
+	return command.Result{}
 }
 
 // Birth returns the cluster's birth id, zero if it has none yet.
-func (m *Machine) Birth() BirthID { return m.birth }
+func (m *Machine) Birth() command.BirthID { return m.birth }
 
 // Rootless reports whether the cluster has, or may have, issued tokens without having a birth: it
 // began at a feature level that has none.
 func (m *Machine) Rootless() bool {
-	return m.birth == (BirthID{}) && m.nextToken != 0 && !m.recovery.FloorDue
+	return m.birth == (command.BirthID{}) && m.nextToken != 0 && !m.recovery.FloorDue
 }

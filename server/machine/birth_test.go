@@ -3,21 +3,22 @@ package machine
 import (
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"pgregory.net/rapid"
 )
 
-var newest = SetLimits{DefaultLimits()}
+var newest = command.SetLimits{Limits: command.DefaultLimits()}
 
 func TestTheFirstBirthCounts(t *testing.T) {
 	m := New()
-	apply(m, newest, SetTokenFloor{1})
+	apply(m, newest, command.SetTokenFloor{Floor: 1})
 	if !m.Rootless() {
 		t.Error("tokens without a birth, and not rootless")
 	}
 	before := restored(t, m)
-	apply(m, SetBirth{BirthID{1}}, SetBirth{BirthID{2}})
-	apply(before, SetBirth{BirthID{2}})
-	if m.Birth() != (BirthID{1}) || before.Birth() != (BirthID{2}) {
+	apply(m, command.SetBirth{Birth: command.BirthID{1}}, command.SetBirth{Birth: command.BirthID{2}})
+	apply(before, command.SetBirth{Birth: command.BirthID{2}})
+	if m.Birth() != (command.BirthID{1}) || before.Birth() != (command.BirthID{2}) {
 		t.Errorf("births %v and %v", m.Birth(), before.Birth())
 	}
 	if m.Hash() == before.Hash() {
@@ -26,18 +27,18 @@ func TestTheFirstBirthCounts(t *testing.T) {
 	if got := restored(t, m); got.Birth() != m.Birth() || got.Hash() != m.Hash() || got.Rootless() {
 		t.Errorf("birth %v after a snapshot", got.Birth())
 	}
-	if r := apply(m, SetBirth{}).Results[0]; r.Code != Malformed {
+	if r := apply(m, command.SetBirth{}).Results[0]; r.Code != command.Malformed {
 		t.Errorf("a birth of zero: %v", r.Code)
 	}
 	m.Renew(1, 0)
-	if m.Birth() != (BirthID{}) || m.Rootless() {
+	if m.Birth() != (command.BirthID{}) || m.Rootless() {
 		t.Error("a restored cluster has the birth of the one in the backup")
 	}
 }
 
 func TestABirthNeedsItsFeatureLevel(t *testing.T) {
 	m := New()
-	if r := apply(m, SetBirth{BirthID{1}}).Results[0]; r.Code != OutOfRange || m.Birth() != (BirthID{}) {
+	if r := apply(m, command.SetBirth{Birth: command.BirthID{1}}).Results[0]; r.Code != command.OutOfRange || m.Birth() != (command.BirthID{}) {
 		t.Errorf("a birth at feature level 1: %v %s", r.Code, r.Limit)
 	}
 }
@@ -45,9 +46,9 @@ func TestABirthNeedsItsFeatureLevel(t *testing.T) {
 // The entries of a cluster at feature level 1 must lead to the same state as in older builds.
 func TestANewMachineHasTheFirstLevel(t *testing.T) {
 	m := New()
-	limits := DefaultLimits()
+	limits := command.DefaultLimits()
 	limits.FeatureLevel = 1
-	if r := apply(m, SetLimits{limits}).Results[0]; r.Code != OK {
+	if r := apply(m, command.SetLimits{Limits: limits}).Results[0]; r.Code != command.OK {
 		t.Errorf("limits of level 1: %v %s", r.Code, r.Limit)
 	}
 }
@@ -59,8 +60,8 @@ func TestMarksTellHistoriesApart(t *testing.T) {
 		run := func(first byte, entries []uint64) *Machine {
 			m := New()
 			for i, index := range entries {
-				open := OpenSession{TTL: 1, Random: [8]byte{0: first, 7: byte(i)}}
-				m.Apply(index, 1, &Entry{Commands: []Command{open}})
+				open := command.OpenSession{TTL: 1, Random: [8]byte{0: first, 7: byte(i)}}
+				m.Apply(index, 1, &command.Entry{Commands: []command.Command{open}})
 				first = 0
 			}
 			return m

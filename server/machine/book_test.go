@@ -3,25 +3,27 @@ package machine
 import (
 	"fmt"
 	"slices"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A book judges the outputs of a machine from outside, by the promises alone. It knows nothing
 // about how the machine is built.
 type book struct {
-	open    map[SessionID]bool
-	claims  map[ClaimID]*booked
-	tokens  map[string]Token     // the last token of each name
-	queues  map[string][]ClaimID // the waiters of each name, in request order
-	changes map[SessionID]uint64
+	open    map[command.SessionID]bool
+	claims  map[command.ClaimID]*booked
+	tokens  map[string]command.Token     // the last token of each name
+	queues  map[string][]command.ClaimID // the waiters of each name, in request order
+	changes map[command.SessionID]uint64
 	event   uint64
-	heard   map[SessionID]heard
-	ended   map[ClaimID]uint64 // claims whose end is reported to the owner: the change
-	nonces  map[nonceOf]uint64 // the claim that each one made
-	level   uint32             // the feature level before the entry
+	heard   map[command.SessionID]heard
+	ended   map[command.ClaimID]uint64 // claims whose end is reported to the owner: the change
+	nonces  map[nonceOf]uint64         // the claim that each one made
+	level   uint32                     // the feature level before the entry
 }
 
 type nonceOf struct {
-	session SessionID
+	session command.SessionID
 	nonce   string
 }
 
@@ -33,41 +35,41 @@ type heard struct{ floor, seen uint64 }
 
 type booked struct {
 	names   []string
-	mode    Mode
-	token   Token
+	mode    command.Mode
+	token   command.Token
 	granted bool
 	over    bool
 }
 
 func newBook() *book {
 	return &book{
-		open:    map[SessionID]bool{},
-		claims:  map[ClaimID]*booked{},
-		tokens:  map[string]Token{},
-		queues:  map[string][]ClaimID{},
-		changes: map[SessionID]uint64{},
-		heard:   map[SessionID]heard{},
-		ended:   map[ClaimID]uint64{},
+		open:    map[command.SessionID]bool{},
+		claims:  map[command.ClaimID]*booked{},
+		tokens:  map[string]command.Token{},
+		queues:  map[string][]command.ClaimID{},
+		changes: map[command.SessionID]uint64{},
+		heard:   map[command.SessionID]heard{},
+		ended:   map[command.ClaimID]uint64{},
 		nonces:  map[nonceOf]uint64{},
 	}
 }
 
 // remembered checks that the holder of what the service ended can still learn of it.
-func (b *book) remembered(m *Machine, e *Entry, out *Output) error {
+func (b *book) remembered(m *Machine, e *command.Entry, out *command.Output) error {
 	for _, c := range out.Changes {
 		s, live := m.Session(c.Session)
-		if c.Claim.State.Final() && live && (s.ClientNumbered || c.Claim.State == Revoked) {
-			b.ended[ClaimID{c.Session, c.Claim.Seq}] = c.Number
+		if c.Claim.State.Final() && live && (s.ClientNumbered || c.Claim.State == command.Revoked) {
+			b.ended[command.ClaimID{Session: c.Session, Seq: c.Claim.Seq}] = c.Number
 		}
 	}
 	for i, c := range e.Commands {
 		switch c := c.(type) {
-		case Acquire:
+		case command.Acquire:
 			if err := b.nonce(&c, &out.Results[i]); err != nil {
 				return err
 			}
 			b.hear(m, c.Session, c.Floor, c.Seen)
-		case Cancel:
+		case command.Cancel:
 			b.hear(m, c.Session, c.Floor, c.Seen)
 		}
 	}
@@ -82,7 +84,7 @@ func (b *book) remembered(m *Machine, e *Entry, out *Output) error {
 		if c, ok := m.Claim(id); !ok || c.Change != change {
 			return fmt.Errorf("claim %v, ended by change %d, is forgotten with floor %d and seen %d", id, change, h.floor, h.seen)
 		}
-		if !slices.ContainsFunc(m.ChangedSince(id.Session, change-1), func(c ClaimStatus) bool { return c.Seq == id.Seq }) {
+		if !slices.ContainsFunc(m.ChangedSince(id.Session, change-1), func(c command.ClaimStatus) bool { return c.Seq == id.Seq }) {
 			return fmt.Errorf("a client that resumes is not told of the end of %v", id)
 		}
 	}
@@ -99,8 +101,8 @@ func (b *book) mayForget(s Session, seq, change uint64) bool {
 }
 
 // nonce checks that no nonce that the client has not let go of makes a second claim.
-func (b *book) nonce(c *Acquire, r *Result) error {
-	if c.Nonce == "" || r.Code != OK || b.level < keepsLevel {
+func (b *book) nonce(c *command.Acquire, r *command.Result) error {
+	if c.Nonce == "" || r.Code != command.OK || b.level < keepsLevel {
 		return nil
 	}
 	key := nonceOf{c.Session, c.Nonce}
@@ -111,7 +113,7 @@ func (b *book) nonce(c *Acquire, r *Result) error {
 	return nil
 }
 
-func (b *book) hear(m *Machine, id SessionID, floor, seen uint64) {
+func (b *book) hear(m *Machine, id command.SessionID, floor, seen uint64) {
 	if s, live := m.Session(id); live && !s.ClientNumbered && b.level < keepsLevel {
 		return
 	}
@@ -120,9 +122,9 @@ func (b *book) hear(m *Machine, id SessionID, floor, seen uint64) {
 }
 
 // entry records the machine's output for an entry, and returns the first broken promise.
-func (b *book) entry(e *Entry, out *Output) error {
+func (b *book) entry(e *command.Entry, out *command.Output) error {
 	for i, r := range out.Results {
-		if _, ok := e.Commands[i].(OpenSession); ok && r.Code == OK {
+		if _, ok := e.Commands[i].(command.OpenSession); ok && r.Code == command.OK {
 			b.open[r.Session] = true
 		}
 	}
@@ -140,33 +142,33 @@ func (b *book) entry(e *Entry, out *Output) error {
 			return fmt.Errorf("change %d of %v follows %d", c.Number, c.Session, b.changes[c.Session])
 		}
 		b.changes[c.Session] = c.Number
-		if c.Ended != OK {
+		if c.Ended != command.OK {
 			b.open[c.Session] = false
 		} else if c.Claim.Change != c.Number {
 			return fmt.Errorf("change %d carries %d", c.Number, c.Claim.Change)
 		}
 	}
 	for i, r := range out.Results {
-		if c, ok := e.Commands[i].(CloseSession); ok && r.Code == OK {
+		if c, ok := e.Commands[i].(command.CloseSession); ok && r.Code == command.OK {
 			b.open[c.Session] = false
 		}
 	}
 	return nil
 }
 
-func (b *book) happened(ev *Event) error {
+func (b *book) happened(ev *command.Event) error {
 	c := b.claims[ev.Claim]
 	if c == nil {
 		c = &booked{mode: ev.Mode}
 		b.claims[ev.Claim] = c
 	}
 	switch ev.Kind {
-	case EventQueued:
+	case command.EventQueued:
 		if c.granted || c.over || slices.Contains(b.queues[ev.Name], ev.Claim) {
 			return fmt.Errorf("queued a second time")
 		}
 		b.queues[ev.Name] = append(b.queues[ev.Name], ev.Claim)
-	case EventGranted:
+	case command.EventGranted:
 		return b.granted(c, ev)
 	default:
 		if c.over && slices.Contains(c.names, ev.Name) {
@@ -182,21 +184,21 @@ func (b *book) happened(ev *Event) error {
 	return nil
 }
 
-func (b *book) leave(ev *Event) {
+func (b *book) leave(ev *command.Event) {
 	q := b.queues[ev.Name]
 	if i := slices.Index(q, ev.Claim); i >= 0 {
 		b.queues[ev.Name] = slices.Delete(q, i, i+1)
 	}
 }
 
-func (b *book) granted(c *booked, ev *Event) error {
+func (b *book) granted(c *booked, ev *command.Event) error {
 	last := b.tokens[ev.Name]
 	switch {
 	case c.over || c.granted && c.token != ev.Token:
 		return fmt.Errorf("granted a second time")
 	case !b.open[ev.Claim.Session]:
 		return fmt.Errorf("granted to a session that has ended")
-	case ev.Token == 0 || ev.Token < last || ev.Token == last && ev.Mode != Shared:
+	case ev.Token == 0 || ev.Token < last || ev.Token == last && ev.Mode != command.Shared:
 		return fmt.Errorf("the last token of this name was %d", last)
 	}
 	if q := b.queues[ev.Name]; len(q) > 0 && q[0] != ev.Claim {

@@ -3,6 +3,8 @@ package machine
 import (
 	"encoding/binary"
 	"hash/crc32"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A snapshot is snapshotMagic and a sequence of chunks: the header, the shards in order, the
@@ -56,7 +58,7 @@ type Capture struct {
 
 // changing must be called before any part of a session that belongs in a snapshot changes: the
 // session itself, its claims, the record of its end.
-func (m *Machine) changing(id SessionID) {
+func (m *Machine) changing(id command.SessionID) {
 	if m.capture != nil {
 		m.capture.before(shardOf(id))
 	}
@@ -161,14 +163,14 @@ func (m *Machine) appendHeader(b []byte) []byte {
 	if len(m.members) > 0 {
 		format = memberFormat
 	}
-	if m.birth != (BirthID{}) {
+	if m.birth != (command.BirthID{}) {
 		format = birthFormat
 	}
 	if m.leaseClock != 0 {
 		format = leaseFormat
 	}
 	b = binary.AppendUvarint(b, format)
-	b = appendLimits(b, &m.limits) // begins with the feature level
+	b = command.AppendLimits(b, &m.limits) // begins with the feature level
 	for _, v := range [...]uint64{
 		m.index, m.hash, uint64(m.nextToken), m.grants, m.events, m.endings,
 		m.history.dropped, uint64(len(m.history.segments)),
@@ -177,7 +179,7 @@ func (m *Machine) appendHeader(b []byte) []byte {
 		b = binary.AppendUvarint(b, v)
 	}
 	if r := m.recovery; format >= recoveryFormat {
-		b = appendBool(b, r.FloorDue)
+		b = command.AppendBool(b, r.FloorDue)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.Wait)), uint64(r.Stamp))
 	}
 	if format < memberFormat {
@@ -185,7 +187,7 @@ func (m *Machine) appendHeader(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.members)))
 	for i := range m.members {
-		b = appendMember(b, &m.members[i])
+		b = command.AppendMember(b, &m.members[i])
 	}
 	if format >= birthFormat {
 		b = append(b, m.birth[:]...)
@@ -200,7 +202,7 @@ func (m *Machine) appendHeader(b []byte) []byte {
 func (m *Machine) sizeOfShard(i int) int {
 	shard := &m.shards[i]
 	n := 16 + len(shard.ended.m)*2*sessionBytes
-	for _, t := range [...]*table[SessionID, *session]{&shard.live, &shard.leaving} {
+	for _, t := range [...]*table[command.SessionID, *session]{&shard.live, &shard.leaving} {
 		for _, s := range t.m { // in any order: this is a sum
 			n += s.bytes
 		}
@@ -211,7 +213,7 @@ func (m *Machine) sizeOfShard(i int) int {
 // appendShard encodes a shard: its live, leaving and ended sessions, each in order of their ids.
 func (m *Machine) appendShard(b []byte, i int, leases bool) []byte {
 	shard := &m.shards[i]
-	for _, t := range [...]*table[SessionID, *session]{&shard.live, &shard.leaving} {
+	for _, t := range [...]*table[command.SessionID, *session]{&shard.live, &shard.leaving} {
 		b = binary.AppendUvarint(b, uint64(len(t.m)))
 		for _, s := range sortedSessions(t) {
 			b = appendSession(b, s, leases)
@@ -223,7 +225,7 @@ func (m *Machine) appendShard(b []byte, i int, leases bool) []byte {
 		b = append(b, id[:]...)
 		b = append(b, byte(e.code))
 		b = binary.AppendUvarint(b, e.number)
-		b = appendText(appendText(b, e.by), e.reason)
+		b = command.AppendText(command.AppendText(b, e.by), e.reason)
 	}
 	return b
 }
@@ -231,7 +233,7 @@ func (m *Machine) appendShard(b []byte, i int, leases bool) []byte {
 func appendSession(b []byte, s *session, leases bool) []byte {
 	b = append(b, s.id[:]...)
 	b = append(b, s.secret[:]...)
-	b = appendBool(b, s.numbered)
+	b = command.AppendBool(b, s.numbered)
 	b = append(b, byte(s.ended))
 	for _, v := range [...]uint64{uint64(s.ttl), s.change, s.floor, s.seen, s.last} {
 		b = binary.AppendUvarint(b, v)
@@ -239,7 +241,7 @@ func appendSession(b []byte, s *session, leases bool) []byte {
 	if leases {
 		b = binary.AppendUvarint(b, uint64(s.leaseEnd))
 	}
-	b = appendLabels(b, s.metadata)
+	b = command.AppendLabels(b, s.metadata)
 	for _, list := range [...][]*claim{s.claims, s.closing} {
 		b = binary.AppendUvarint(b, uint64(len(list)))
 		for _, c := range list {
@@ -258,12 +260,12 @@ func appendSession(b []byte, s *session, leases bool) []byte {
 
 func appendClaim(b []byte, c *claim) []byte {
 	b = binary.AppendUvarint(b, c.seq)
-	b = appendSpec(b, &c.spec)
-	b = appendText(b, c.nonce)
+	b = command.AppendSpec(b, &c.spec)
+	b = command.AppendText(b, c.nonce)
 	for _, v := range [...]uint64{c.at.Index, uint64(c.at.N), uint64(c.since), c.change} {
 		b = binary.AppendUvarint(b, v)
 	}
-	b = appendBool(b, c.granted)
+	b = command.AppendBool(b, c.granted)
 	if c.granted {
 		b = binary.AppendUvarint(b, c.order)
 		b = binary.AppendUvarint(b, uint64(c.token))
@@ -278,5 +280,5 @@ func appendOutcome(b []byte, o *outcome) []byte {
 	for _, v := range [...]uint64{uint64(o.token), o.change, o.print} {
 		b = binary.AppendUvarint(b, v)
 	}
-	return appendText(appendText(appendText(b, o.nonce), o.by), o.reason)
+	return command.AppendText(command.AppendText(command.AppendText(b, o.nonce), o.by), o.reason)
 }

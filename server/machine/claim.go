@@ -1,28 +1,29 @@
 package machine
 
-import "slices"
+import (
+	"slices"
 
-// MaxNames bounds the number of names of one claim.
-const MaxNames = 16
+	"github.com/lockstep-dev/lockstep/server/command"
+)
 
 // A claim is live (queued or granted) or closing: over for its owner, but still counted among the
 // holders of its names.
 type claim struct {
 	session  *session
 	seq      uint64
-	spec     Spec
+	spec     command.Spec
 	print    uint64 // of the spec, to tell a retry from another request
 	nonce    string
 	at       Position // of the Acquire: the order of all queues
 	order    uint64   // of the grant among all grants: the order of holders
-	since    WallMillis
+	since    command.WallMillis
 	change   uint64
-	token    Token
+	token    command.Token
 	granted  bool
 	closing  bool
-	delay    Millis  // of the closing
-	delayEnd Millis  // of the closing, on the lease clock, if recorded
-	labels   []Label // of the session and the claim, built when first shown
+	delay    command.Millis  // of the closing
+	delayEnd command.Millis  // of the closing, on the lease clock, if recorded
+	labels   []command.Label // of the session and the claim, built when first shown
 
 	older, newer *claim // neighbours in held
 
@@ -30,23 +31,23 @@ type claim struct {
 	one   [1]link // backs links for a single name, so that most claims are one object
 }
 
-func (c *claim) id() ClaimID { return ClaimID{c.session.id, c.seq} }
+func (c *claim) id() command.ClaimID { return command.ClaimID{Session: c.session.id, Seq: c.seq} }
 
-func (c *claim) state() State {
+func (c *claim) state() command.State {
 	if c.granted {
-		return Granted
+		return command.Granted
 	}
-	return Queued
+	return command.Queued
 }
 
 // An outcome is what a session remembers of a claim that is over. An Acquire that was refused for
 // good is remembered too: its duplicate must not be granted.
 type outcome struct {
 	seq    uint64
-	state  State
-	code   Code // of a refused Acquire
+	state  command.State
+	code   command.Code // of a refused Acquire
 	names  uint8
-	token  Token
+	token  command.Token
 	change uint64
 	print  uint64 // 0 if the claim was cancelled before it was seen
 	nonce  string
@@ -56,29 +57,29 @@ type outcome struct {
 
 // byService reports whether the service ended the claim and must report that to the owner. An
 // expiry ends the session as well.
-func (o *outcome) byService() bool { return o.state == WaitEnded || o.state == Revoked }
+func (o *outcome) byService() bool { return o.state == command.WaitEnded || o.state == command.Revoked }
 
 // told reports whether the end has a change number of its own. The owner of a client-numbered
 // session learns of every end: one connection may end what another believes in, and the log does
 // not say who asked.
-func (o *outcome) told(s *session, limits *Limits) bool {
-	return o.byService() || s.numbered && limits.keeps()
+func (o *outcome) told(s *session, limits *command.Limits) bool {
+	return o.byService() || s.numbered && keeps(limits)
 }
 
-func (o *outcome) status() ClaimStatus {
-	return ClaimStatus{Seq: o.seq, State: o.state, Token: o.token, Change: o.change, By: o.by, Reason: o.reason}
+func (o *outcome) status() command.ClaimStatus {
+	return command.ClaimStatus{Seq: o.seq, State: o.state, Token: o.token, Change: o.change, By: o.by, Reason: o.reason}
 }
 
-func (o *outcome) result() Result {
-	if o.code != OK {
-		return Result{Code: o.code, Limit: o.reason}
+func (o *outcome) result() command.Result {
+	if o.code != command.OK {
+		return command.Result{Code: o.code, Limit: o.reason}
 	}
-	return Result{Claim: o.status()}
+	return command.Result{Claim: o.status()}
 }
 
 // status returns the present state of a live claim.
-func (c *claim) status() ClaimStatus {
-	st := ClaimStatus{Seq: c.seq, State: c.state(), Token: c.token, Change: c.change}
+func (c *claim) status() command.ClaimStatus {
+	st := command.ClaimStatus{Seq: c.seq, State: c.state(), Token: c.token, Change: c.change}
 	if !c.granted {
 		for i := range c.links {
 			k := &c.links[i]
@@ -89,7 +90,7 @@ func (c *claim) status() ClaimStatus {
 }
 
 // fingerprint distinguishes specs. It is never zero.
-func fingerprint(s *Spec) uint64 {
+func fingerprint(s *command.Spec) uint64 {
 	h := hashWord(0, uint64(len(s.Names)))
 	for _, n := range s.Names {
 		h = hashText(h, n)
@@ -110,8 +111,8 @@ func fingerprint(s *Spec) uint64 {
 const maxBlockers = 16
 
 // blockers lists the claims that block a waiting claim.
-func (c *claim) blockers() []Holder {
-	var names [MaxNames]*name
+func (c *claim) blockers() []command.Holder {
+	var names [command.MaxNames]*name
 	for i := range c.links {
 		names[i] = c.links[i].name
 	}
@@ -120,8 +121,8 @@ func (c *claim) blockers() []Holder {
 
 // blockers lists the holders of the names. If none of them has a holder, the first waiter other
 // than self blocks it: that one waits for a further name.
-func blockers(self *claim, names []*name) []Holder {
-	var list []Holder
+func blockers(self *claim, names []*name) []command.Holder {
+	var list []command.Holder
 	for _, n := range names {
 		if n == nil {
 			continue
@@ -144,12 +145,12 @@ func blockers(self *claim, names []*name) []Holder {
 }
 
 // lists reports whether the claim is already in the list, as a holder of another name.
-func lists(list []Holder, c *claim) bool {
-	return slices.ContainsFunc(list, func(h Holder) bool { return h.Claim == c.id() })
+func lists(list []command.Holder, c *claim) bool {
+	return slices.ContainsFunc(list, func(h command.Holder) bool { return h.Claim == c.id() })
 }
 
-func (c *claim) holder() Holder {
-	return Holder{
+func (c *claim) holder() command.Holder {
+	return command.Holder{
 		Claim:    c.id(),
 		Token:    c.token,
 		Since:    c.since,
@@ -162,7 +163,7 @@ func (c *claim) holder() Holder {
 }
 
 // metadata returns the labels that others see: those of the session and of the claim.
-func (c *claim) metadata() []Label {
+func (c *claim) metadata() []command.Label {
 	if c.labels == nil {
 		c.labels = mergeLabels(c.session.metadata, c.spec.Metadata)
 	}
@@ -170,14 +171,14 @@ func (c *claim) metadata() []Label {
 }
 
 // mergeLabels merges two sorted lists. Where both have a key, the value of over wins.
-func mergeLabels(under, over []Label) []Label {
+func mergeLabels(under, over []command.Label) []command.Label {
 	switch {
 	case len(under) == 0:
 		return over
 	case len(over) == 0:
 		return under
 	}
-	merged := make([]Label, 0, len(under)+len(over))
+	merged := make([]command.Label, 0, len(under)+len(over))
 	for len(under) > 0 && len(over) > 0 {
 		switch {
 		case under[0].Key < over[0].Key:

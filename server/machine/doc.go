@@ -1,5 +1,5 @@
 // Package machine implements the lock table as a state machine: it applies commands and returns
-// results, changes and events.
+// results, changes and events. Package command has their types and the encoding of commands.
 //
 // A [Machine] reads no clock, does no I/O, starts no goroutine and draws no random number. Two
 // machines that apply the same commands in the same order hold the same state and produce the same

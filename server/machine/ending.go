@@ -1,8 +1,10 @@
 package machine
 
+import "github.com/lockstep-dev/lockstep/server/command"
+
 // close turns a granted claim into a closing one: over for its owner, but still among the holders
 // until the owner confirms or the delay has passed.
-func (m *Machine) close(c *claim, delay Millis) {
+func (m *Machine) close(c *claim, delay command.Millis) {
 	c.closing, c.delay = true, delay
 	c.session.closing = insertClaim(c.session.closing, c)
 	m.counts.Holders--
@@ -10,7 +12,7 @@ func (m *Machine) close(c *claim, delay Millis) {
 	for i := range c.links {
 		m.mark(c.links[i].name)
 	}
-	m.timer(DelayStarted, c.id(), delay)
+	m.timer(command.DelayStarted, c.id(), delay)
 }
 
 // confirm ends the closing. The caller settles.
@@ -23,8 +25,8 @@ func (m *Machine) confirm(c *claim) {
 	m.counts.Closing--
 	m.counts.Holders++ // free decrements it again
 	m.free(c)
-	m.timer(DelayOver, c.id(), 0)
-	if s.ended != OK && len(s.closing) == 0 {
+	m.timer(command.DelayOver, c.id(), 0)
+	if s.ended != command.OK && len(s.closing) == 0 {
 		m.shards[shardOf(s.id)].leaving.remove(s.id)
 		s.weigh(-s.bytes)
 	}
@@ -37,25 +39,25 @@ func (m *Machine) confirmAll(s *session) {
 }
 
 // expire ends the sessions in the order that the command lists them.
-func (m *Machine) expire(term uint64, c *Expire) Result {
+func (m *Machine) expire(term uint64, c *command.Expire) command.Result {
 	if c.Term != term {
-		return Result{Code: Void}
+		return command.Result{Code: command.Void}
 	}
 	var sessions []*session
 	for _, id := range c.Sessions {
-		if s := m.session(id); s != nil && s.ended == OK {
+		if s := m.session(id); s != nil && s.ended == command.OK {
 			m.changing(s.id)
-			s.ended = SessionExpired // so that an id listed twice counts once
+			s.ended = command.SessionExpired // so that an id listed twice counts once
 			sessions = append(sessions, s)
 		}
 	}
-	m.endSessions(sessions, ending{code: SessionExpired})
-	return Result{}
+	m.endSessions(sessions, ending{code: command.SessionExpired})
+	return command.Result{}
 }
 
-func (m *Machine) endWait(term uint64, e *EndWait) Result {
+func (m *Machine) endWait(term uint64, e *command.EndWait) command.Result {
 	if e.Term != term {
-		return Result{Code: Void}
+		return command.Result{Code: command.Void}
 	}
 	for _, id := range e.Claims {
 		s := m.session(id.Session)
@@ -68,16 +70,16 @@ func (m *Machine) endWait(term uint64, e *EndWait) Result {
 		}
 		m.changing(s.id)
 		m.unqueue(c)
-		m.record(EventCancelled, c, "", "its wait ran out")
-		m.settled(c, WaitEnded, "", "")
+		m.record(command.EventCancelled, c, "", "its wait ran out")
+		m.settled(c, command.WaitEnded, "", "")
 	}
 	m.settle()
-	return Result{}
+	return command.Result{}
 }
 
-func (m *Machine) endDelay(term uint64, e *EndDelay) Result {
+func (m *Machine) endDelay(term uint64, e *command.EndDelay) command.Result {
 	if e.Term != term {
-		return Result{Code: Void}
+		return command.Result{Code: command.Void}
 	}
 	for _, id := range e.Claims {
 		if c := m.findClosing(id); c != nil {
@@ -85,10 +87,10 @@ func (m *Machine) endDelay(term uint64, e *EndDelay) Result {
 		}
 	}
 	m.settle()
-	return Result{}
+	return command.Result{}
 }
 
-func (m *Machine) findClosing(id ClaimID) *claim {
+func (m *Machine) findClosing(id command.ClaimID) *claim {
 	s := m.session(id.Session)
 	if s == nil {
 		s = m.leaving(id.Session)

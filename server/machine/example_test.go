@@ -3,6 +3,7 @@ package machine_test
 import (
 	"fmt"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -10,25 +11,25 @@ import (
 // token when the first session expires.
 func Example() {
 	m := machine.New()
-	out := m.Apply(1, 1, &machine.Entry{Commands: []machine.Command{
-		machine.SetTokenFloor{Floor: 100},
-		machine.OpenSession{TTL: 10_000, ClientNumbered: true},
-		machine.OpenSession{TTL: 10_000, ClientNumbered: true},
+	out := m.Apply(1, 1, &command.Entry{Commands: []command.Command{
+		command.SetTokenFloor{Floor: 100},
+		command.OpenSession{TTL: 10_000, ClientNumbered: true},
+		command.OpenSession{TTL: 10_000, ClientNumbered: true},
 	}})
 	first, second := out.Results[1].Session, out.Results[2].Session
 
-	spec := machine.Spec{Names: []string{"billing/nightly"}}
-	out = m.Apply(2, 1, &machine.Entry{Commands: []machine.Command{
-		machine.Acquire{Session: first, Seq: 1, Floor: 1, Spec: spec},
-		machine.Acquire{Session: second, Seq: 1, Floor: 1, Spec: spec},
+	spec := command.Spec{Names: []string{"billing/nightly"}}
+	out = m.Apply(2, 1, &command.Entry{Commands: []command.Command{
+		command.Acquire{Session: first, Seq: 1, Floor: 1, Spec: spec},
+		command.Acquire{Session: second, Seq: 1, Floor: 1, Spec: spec},
 	}})
 	for _, r := range out.Results {
 		fmt.Println(r.Claim.State, "token", r.Claim.Token, "position", r.Claim.Position)
 	}
 
 	const term = 1
-	out = m.Apply(3, term, &machine.Entry{Commands: []machine.Command{
-		machine.Expire{Term: term, Sessions: []machine.SessionID{first}},
+	out = m.Apply(3, term, &command.Entry{Commands: []command.Command{
+		command.Expire{Term: term, Sessions: []command.SessionID{first}},
 	}})
 	for _, e := range out.Events {
 		fmt.Println("event", e.Number, e.Kind, e.Name, "token", e.Token)

@@ -1,5 +1,7 @@
 package machine
 
+import "github.com/lockstep-dev/lockstep/server/command"
+
 // try puts the name on the list of names whose queues settle will try.
 func (m *Machine) try(n *name) {
 	m.mark(n)
@@ -47,7 +49,7 @@ func (m *Machine) fits(c *claim) bool {
 // grant gives all names to a claim that is in no list.
 func (m *Machine) grant(c *claim) {
 	c.token = 0
-	if c.spec.Mode == Shared {
+	if c.spec.Mode == command.Shared {
 		c.token = c.links[0].name.sharedToken()
 	}
 	if c.token == 0 {
@@ -65,7 +67,7 @@ func (m *Machine) grant(c *claim) {
 	}
 	m.counts.Holders++
 	m.held.add(c)
-	m.record(EventGranted, c, "", "")
+	m.record(command.EventGranted, c, "", "")
 }
 
 // grantWaiter grants a queued claim. It leaves its queues, whose next heads are tried too.
@@ -85,7 +87,7 @@ func (m *Machine) unqueue(c *claim) {
 	}
 	m.counts.Waiters--
 	if c.spec.HasWait {
-		m.timer(WaitOver, c.id(), 0)
+		m.timer(command.WaitOver, c.id(), 0)
 	}
 }
 
@@ -105,5 +107,5 @@ func (m *Machine) changed(c *claim) {
 	s := c.session
 	s.change++
 	c.change = s.change
-	m.out.Changes = append(m.out.Changes, Change{Session: s.id, Number: s.change, Claim: c.status()})
+	m.out.Changes = append(m.out.Changes, command.Change{Session: s.id, Number: s.change, Claim: c.status()})
 }

@@ -1,6 +1,10 @@
 package machine
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/lockstep-dev/lockstep/server/command"
+)
 
 // hashPrime spreads the bits of a word over the upper half of the product. It is odd, so every step
 // of the hash is invertible and loses nothing.
@@ -48,9 +52,9 @@ func word(s string) uint64 {
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-func hashSession(h uint64, id SessionID) uint64 { return hashBytes(h, id[:]) }
+func hashSession(h uint64, id command.SessionID) uint64 { return hashBytes(h, id[:]) }
 
-func hashStatus(h uint64, c *ClaimStatus) uint64 {
+func hashStatus(h uint64, c *command.ClaimStatus) uint64 {
 	h = hashWord(h, c.Seq)
 	h = hashWord(h, uint64(c.State)<<32|uint64(c.Position))
 	h = hashWord(h, uint64(c.Token))
@@ -59,7 +63,7 @@ func hashStatus(h uint64, c *ClaimStatus) uint64 {
 
 // hashOutput adds everything that an entry produced to the running hash, except the events, which
 // were added as bytes when they were recorded in the history.
-func hashOutput(h, index uint64, out *Output) uint64 {
+func hashOutput(h, index uint64, out *command.Output) uint64 {
 	h = hashWord(h, index)
 	for i := range out.Results {
 		r := &out.Results[i]

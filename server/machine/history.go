@@ -2,7 +2,10 @@ package machine
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A ring is a history bounded in bytes. Its records are in segments that bytes are only ever
@@ -98,7 +101,7 @@ func (r *ring) trim() {
 
 // newest appends to list the newest events of the name, newest first, until list has limit events.
 // It takes only events numbered below until.
-func (r *ring) newest(list []Event, name string, limit int, until uint64) []Event {
+func (r *ring) newest(list []command.Event, name string, limit int, until uint64) []command.Event {
 	hash := uint32(hashText(0, name))
 	var places []int // of the records in one segment
 	for i := len(r.segments) - 1; i >= 0 && len(list) < limit; i-- {
@@ -128,17 +131,17 @@ func (r *ring) newest(list []Event, name string, limit int, until uint64) []Even
 }
 
 // record adds an event for each name of the claim to the history and the output.
-func (m *Machine) record(kind EventKind, c *claim, by, reason string) {
+func (m *Machine) record(kind command.EventKind, c *claim, by, reason string) {
 	for i := range c.links {
 		n := c.links[i].name
 		m.events++
 		m.scratch = appendRecord(m.scratch[:0], m.events, kind, n, c, m.wall, by, reason)
 		m.hash = hashBytes(m.hash, m.scratch)
 		m.history.add(m.scratch, m.events)
-		if kind == EventExpired || kind == EventRevoked {
+		if kind == command.EventExpired || kind == command.EventRevoked {
 			m.abnormal.add(m.scratch, m.events)
 		}
-		m.out.Events = append(m.out.Events, Event{
+		m.out.Events = append(m.out.Events, command.Event{
 			Number: m.events, Kind: kind, Name: n.text, Claim: c.id(), Token: c.token, Mode: c.spec.Mode,
 			Wall: m.wall, Metadata: c.metadata(), By: by, Reason: reason,
 		})
@@ -147,20 +150,20 @@ func (m *Machine) record(kind EventKind, c *claim, by, reason string) {
 
 // appendRecord appends size, hash of the name, and fields. The hash lets a search skip the records
 // of other names without reading them.
-func appendRecord(b []byte, number uint64, kind EventKind, n *name, c *claim, wall WallMillis, by, reason string) []byte {
+func appendRecord(b []byte, number uint64, kind command.EventKind, n *name, c *claim, wall command.WallMillis, by, reason string) []byte {
 	const room = 2 // most records are longer than 127 bytes and shorter than 16 KiB
 	b = append(b, make([]byte, room)...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(n.hash))
 	b = binary.AppendUvarint(b, number)
 	b = append(b, byte(kind), byte(c.spec.Mode))
-	b = appendText(b, n.text)
-	b = appendClaimID(b, c.id())
+	b = command.AppendText(b, n.text)
+	b = command.AppendClaimID(b, c.id())
 	b = binary.AppendUvarint(b, uint64(c.token))
 	b = binary.AppendUvarint(b, uint64(wall))
-	b = appendText(b, by)
-	b = appendText(b, reason)
-	b = appendLabels(b, c.session.metadata)
-	b = appendLabels(b, c.spec.Metadata)
+	b = command.AppendText(b, by)
+	b = command.AppendText(b, reason)
+	b = command.AppendLabels(b, c.session.metadata)
+	b = command.AppendLabels(b, c.spec.Metadata)
 	size := len(b) - room
 	if size >= 1<<14 {
 		var prefix [binary.MaxVarintLen64]byte
@@ -176,27 +179,30 @@ func recordHash(b []byte) uint32 {
 	return binary.LittleEndian.Uint32(b[n:])
 }
 
+// errRecord is the result of decoding a record that is not as long as it says.
+var errRecord = errors.New("truncated")
+
 // decodeRecord reads the record at the start of b.
-func decodeRecord(b []byte) (Event, error) {
+func decodeRecord(b []byte) (command.Event, error) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 || size > uint64(len(b)-n) || size < 4 {
-		return Event{}, errTruncated
+		return command.Event{}, errRecord
 	}
-	d := &decoder{s: string(b[n+4 : n+int(size)])}
-	e := Event{Number: d.uint(), Kind: EventKind(d.byte()), Mode: Mode(d.byte()), Name: d.text(), Claim: d.claimID()}
-	e.Token = Token(d.uint())
-	e.Wall = WallMillis(d.uint())
-	e.By, e.Reason = d.text(), d.text()
-	under := d.labels()
-	e.Metadata = mergeLabels(under, d.labels())
-	return e, d.end()
+	d := command.NewDecoder(string(b[n+4 : n+int(size)]))
+	e := command.Event{Number: d.Uint(), Kind: command.EventKind(d.Byte()), Mode: command.Mode(d.Byte()), Name: d.Text(), Claim: d.ClaimID()}
+	e.Token = command.Token(d.Uint())
+	e.Wall = command.WallMillis(d.Uint())
+	e.By, e.Reason = d.Text(), d.Text()
+	under := d.Labels()
+	e.Metadata = mergeLabels(under, d.Labels())
+	return e, d.End()
 }
 
 // History returns the newest events of a name, at most limit, oldest first. Complete is false when
 // older ones were left out or may have been dropped. Expiries and revocations are kept longer than
 // other events. History reads the segments that have the name, and only the filters of the others.
 // In the worst case, when all have it, it reads the whole history, which takes milliseconds.
-func (m *Machine) History(name string, limit int) (events []Event, complete bool) {
+func (m *Machine) History(name string, limit int) (events []command.Event, complete bool) {
 	events = m.history.newest(nil, name, limit+1, ^uint64(0))
 	events = m.abnormal.newest(events, name, limit+1, m.history.dropped+1)
 	complete = m.history.dropped == 0 && len(events) <= limit
@@ -218,7 +224,7 @@ func (m *Machine) Past() Past { return Past{slices.Clone(m.history.segments)} }
 // After returns the events with numbers above after, at most limit, oldest first. If the first one
 // is not after + 1, the events in between are no longer in the history. It reads at most one
 // segment, 256 KiB, in addition to those that it returns.
-func (p Past) After(after uint64, limit int) (events []Event) {
+func (p Past) After(after uint64, limit int) (events []command.Event) {
 	for i := range p.segments {
 		s := &p.segments[i]
 		if s.last <= after {

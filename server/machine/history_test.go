@@ -7,23 +7,24 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // smallHistory returns a machine with the smallest history, and a session.
-func smallHistory() (*Machine, SessionID) {
+func smallHistory() (*Machine, command.SessionID) {
 	m, ids := opened(1)
-	l := DefaultLimits()
+	l := command.DefaultLimits()
 	l.HistoryBytes, l.AbnormalBytes = 64<<10, 64<<10
-	apply(m, SetLimits{l})
+	apply(m, command.SetLimits{Limits: l})
 	return m, ids[0]
 }
 
-func churn(m *Machine, id SessionID, from, rounds uint64, name string) {
+func churn(m *Machine, id command.SessionID, from, rounds uint64, name string) {
 	for seq := from; seq < from+rounds; seq++ {
 		a := exclusive(id, seq, name)
 		a.Seen = seq // more than there are changes
 		token := apply(m, a).Results[0].Claim.Token
-		apply(m, Release{id, seq, token})
+		apply(m, command.Release{Session: id, Seq: seq, Token: token})
 	}
 }
 
@@ -49,7 +50,7 @@ func TestTheHistoryStaysWithinItsBytes(t *testing.T) {
 func TestARevocationOutlivesTheRestOfTheHistory(t *testing.T) {
 	m, id := smallHistory()
 	apply(m, exclusive(id, 1, "a"))
-	apply(m, Revoke{ClaimID{id, 1}, 1, "ann", "maintenance", true})
+	apply(m, command.Revoke{Claim: command.ClaimID{Session: id, Seq: 1}, Token: 1, By: "ann", Reason: "maintenance", Now: true})
 	churn(m, id, 2, 5000, "b")
 	churn(m, id, 5002, 1, "a")
 	events, complete := m.History("a", 10)
@@ -72,9 +73,9 @@ func TestASmallerLimitDropsTheOldestHistory(t *testing.T) {
 	if len(before) != 20_000 || !complete {
 		t.Fatalf("%d events, complete %v", len(before), complete)
 	}
-	l := DefaultLimits()
+	l := command.DefaultLimits()
 	l.HistoryBytes = 512 << 10
-	apply(m, SetLimits{l})
+	apply(m, command.SetLimits{Limits: l})
 	after, complete := m.History("a", 20_000)
 	if m.history.size > 512<<10 || len(after) < 3000 || complete {
 		t.Fatalf("%d bytes, complete %v", m.history.size, complete)
@@ -88,7 +89,7 @@ func TestLongAndShortRecordsComeBackAsTheyWere(t *testing.T) {
 	m, ids := opened(1)
 	for i, size := range []int{1, 20, 100, 127, 128, 500, 20_000} {
 		a := exclusive(ids[0], uint64(i+1), strings.Repeat("n", size))
-		a.Spec.Metadata = []Label{{"k", strings.Repeat("v", size)}}
+		a.Spec.Metadata = []command.Label{{Key: "k", Value: strings.Repeat("v", size)}}
 		want := apply(m, a).Events
 		got, complete := m.History(a.Spec.Names[0], 10)
 		if diff := cmp.Diff(want, got); diff != "" || !complete {
@@ -145,12 +146,12 @@ func TestTheOldestHolderIsKnown(t *testing.T) {
 	if got := m.Counts().Oldest; got != 0 {
 		t.Errorf("oldest %d without a holder", got)
 	}
-	var walls []WallMillis
+	var walls []command.WallMillis
 	for seq, name := range []string{"a", "b", "c"} {
 		apply(m, exclusive(id, uint64(seq+1), name))
 		walls = append(walls, m.wall)
 	}
-	check := func(want WallMillis) {
+	check := func(want command.WallMillis) {
 		t.Helper()
 		for _, m := range []*Machine{m, restored(t, m)} {
 			if got := m.Counts().Oldest; got != want {
@@ -159,11 +160,11 @@ func TestTheOldestHolderIsKnown(t *testing.T) {
 		}
 	}
 	check(walls[0])
-	apply(m, Release{id, 2, m.Lock("b", 100, 0).Holders[0].Token})
+	apply(m, command.Release{Session: id, Seq: 2, Token: m.Lock("b", 100, 0).Holders[0].Token})
 	check(walls[0])
-	apply(m, Release{id, 1, m.Lock("a", 100, 0).Holders[0].Token})
+	apply(m, command.Release{Session: id, Seq: 1, Token: m.Lock("a", 100, 0).Holders[0].Token})
 	check(walls[2])
-	apply(m, Release{id, 3, m.Lock("c", 100, 0).Holders[0].Token})
+	apply(m, command.Release{Session: id, Seq: 3, Token: m.Lock("c", 100, 0).Holders[0].Token})
 	check(0)
 }
 

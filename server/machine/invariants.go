@@ -1,6 +1,10 @@
 package machine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/lockstep-dev/lockstep/server/command"
+)
 
 // CheckInvariants walks over the whole state and reports the first invariant that does not hold. It
 // is meant for tests, the simulator and [Restore].
@@ -24,7 +28,7 @@ func (m *Machine) CheckInvariants() error {
 	}
 	for i := range m.shards {
 		counts.Sessions += len(m.shards[i].live.m)
-		for _, t := range [...]*table[SessionID, *session]{&m.shards[i].live, &m.shards[i].leaving} {
+		for _, t := range [...]*table[command.SessionID, *session]{&m.shards[i].live, &m.shards[i].leaving} {
 			for _, s := range sortedSessions(t) {
 				if err := s.check(&counts, &places); err != nil {
 					return err
@@ -64,7 +68,7 @@ func (m *Machine) CheckTouched() error {
 func (s *session) check(counts *Counts, places *int) error {
 	weight := 0
 	counts.Checkpointed += written(s.leaseEnd)
-	if s.ended != OK && s.leaseEnd != 0 {
+	if s.ended != command.OK && s.leaseEnd != 0 {
 		return fmt.Errorf("machine: session %v has ended and its lease is written down", s.id)
 	}
 	for _, c := range s.claims {
@@ -75,7 +79,7 @@ func (s *session) check(counts *Counts, places *int) error {
 		} else {
 			counts.Waiters++
 		}
-		if s.ended != OK || c.closing {
+		if s.ended != command.OK || c.closing {
 			return fmt.Errorf("machine: claim %d of session %v lives although it or its session is over", c.seq, s.id)
 		}
 	}
@@ -115,7 +119,7 @@ func (m *Machine) checkName(n *name) error {
 
 func (m *Machine) checkHolders(n *name) error {
 	exclusive, used, count := 0, uint64(0), 0
-	var shared Token // of the live shared holders
+	var shared command.Token // of the live shared holders
 	for k := n.holders.head; k != nil; k = k.next {
 		c := k.claim
 		count++
@@ -126,9 +130,9 @@ func (m *Machine) checkHolders(n *name) error {
 			return fmt.Errorf("machine: holder %v of %q has token %d, the next is %d", c.id(), n.text, c.token, m.nextToken)
 		}
 		switch {
-		case c.spec.Mode == Exclusive:
+		case c.spec.Mode == command.Exclusive:
 			exclusive++
-		case c.spec.Mode == Permits:
+		case c.spec.Mode == command.Permits:
 			used += uint64(c.spec.Weight)
 		case !c.closing && shared == 0:
 			shared = c.token

@@ -3,6 +3,8 @@ package machine
 import (
 	"strings"
 	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // TestABrokenInvariantIsFound breaks a machine by hand, one way at a time. A check that cannot fail
@@ -32,7 +34,7 @@ func TestABrokenInvariantIsFound(t *testing.T) {
 		"counted again":  func(m *Machine, n *name) { m.counts.Waiters++ },
 		"in the tables":  func(m *Machine, n *name) { m.order.Delete(n) },
 		"is not closing": func(m *Machine, n *name) { s := n.holders.head.claim.session; s.closing = s.claims },
-		"lives although": func(m *Machine, n *name) { n.holders.head.claim.session.ended = SessionExpired },
+		"lives although": func(m *Machine, n *name) { n.holders.head.claim.session.ended = command.SessionExpired },
 		"nonces for": func(m *Machine, n *name) {
 			n.holders.head.claim.session.nonces = map[string]uint64{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
 		},
@@ -43,9 +45,9 @@ func TestABrokenInvariantIsFound(t *testing.T) {
 		m, ids := opened(3)
 		apply(m,
 			exclusive(ids[0], 1, "a"), exclusive(ids[1], 1, "a"), exclusive(ids[2], 1, "a"),
-			Acquire{Session: ids[0], Seq: 2, Spec: Spec{Names: []string{"p"}, Mode: Permits, Weight: 1, Capacity: 1}},
-			Acquire{Session: ids[0], Seq: 3, Spec: Spec{Names: []string{"r"}, Mode: Shared}},
-			Acquire{Session: ids[1], Seq: 3, Spec: Spec{Names: []string{"r"}, Mode: Shared}},
+			command.Acquire{Session: ids[0], Seq: 2, Spec: command.Spec{Names: []string{"p"}, Mode: command.Permits, Weight: 1, Capacity: 1}},
+			command.Acquire{Session: ids[0], Seq: 3, Spec: command.Spec{Names: []string{"r"}, Mode: command.Shared}},
+			command.Acquire{Session: ids[1], Seq: 3, Spec: command.Spec{Names: []string{"r"}, Mode: command.Shared}},
 		)
 		breakIt(m, m.find("a", hashText(0, "a")))
 		var found []string

@@ -5,24 +5,25 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // withLeases returns two live sessions, the second with a revoked claim that is closing.
-func withLeases() (m *Machine, ids []SessionID, closing ClaimID) {
+func withLeases() (m *Machine, ids []command.SessionID, closing command.ClaimID) {
 	m = New()
-	apply(m, newest, SetTokenFloor{1})
+	apply(m, newest, command.SetTokenFloor{Floor: 1})
 	for i := range 2 {
-		ids = append(ids, apply(m, OpenSession{TTL: 10_000, Random: [8]byte{byte(i)}, ClientNumbered: true}).Results[0].Session)
+		ids = append(ids, apply(m, command.OpenSession{TTL: 10_000, Random: [8]byte{byte(i)}, ClientNumbered: true}).Results[0].Session)
 	}
 	token := apply(m, exclusive(ids[1], 1, "a")).Results[0].Claim.Token
-	closing = ClaimID{ids[1], 1}
-	apply(m, Revoke{closing, token, "ann", "maintenance", false})
+	closing = command.ClaimID{Session: ids[1], Seq: 1}
+	apply(m, command.Revoke{Claim: closing, Token: token, By: "ann", Reason: "maintenance", Now: false})
 	return m, ids, closing
 }
 
 // spans returns what a new leader has to time, by session or claim.
-func spans(m *Machine) map[ClaimID]Timer {
-	all := map[ClaimID]Timer{}
+func spans(m *Machine) map[command.ClaimID]command.Timer {
+	all := map[command.ClaimID]command.Timer{}
 	for _, t := range m.Timers() {
 		all[t.Claim] = t
 	}
@@ -31,14 +32,18 @@ func spans(m *Machine) map[ClaimID]Timer {
 
 func TestACheckpointTellsTheNextLeaderWhatIsLeft(t *testing.T) {
 	m, ids, closing := withLeases()
-	apply(m, CheckpointLeases{Term: 1, Clock: 1_000, Sessions: []SessionEnd{{ids[0], 8_000}, {SessionID{9}, 1}}, Delays: []DelayEnd{{closing, 9_000}}})
-	apply(m, CheckpointLeases{Term: 1, Clock: 4_000})
-	apply(m, CheckpointLeases{Term: 1, Clock: 3_000}) // it does not fall
-	apply(m, CheckpointLeases{Term: 9, Clock: 7_000, Sessions: []SessionEnd{{ids[0], 1}}}, RenewLeases{9, ids[:1]})
-	want := map[ClaimID]Timer{
-		{Session: ids[0]}: {SessionStarted, ClaimID{Session: ids[0]}, 4_000, true},
-		{Session: ids[1]}: {SessionStarted, ClaimID{Session: ids[1]}, 10_000, false},
-		closing:           {DelayStarted, closing, 5_000, true},
+	apply(m, command.CheckpointLeases{
+		Term: 1, Clock: 1_000,
+		Sessions: []command.SessionEnd{{Session: ids[0], At: 8_000}, {Session: command.SessionID{9}, At: 1}},
+		Delays:   []command.DelayEnd{{Claim: closing, At: 9_000}},
+	})
+	apply(m, command.CheckpointLeases{Term: 1, Clock: 4_000})
+	apply(m, command.CheckpointLeases{Term: 1, Clock: 3_000}) // it does not fall
+	apply(m, command.CheckpointLeases{Term: 9, Clock: 7_000, Sessions: []command.SessionEnd{{Session: ids[0], At: 1}}}, command.RenewLeases{Term: 9, Sessions: ids[:1]})
+	want := map[command.ClaimID]command.Timer{
+		{Session: ids[0]}: {Kind: command.SessionStarted, Claim: command.ClaimID{Session: ids[0]}, Span: 4_000, Checkpointed: true},
+		{Session: ids[1]}: {Kind: command.SessionStarted, Claim: command.ClaimID{Session: ids[1]}, Span: 10_000, Checkpointed: false},
+		closing:           {Kind: command.DelayStarted, Claim: closing, Span: 5_000, Checkpointed: true},
 	}
 	if diff := cmp.Diff(want, spans(m)); diff != "" {
 		t.Error(diff)
@@ -48,20 +53,24 @@ func TestACheckpointTellsTheNextLeaderWhatIsLeft(t *testing.T) {
 	if !first.Checkpointed || second.Checkpointed || m.Counts().Checkpointed != 2 {
 		t.Errorf("written down: %v, %v, %d in all", first.Checkpointed, second.Checkpointed, m.Counts().Checkpointed)
 	}
-	apply(m, CheckpointLeases{Term: 1, Clock: 20_000})
+	apply(m, command.CheckpointLeases{Term: 1, Clock: 20_000})
 	if left := spans(m)[closing].Span; left != 0 {
 		t.Errorf("%d ms left of a delay that is over", left)
 	}
-	apply(m, RenewLeases{1, ids}, Release{ids[1], 1, 1})
-	if left := spans(m)[ClaimID{Session: ids[0]}]; left.Span != 10_000 || left.Checkpointed || m.Counts().Checkpointed != 0 {
+	apply(m, command.RenewLeases{Term: 1, Sessions: ids}, command.Release{Session: ids[1], Seq: 1, Token: 1})
+	if left := spans(m)[command.ClaimID{Session: ids[0]}]; left.Span != 10_000 || left.Checkpointed || m.Counts().Checkpointed != 0 {
 		t.Errorf("after the renewal: %+v, %d written down", left, m.Counts().Checkpointed)
 	}
 }
 
 func TestWhatIsWrittenDownOfLeasesGoesWithTheSession(t *testing.T) {
 	m, ids, closing := withLeases()
-	apply(m, CheckpointLeases{Term: 1, Clock: 1, Sessions: []SessionEnd{{ids[0], 8}, {ids[1], 8}}, Delays: []DelayEnd{{closing, 9}}})
-	apply(m, Expire{1, ids[:1]}, CloseSession{ids[1]})
+	apply(m, command.CheckpointLeases{
+		Term: 1, Clock: 1,
+		Sessions: []command.SessionEnd{{Session: ids[0], At: 8}, {Session: ids[1], At: 8}},
+		Delays:   []command.DelayEnd{{Claim: closing, At: 9}},
+	})
+	apply(m, command.Expire{Term: 1, Sessions: ids[:1]}, command.CloseSession{Session: ids[1]})
 	if n := m.Counts().Checkpointed; n != 0 {
 		t.Errorf("%d written down of nobody", n)
 	}
@@ -74,7 +83,11 @@ func TestASnapshotHasWhatIsWrittenDownOfLeases(t *testing.T) {
 	m, ids, closing := withLeases()
 	before := snapshot(m)
 	capture := m.StartCapture() // of the state before the checkpoint arrives
-	apply(m, CheckpointLeases{Term: 1, Clock: 1_000, Sessions: []SessionEnd{{ids[0], 8_000}}, Delays: []DelayEnd{{closing, 9_000}}})
+	apply(m, command.CheckpointLeases{
+		Term: 1, Clock: 1_000,
+		Sessions: []command.SessionEnd{{Session: ids[0], At: 8_000}},
+		Delays:   []command.DelayEnd{{Claim: closing, At: 9_000}},
+	})
 	var during bytes.Buffer
 	for last := false; !last; {
 		var chunk []byte
@@ -89,7 +102,7 @@ func TestASnapshotHasWhatIsWrittenDownOfLeases(t *testing.T) {
 		t.Errorf("lease clock %d, counts %+v, %s", n.LeaseClock(), n.Counts(), diff)
 	}
 	for _, r := range []*Machine{m, n} {
-		apply(r, CheckpointLeases{Term: 1, Clock: 2_000}, RenewLeases{1, ids})
+		apply(r, command.CheckpointLeases{Term: 1, Clock: 2_000}, command.RenewLeases{Term: 1, Sessions: ids})
 	}
 	if m.Hash() != n.Hash() || !bytes.Equal(snapshot(m), snapshot(n)) {
 		t.Error("the restored machine went another way")
@@ -107,15 +120,15 @@ func TestAClusterWithoutCheckpointsHasTheSnapshotsOfBefore(t *testing.T) {
 }
 
 func TestCheckpointsOfLeasesNeedTheirFeatureLevel(t *testing.T) {
-	mustPanic(t, "feature level 1", func() { apply(New(), CheckpointLeases{Term: 1}) })
-	mustPanic(t, "feature level 1", func() { apply(New(), RenewLeases{Term: 1}) })
+	mustPanic(t, "feature level 1", func() { apply(New(), command.CheckpointLeases{Term: 1}) })
+	mustPanic(t, "feature level 1", func() { apply(New(), command.RenewLeases{Term: 1}) })
 }
 
 func TestTheRunningHashCoversWhatIsWrittenDown(t *testing.T) {
 	hashes := map[uint64]bool{}
-	for _, at := range []Millis{8_000, 9_000} {
+	for _, at := range []command.Millis{8_000, 9_000} {
 		m, ids, _ := withLeases()
-		apply(m, CheckpointLeases{Term: 1, Clock: 1, Sessions: []SessionEnd{{ids[0], at}}})
+		apply(m, command.CheckpointLeases{Term: 1, Clock: 1, Sessions: []command.SessionEnd{{Session: ids[0], At: at}}})
 		hashes[m.Hash()] = true
 	}
 	if len(hashes) != 2 {

@@ -7,71 +7,74 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"pgregory.net/rapid"
 )
 
 // opened returns a machine with a token floor and n sessions.
-func opened(n int) (*Machine, []SessionID) {
+func opened(n int) (*Machine, []command.SessionID) {
 	m := New()
-	commands := []Command{SetTokenFloor{1}}
+	commands := []command.Command{command.SetTokenFloor{Floor: 1}}
 	for range n {
-		commands = append(commands, OpenSession{TTL: 10_000, ClientNumbered: true})
+		commands = append(commands, command.OpenSession{TTL: 10_000, ClientNumbered: true})
 	}
-	var ids []SessionID
-	for _, r := range m.Apply(1, 1, &Entry{Commands: commands}).Results[1:] {
+	var ids []command.SessionID
+	for _, r := range m.Apply(1, 1, &command.Entry{Commands: commands}).Results[1:] {
 		ids = append(ids, r.Session)
 	}
 	return m, ids
 }
 
-func apply(m *Machine, commands ...Command) Output {
-	return m.Apply(m.Index()+1, 1, &Entry{Commands: commands})
+func apply(m *Machine, commands ...command.Command) command.Output {
+	return m.Apply(m.Index()+1, 1, &command.Entry{Commands: commands})
 }
 
-func exclusive(id SessionID, seq uint64, names ...string) Acquire {
-	return Acquire{Session: id, Seq: seq, Floor: seq, Spec: Spec{Names: names}}
+func exclusive(id command.SessionID, seq uint64, names ...string) command.Acquire {
+	return command.Acquire{Session: id, Seq: seq, Floor: seq, Spec: command.Spec{Names: names}}
 }
 
 func TestApplyPanicsWhereGoingOnWouldForkTheReplicas(t *testing.T) {
 	m, _ := opened(1)
 	mustPanic(t, "unknown command", func() { apply(m, nil) })
 	m, _ = opened(1)
-	mustPanic(t, "applied after", func() { m.Apply(1, 1, &Entry{}) })
+	mustPanic(t, "applied after", func() { m.Apply(1, 1, &command.Entry{}) })
 	m, _ = opened(1)
-	newer := DefaultLimits()
+	newer := command.DefaultLimits()
 	newer.FeatureLevel++
-	mustPanic(t, "feature level", func() { apply(m, SetLimits{newer}) })
+	mustPanic(t, "feature level", func() { apply(m, command.SetLimits{Limits: newer}) })
 	m, _ = opened(1)
-	mustPanic(t, "diverged", func() { apply(m, CheckHash{m.Index(), m.Hash() + 1}) })
+	mustPanic(t, "diverged", func() { apply(m, command.CheckHash{Index: m.Index(), Hash: m.Hash() + 1}) })
 }
 
 func TestAHashThatIsRightOrNotKnownPasses(t *testing.T) {
 	m, _ := opened(1)
 	index, hash := m.Index(), m.Hash()
-	if r := apply(m, CheckHash{index, hash}, CheckHash{0, 5}, CheckHash{index + 7, 5}); r.Results[0].Code != OK {
+	right, none, unknown := command.CheckHash{Index: index, Hash: hash}, command.CheckHash{Hash: 5}, command.CheckHash{Index: index + 7, Hash: 5}
+	if r := apply(m, right, none, unknown); r.Results[0].Code != command.OK {
 		t.Fatal(r)
 	}
 	for range recentHashes {
 		apply(m)
 	}
-	apply(m, CheckHash{index, hash + 1}) // too old to be compared
+	apply(m, command.CheckHash{Index: index, Hash: hash + 1}) // too old to be compared
 }
 
 func TestTheHashTellsAnyTwoOutputsApart(t *testing.T) {
 	hashes := map[uint64]string{}
-	for _, c := range []Command{
+	for _, c := range []command.Command{
 		nil,
-		SetTokenFloor{9},
-		OpenSession{TTL: 5},
-		OpenSession{TTL: 6},
-		Acquire{Session: SessionID{1}},
-		exclusive(SessionID{0, 0, 0, 0, 0, 1, 0, 1}, 1, "a"),
-		exclusive(SessionID{0, 0, 0, 0, 0, 1, 0, 1}, 1, "b"),
-		exclusive(SessionID{0, 0, 0, 0, 0, 1, 0, 1}, 2, "a"),
-		CloseSession{SessionID{0, 0, 0, 0, 0, 1, 0, 1}},
-		Expire{1, []SessionID{{0, 0, 0, 0, 0, 1, 0, 1}}},
+		command.SetTokenFloor{Floor: 9},
+		command.OpenSession{TTL: 5},
+		command.OpenSession{TTL: 6},
+		command.Acquire{Session: command.SessionID{1}},
+		exclusive(command.SessionID{0, 0, 0, 0, 0, 1, 0, 1}, 1, "a"),
+		exclusive(command.SessionID{0, 0, 0, 0, 0, 1, 0, 1}, 1, "b"),
+		exclusive(command.SessionID{0, 0, 0, 0, 0, 1, 0, 1}, 2, "a"),
+		command.CloseSession{Session: command.SessionID{0, 0, 0, 0, 0, 1, 0, 1}},
+		command.Expire{Term: 1, Sessions: []command.SessionID{{0, 0, 0, 0, 0, 1, 0, 1}}},
 	} {
 		m, _ := opened(2)
 		if c != nil {
@@ -86,13 +89,13 @@ func TestTheHashTellsAnyTwoOutputsApart(t *testing.T) {
 
 func TestNamesTakenAndFreedLeaveNothingBehind(t *testing.T) {
 	m, ids := opened(50)
-	limits := DefaultLimits()
+	limits := command.DefaultLimits()
 	limits.HistoryBytes, limits.AbnormalBytes = 64<<10, 64<<10
-	apply(m, SetLimits{limits})
+	apply(m, command.SetLimits{Limits: limits})
 	const names = 100_000
 	round := func(seq uint64) {
 		for n := 0; n < names; n += 2000 {
-			var take, free []Command
+			var take, free []command.Command
 			for i := range 2000 {
 				seq := seq + uint64(i/len(ids))
 				a := exclusive(ids[i%len(ids)], seq, fmt.Sprintf("burst/%d", n+i))
@@ -100,7 +103,7 @@ func TestNamesTakenAndFreedLeaveNothingBehind(t *testing.T) {
 				take = append(take, a)
 			}
 			for i, r := range apply(m, take...).Results {
-				free = append(free, Release{ids[i%len(ids)], r.Claim.Seq, r.Claim.Token})
+				free = append(free, command.Release{Session: ids[i%len(ids)], Seq: r.Claim.Seq, Token: r.Claim.Token})
 			}
 			apply(m, free...)
 		}
@@ -125,14 +128,14 @@ func TestNamesTakenAndFreedLeaveNothingBehind(t *testing.T) {
 
 func holdAll(t *testing.T, m *Machine, names int) {
 	const each = 2000
-	var ids []SessionID
+	var ids []command.SessionID
 	for range names / each {
-		ids = append(ids, apply(m, OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session)
+		ids = append(ids, apply(m, command.OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session)
 	}
 	for i, id := range ids {
-		var take []Command
+		var take []command.Command
 		for seq := range uint64(each) {
-			take = append(take, Acquire{Session: id, Seq: seq + 1, Floor: seq + 1, Spec: Spec{Names: []string{fmt.Sprintf("held/%d/%d", i, seq)}}})
+			take = append(take, command.Acquire{Session: id, Seq: seq + 1, Floor: seq + 1, Spec: command.Spec{Names: []string{fmt.Sprintf("held/%d/%d", i, seq)}}})
 		}
 		apply(m, take...)
 	}
@@ -140,7 +143,7 @@ func holdAll(t *testing.T, m *Machine, names int) {
 		t.Fatalf("%d names are held, want %d", got, names)
 	}
 	for _, id := range ids {
-		apply(m, CloseSession{id})
+		apply(m, command.CloseSession{Session: id})
 	}
 }
 
@@ -155,30 +158,30 @@ func measure(m *Machine) (heap, size int) {
 
 func TestOnlyTheLastEndedSessionsAreRemembered(t *testing.T) {
 	m, ids := opened(2)
-	apply(m, Revoke{Claim: ClaimID{Session: ids[0]}, By: "ann", Reason: "left"})
-	apply(m, Expire{1, ids[1:]})
-	if code, by, reason := m.SessionEnding(ids[0]); code != SessionRevoked || by != "ann" || reason != "left" {
+	apply(m, command.Revoke{Claim: command.ClaimID{Session: ids[0]}, By: "ann", Reason: "left"})
+	apply(m, command.Expire{Term: 1, Sessions: ids[1:]})
+	if code, by, reason := m.SessionEnding(ids[0]); code != command.SessionRevoked || by != "ann" || reason != "left" {
 		t.Fatalf("the end of the revoked session is %v by %q, %q", code, by, reason)
 	}
 	churn := func(sessions int) {
 		for n := 0; n < sessions; n += 1000 {
-			var open, end []Command
+			var open, end []command.Command
 			for range 1000 {
-				open = append(open, OpenSession{TTL: 1, Random: [8]byte{7: byte(len(open))}})
+				open = append(open, command.OpenSession{TTL: 1, Random: [8]byte{7: byte(len(open))}})
 			}
 			for _, r := range apply(m, open...).Results {
-				end = append(end, CloseSession{r.Session})
+				end = append(end, command.CloseSession{Session: r.Session})
 			}
 			apply(m, end...)
 		}
 	}
 	churn(65_000)
-	if m.SessionEnd(ids[0]) != SessionRevoked || m.SessionEnd(ids[1]) != SessionExpired {
+	if m.SessionEnd(ids[0]) != command.SessionRevoked || m.SessionEnd(ids[1]) != command.SessionExpired {
 		t.Fatal("the ends are forgotten too early")
 	}
 	m = restored(t, m)
 	churn(1000)
-	if m.SessionEnd(ids[0]) != SessionUnknown || m.SessionEnd(ids[1]) != SessionUnknown {
+	if m.SessionEnd(ids[0]) != command.SessionUnknown || m.SessionEnd(ids[1]) != command.SessionUnknown {
 		t.Fatal("the ends are remembered for ever")
 	}
 	if got := m.lately.len(); got != rememberedSessions {
@@ -188,17 +191,17 @@ func TestOnlyTheLastEndedSessionsAreRemembered(t *testing.T) {
 
 func TestAClosedSessionIsUnknownButCanBeClosedAgain(t *testing.T) {
 	m, ids := opened(1)
-	out := apply(m, CloseSession{ids[0]}, CloseSession{ids[0]}, CloseSession{SessionID{9}})
-	if got := codes(out); !slices.Equal(got, []Code{OK, OK, SessionUnknown}) {
+	out := apply(m, command.CloseSession{Session: ids[0]}, command.CloseSession{Session: ids[0]}, command.CloseSession{Session: command.SessionID{9}})
+	if got := codes(out); !slices.Equal(got, []command.Code{command.OK, command.OK, command.SessionUnknown}) {
 		t.Fatalf("codes are %v", got)
 	}
-	if got := m.SessionEnd(ids[0]); got != SessionUnknown {
+	if got := m.SessionEnd(ids[0]); got != command.SessionUnknown {
 		t.Fatalf("its end is %v", got)
 	}
 }
 
-func codes(out Output) []Code {
-	var list []Code
+func codes(out command.Output) []command.Code {
+	var list []command.Code
 	for _, r := range out.Results {
 		list = append(list, r.Code)
 	}
@@ -208,27 +211,29 @@ func codes(out Output) []Code {
 func TestMalformedCommandsAreRefused(t *testing.T) {
 	m, ids := opened(1)
 	id := ids[0]
-	permits := func(k, n uint32) Spec { return Spec{Names: []string{"a"}, Mode: Permits, Weight: k, Capacity: n} }
+	permits := func(k, n uint32) command.Spec {
+		return command.Spec{Names: []string{"a"}, Mode: command.Permits, Weight: k, Capacity: n}
+	}
 	seventeen := strings.Split("abcdefghijklmnopq", "")
-	for name, c := range map[string]Command{
-		"no name":                     Acquire{Session: id, Seq: 1},
+	for name, c := range map[string]command.Command{
+		"no name":                     command.Acquire{Session: id, Seq: 1},
 		"an empty name":               exclusive(id, 1, ""),
 		"a name twice":                exclusive(id, 1, "a", "b", "a"),
 		"seventeen names":             exclusive(id, 1, seventeen...),
 		"no number":                   exclusive(id, 0, "a"),
-		"shared on two names":         Acquire{Session: id, Seq: 1, Spec: Spec{Names: []string{"a", "b"}, Mode: Shared}},
-		"an unknown mode":             Acquire{Session: id, Seq: 1, Spec: Spec{Names: []string{"a"}, Mode: 3}},
-		"no permit":                   Acquire{Session: id, Seq: 1, Spec: permits(0, 3)},
-		"more permits than there are": Acquire{Session: id, Seq: 1, Spec: permits(4, 3)},
-		"too many permits":            Acquire{Session: id, Seq: 1, Spec: permits(1, maxPermits+1)},
-		"an exclusive claim of 2":     Acquire{Session: id, Seq: 1, Spec: Spec{Names: []string{"a"}, Capacity: 2}},
-		"a cancel of nothing":         Cancel{Session: id},
-		"a session without a lease":   OpenSession{},
+		"shared on two names":         command.Acquire{Session: id, Seq: 1, Spec: command.Spec{Names: []string{"a", "b"}, Mode: command.Shared}},
+		"an unknown mode":             command.Acquire{Session: id, Seq: 1, Spec: command.Spec{Names: []string{"a"}, Mode: 3}},
+		"no permit":                   command.Acquire{Session: id, Seq: 1, Spec: permits(0, 3)},
+		"more permits than there are": command.Acquire{Session: id, Seq: 1, Spec: permits(4, 3)},
+		"too many permits":            command.Acquire{Session: id, Seq: 1, Spec: permits(1, maxPermits+1)},
+		"an exclusive claim of 2":     command.Acquire{Session: id, Seq: 1, Spec: command.Spec{Names: []string{"a"}, Capacity: 2}},
+		"a cancel of nothing":         command.Cancel{Session: id},
+		"a session without a lease":   command.OpenSession{},
 	} {
-		if r := apply(m, c).Results[0]; r.Code != Malformed {
+		if r := apply(m, c).Results[0]; r.Code != command.Malformed {
 			t.Errorf("%s: %+v", name, r)
 		}
-		if r, ok := m.Check(c); ok || r.Code != Malformed {
+		if r, ok := m.Check(c); ok || r.Code != command.Malformed {
 			t.Errorf("%s may be proposed: %+v", name, r)
 		}
 	}
@@ -271,9 +276,9 @@ func TestPositionsAreThoseOfTheQueue(t *testing.T) {
 }
 
 func TestLabelsOfTheClaimWin(t *testing.T) {
-	session := []Label{{"a", "1"}, {"c", "1"}, {"e", "1"}}
-	claim := []Label{{"b", "2"}, {"c", "2"}, {"f", "2"}}
-	want := []Label{{"a", "1"}, {"b", "2"}, {"c", "2"}, {"e", "1"}, {"f", "2"}}
+	session := []command.Label{{Key: "a", Value: "1"}, {Key: "c", Value: "1"}, {Key: "e", Value: "1"}}
+	claim := []command.Label{{Key: "b", Value: "2"}, {Key: "c", Value: "2"}, {Key: "f", Value: "2"}}
+	want := []command.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "2"}, {Key: "e", Value: "1"}, {Key: "f", Value: "2"}}
 	if diff := cmp.Diff(want, mergeLabels(session, claim)); diff != "" {
 		t.Error(diff)
 	}
@@ -282,21 +287,27 @@ func TestLabelsOfTheClaimWin(t *testing.T) {
 	}
 }
 
-func TestASessionIDIsReadFromItsText(t *testing.T) {
-	id := SessionID{0: 0xab, 15: 1}
-	if got, err := ParseSessionID(id.String()); err != nil || got != id {
-		t.Errorf("%v, %v", got, err)
-	}
-	for _, bad := range []string{"", "ab", strings.Repeat("g", 32), strings.Repeat("0", 33), strings.Repeat("0", 1<<20)} {
-		if _, err := ParseSessionID(bad); err == nil || len(err.Error()) > 200 {
-			t.Errorf("%.40q gives %v", bad, err)
-		}
+func TestARememberedNonceKeepsNoCommandAlive(t *testing.T) {
+	m, _ := opened(0)
+	id := apply(m, command.OpenSession{TTL: 1000}).Results[0].Session
+	a := command.Acquire{Session: id, Nonce: "n", Spec: command.Spec{Names: []string{"job"}}}
+	whole := "n" + strings.Repeat("x", 1<<10) // as DecodeEntry makes it
+	a.Nonce = whole[:1]
+	r := apply(m, a).Results[0]
+	apply(m, command.Release{Session: id, Seq: r.Claim.Seq, Token: r.Claim.Token})
+	o := m.session(id).outcome(r.Claim.Seq)
+	if o.nonce != "n" || unsafe.StringData(o.nonce) == unsafe.StringData(whole) {
+		t.Errorf("the nonce %q of a claim that is over shares the memory of its command", o.nonce)
 	}
 }
 
-func TestNamesOfConstants(t *testing.T) {
-	got := fmt.Sprint(Void, WaitEnded, Permits, EventCancelled, DelayOver, Code(200), State(0), TimerKind(99), Lost)
-	if want := "void wait ended permits cancelled delay over code 200 state 0 timer 99 lost"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+func mustPanic(t *testing.T, want string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), want) {
+			t.Errorf("panic is %v, want one with %q", r, want)
+		}
+	}()
+	f()
 }

@@ -2,9 +2,10 @@ package machine
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // MaxMembers bounds the member table, including removed members: they are kept so that no id is
@@ -14,44 +15,23 @@ const MaxMembers = 1_024
 // maxMemberText bounds the name and the address of a member, in bytes.
 const maxMemberText = 512
 
-// A Member is a node that belongs to the group, or did. Whether it votes is left to Raft.
-type Member struct {
-	ID      uint64 // never used again for another node
-	Name    string // unique among present members
-	Address string // where its peers dial it, host:port
-	// Instance identifies its data directory, once it is known. It never changes: a node that comes
-	// with another directory has lost what it promised.
-	Instance [16]byte
-	Founder  bool // one of the nodes that the group started with
-	Removed  bool // no longer a member
-}
-
-// SetMember adds a member, or updates one: its address, and its instance if none is known yet.
-type SetMember struct{ Member Member }
-
-// RemoveMember removes a member from the group. It is idempotent.
-type RemoveMember struct{ ID uint64 }
-
-func (SetMember) command()    {}
-func (RemoveMember) command() {}
-
 // Members lists all present and former members by id. The slice must not be modified; the machine
 // doesn't modify it either, so other goroutines may read it.
-func (m *Machine) Members() []Member { return m.members }
+func (m *Machine) Members() []command.Member { return m.members }
 
 // Member finds a present or former member.
-func (m *Machine) Member(id uint64) (Member, bool) { return findMember(m.members, id) }
+func (m *Machine) Member(id uint64) (command.Member, bool) { return findMember(m.members, id) }
 
-func findMember(members []Member, id uint64) (Member, bool) {
-	i, ok := slices.BinarySearchFunc(members, id, func(m Member, id uint64) int { return cmp.Compare(m.ID, id) })
+func findMember(members []command.Member, id uint64) (command.Member, bool) {
+	i, ok := slices.BinarySearchFunc(members, id, func(m command.Member, id uint64) int { return cmp.Compare(m.ID, id) })
 	if !ok {
-		return Member{}, false
+		return command.Member{}, false
 	}
 	return members[i], true
 }
 
 // CheckMember returns why SetMember with this member would be refused, or "".
-func (m *Machine) CheckMember(c Member) string {
+func (m *Machine) CheckMember(c command.Member) string {
 	if c.ID == 0 || c.Name == "" || len(c.Name) > maxMemberText || len(c.Address) > maxMemberText || c.Removed {
 		return "a member needs an id, a name and an address"
 	}
@@ -74,9 +54,9 @@ func (m *Machine) CheckMember(c Member) string {
 	return ""
 }
 
-func (m *Machine) setMember(c *SetMember) Result {
+func (m *Machine) setMember(c *command.SetMember) command.Result {
 	if why := m.CheckMember(c.Member); why != "" {
-		return Result{Code: Malformed, Limit: why}
+		return command.Result{Code: command.Malformed, Limit: why}
 	}
 	next := c.Member
 	old, known := m.Member(next.ID)
@@ -87,46 +67,33 @@ func (m *Machine) setMember(c *SetMember) Result {
 		}
 	}
 	m.putMember(next)
-	return Result{}
+	return command.Result{}
 }
 
-func (m *Machine) removeMember(c *RemoveMember) Result {
+func (m *Machine) removeMember(c *command.RemoveMember) command.Result {
 	old, known := m.Member(c.ID)
 	if !known {
-		return Result{Code: Malformed, Limit: fmt.Sprintf("member %016x does not exist", c.ID)}
+		return command.Result{Code: command.Malformed, Limit: fmt.Sprintf("member %016x does not exist", c.ID)}
 	}
 	old.Removed = true
 	m.putMember(old)
-	return Result{}
+	return command.Result{}
 }
 
 // putMember makes a new table: the old one may be in use elsewhere.
-func (m *Machine) putMember(c Member) {
-	next := slices.DeleteFunc(slices.Clone(m.members), func(old Member) bool { return old.ID == c.ID })
+func (m *Machine) putMember(c command.Member) {
+	next := slices.DeleteFunc(slices.Clone(m.members), func(old command.Member) bool { return old.ID == c.ID })
 	next = append(next, c)
-	slices.SortFunc(next, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(next, func(a, b command.Member) int { return cmp.Compare(a.ID, b.ID) })
 	m.members = next
 }
 
-func appendMember(b []byte, c *Member) []byte {
-	b = binary.AppendUvarint(b, c.ID)
-	b = appendText(appendText(b, c.Name), c.Address)
-	b = append(b, c.Instance[:]...)
-	return appendBool(appendBool(b, c.Founder), c.Removed)
-}
-
-func decodeMember(d *decoder) Member {
-	return Member{
-		ID: d.uint(), Name: d.text(), Address: d.text(), Instance: d.bytes16(), Founder: d.bool(), Removed: d.bool(),
-	}
-}
-
 // readMembers reads the member table of a snapshot.
-func (m *Machine) readMembers(d *decoder) error {
-	for range d.count(21) {
-		c := decodeMember(d)
-		if d.err != nil {
-			return d.err
+func (m *Machine) readMembers(d *command.Decoder) error {
+	for range d.Count(21) {
+		c := d.Member()
+		if d.Err() != nil {
+			return d.Err()
 		}
 		if n := len(m.members); n >= MaxMembers || n > 0 && m.members[n-1].ID >= c.ID {
 			return fmt.Errorf("member %016x is in the wrong place", c.ID)

@@ -5,20 +5,21 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
-func member(id uint64, name string, instance byte) Member {
-	return Member{ID: id, Name: name, Address: name + ":7401", Instance: [16]byte{instance}}
+func member(id uint64, name string, instance byte) command.Member {
+	return command.Member{ID: id, Name: name, Address: name + ":7401", Instance: [16]byte{instance}}
 }
 
 func TestTheMemberTable(t *testing.T) {
 	m := New()
 	index := uint64(0)
-	apply := func(c Command) Result {
+	apply := func(c command.Command) command.Result {
 		t.Helper()
 		index++
-		e := Entry{Commands: []Command{c}}
-		decoded, err := DecodeEntry(AppendEntry(nil, &e))
+		e := command.Entry{Commands: []command.Command{c}}
+		decoded, err := command.DecodeEntry(command.AppendEntry(nil, &e))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,21 +30,21 @@ func TestTheMemberTable(t *testing.T) {
 	}
 	steps := []struct {
 		name    string
-		command Command
-		want    Code
+		command command.Command
+		want    command.Code
 	}{
-		{"a founder whose directory is not known yet", SetMember{Member{ID: 1, Name: "n1", Address: "n1:7401", Founder: true}}, OK},
-		{"its directory becomes known", SetMember{member(1, "n1", 7)}, OK},
-		{"the same again", SetMember{member(1, "n1", 7)}, OK},
-		{"another directory is refused", SetMember{member(1, "n1", 8)}, Malformed},
-		{"a name that is taken is refused", SetMember{member(2, "n1", 9)}, Malformed},
-		{"another name of the same id is refused", SetMember{member(1, "n2", 7)}, Malformed},
-		{"a second member", SetMember{member(2, "n2", 9)}, OK},
-		{"no such member to remove", RemoveMember{3}, Malformed},
-		{"a removal", RemoveMember{1}, OK},
-		{"a removed id does not come back", SetMember{member(1, "n1", 7)}, Malformed},
-		{"its name does, with another id", SetMember{member(3, "n1", 10)}, OK},
-		{"no id", SetMember{member(0, "n4", 1)}, Malformed},
+		{"a founder whose directory is not known yet", command.SetMember{Member: command.Member{ID: 1, Name: "n1", Address: "n1:7401", Founder: true}}, command.OK},
+		{"its directory becomes known", command.SetMember{Member: member(1, "n1", 7)}, command.OK},
+		{"the same again", command.SetMember{Member: member(1, "n1", 7)}, command.OK},
+		{"another directory is refused", command.SetMember{Member: member(1, "n1", 8)}, command.Malformed},
+		{"a name that is taken is refused", command.SetMember{Member: member(2, "n1", 9)}, command.Malformed},
+		{"another name of the same id is refused", command.SetMember{Member: member(1, "n2", 7)}, command.Malformed},
+		{"a second member", command.SetMember{Member: member(2, "n2", 9)}, command.OK},
+		{"no such member to remove", command.RemoveMember{ID: 3}, command.Malformed},
+		{"a removal", command.RemoveMember{ID: 1}, command.OK},
+		{"a removed id does not come back", command.SetMember{Member: member(1, "n1", 7)}, command.Malformed},
+		{"its name does, with another id", command.SetMember{Member: member(3, "n1", 10)}, command.OK},
+		{"no id", command.SetMember{Member: member(0, "n4", 1)}, command.Malformed},
 	}
 	for _, s := range steps {
 		if got := apply(s.command); got.Code != s.want {
@@ -52,7 +53,7 @@ func TestTheMemberTable(t *testing.T) {
 	}
 	first := member(1, "n1", 7)
 	first.Founder, first.Removed = true, true
-	want := []Member{first, member(2, "n2", 9), member(3, "n1", 10)}
+	want := []command.Member{first, member(2, "n2", 9), member(3, "n1", 10)}
 	if diff := cmp.Diff(want, m.Members()); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}

@@ -1,5 +1,7 @@
 package machine
 
+import "github.com/lockstep-dev/lockstep/server/command"
+
 // A name is a lock or a semaphore that has a holder or a waiter. Without either it does not exist:
 // it costs nothing and its mode is open.
 type name struct {
@@ -19,7 +21,7 @@ type name struct {
 func (n *name) empty() bool { return n.waiters.n == 0 && n.holders.n == 0 }
 
 // matches reports whether a claim of this mode may use the name while others do.
-func (n *name) matches(s *Spec) bool {
+func (n *name) matches(s *command.Spec) bool {
 	if n.empty() {
 		return true
 	}
@@ -27,11 +29,11 @@ func (n *name) matches(s *Spec) bool {
 }
 
 // takes reports whether the name can be granted now to a claim that is first in line.
-func (n *name) takes(s *Spec) bool {
+func (n *name) takes(s *command.Spec) bool {
 	switch s.Mode {
-	case Exclusive:
+	case command.Exclusive:
 		return n.holders.n == 0
-	case Shared:
+	case command.Shared:
 		return n.exclusive == 0
 	default:
 		return n.used+uint64(s.Weight) <= uint64(s.Capacity)
@@ -42,9 +44,9 @@ func (n *name) takes(s *Spec) bool {
 func (n *name) hold(k *link) {
 	n.holders.push(k)
 	switch s := &k.claim.spec; s.Mode {
-	case Exclusive:
+	case command.Exclusive:
 		n.exclusive++
-	case Permits:
+	case command.Permits:
 		n.used += uint64(s.Weight)
 	}
 }
@@ -53,18 +55,18 @@ func (n *name) hold(k *link) {
 func (n *name) free(k *link) {
 	n.holders.remove(k)
 	switch s := &k.claim.spec; s.Mode {
-	case Exclusive:
+	case command.Exclusive:
 		n.exclusive--
-	case Permits:
+	case command.Permits:
 		n.used -= uint64(s.Weight)
 	}
 }
 
 // sharedToken returns the token of the live shared holders, or zero if there are none. All of them
 // have the same token. The token of a closing holder is not given to others.
-func (n *name) sharedToken() Token {
+func (n *name) sharedToken() command.Token {
 	for k := n.holders.tail; k != nil; k = k.prev {
-		if c := k.claim; c.spec.Mode == Shared && !c.closing {
+		if c := k.claim; c.spec.Mode == command.Shared && !c.closing {
 			return c.token
 		}
 	}
@@ -77,7 +79,7 @@ func (m *Machine) find(text string, hash uint64) *name {
 }
 
 // use returns the name for a claim that is about to hold it or wait for it.
-func (m *Machine) use(n *name, text string, hash uint64, s *Spec) *name {
+func (m *Machine) use(n *name, text string, hash uint64, s *command.Spec) *name {
 	if n == nil {
 		n = &name{text: text, hash: hash}
 		m.names[hash%nameTables].put(text, n)

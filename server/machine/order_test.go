@@ -3,6 +3,8 @@ package machine
 import (
 	"fmt"
 	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // TestClaimsRemovedInEveryOrder takes every queue of five readers and writers apart in every order,
@@ -14,13 +16,13 @@ func TestClaimsRemovedInEveryOrder(t *testing.T) {
 		m, _ := opened(0)
 		book := newBook()
 		for pattern := range 1 << claims {
-			var ids []SessionID
+			var ids []command.SessionID
 			for range claims {
-				id := apply(m, OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session
+				id := apply(m, command.OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session
 				ids, book.open[id] = append(ids, id), true
 			}
-			play := func(c Command) {
-				e := Entry{Commands: []Command{c}}
+			play := func(c command.Command) {
+				e := command.Entry{Commands: []command.Command{c}}
 				out := m.Apply(m.Index()+1, 1, &e)
 				for _, err := range []error{m.CheckTouched(), book.entry(&e, &out)} {
 					if err != nil {
@@ -29,17 +31,17 @@ func TestClaimsRemovedInEveryOrder(t *testing.T) {
 				}
 			}
 			for i, id := range ids {
-				mode := Mode(pattern >> i & 1)
-				play(Acquire{Session: id, Seq: 1, Spec: Spec{Names: []string{"x"}, Mode: mode, HasWait: true, Wait: 5}})
+				mode := command.Mode(pattern >> i & 1)
+				play(command.Acquire{Session: id, Seq: 1, Spec: command.Spec{Names: []string{"x"}, Mode: mode, HasWait: true, Wait: 5}})
 			}
 			for step, i := range order {
-				switch c, _ := m.Claim(ClaimID{ids[i], 1}); {
-				case c.State == Queued && step%3 == 0:
-					play(EndWait{1, []ClaimID{{ids[i], 1}}})
+				switch c, _ := m.Claim(command.ClaimID{Session: ids[i], Seq: 1}); {
+				case c.State == command.Queued && step%3 == 0:
+					play(command.EndWait{Term: 1, Claims: []command.ClaimID{{Session: ids[i], Seq: 1}}})
 				case step%3 == 1:
-					play(Expire{1, ids[i : i+1]})
+					play(command.Expire{Term: 1, Sessions: ids[i : i+1]})
 				default:
-					play(Cancel{Session: ids[i], Seq: 1})
+					play(command.Cancel{Session: ids[i], Seq: 1})
 				}
 			}
 			if m.Counts().Names != 0 {
@@ -74,14 +76,14 @@ func TestALongQueueIsNotQuadratic(t *testing.T) {
 	m, ids := opened(17)
 	apply(m, exclusive(ids[16], 1, "x"))
 	const waiters, each = 16_384, 1_024
-	claim := func(i int) ClaimID { return ClaimID{ids[i/each], uint64(i%each) + 1} }
-	var batch []Command
+	claim := func(i int) command.ClaimID { return command.ClaimID{Session: ids[i/each], Seq: uint64(i%each) + 1} }
+	var batch []command.Command
 	for i := range waiters {
 		id := claim(i)
-		batch = append(batch, Acquire{Session: id.Session, Seq: id.Seq, Floor: 1, Spec: Spec{Names: []string{"x"}}})
+		batch = append(batch, command.Acquire{Session: id.Session, Seq: id.Seq, Floor: 1, Spec: command.Spec{Names: []string{"x"}}})
 	}
 	for i, r := range apply(m, batch...).Results {
-		if r.Claim.State != Queued || r.Claim.Position != uint32(i+1) {
+		if r.Claim.State != command.Queued || r.Claim.Position != uint32(i+1) {
 			t.Fatalf("waiter %d: %+v", i+1, r)
 		}
 	}
@@ -89,7 +91,7 @@ func TestALongQueueIsNotQuadratic(t *testing.T) {
 	batch = batch[:0]
 	for i := range waiters / 2 {
 		id := claim(i * 7919 % (waiters / 2) * 2)
-		batch = append(batch, Cancel{id.Session, id.Seq, 1, 0})
+		batch = append(batch, command.Cancel{Session: id.Session, Seq: id.Seq, Floor: 1, Seen: 0})
 	}
 	apply(m, batch...)
 	for i := range waiters / 2 {
@@ -108,20 +110,20 @@ func TestALongQueueIsNotQuadratic(t *testing.T) {
 func TestAPageOfLocksIsBounded(t *testing.T) {
 	m, _ := opened(1)
 	const names, each = 600, 20
-	var ids []SessionID
+	var ids []command.SessionID
 	for range each {
-		ids = append(ids, apply(m, OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session)
+		ids = append(ids, apply(m, command.OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session)
 	}
 	for n := range uint64(names) {
-		var take []Command
+		var take []command.Command
 		for _, id := range ids {
-			take = append(take, Acquire{Session: id, Seq: n + 1, Floor: n + 1, Spec: Spec{Names: []string{fmt.Sprintf("n%04d", n)}, Mode: Shared}})
+			take = append(take, command.Acquire{Session: id, Seq: n + 1, Floor: n + 1, Spec: command.Spec{Names: []string{fmt.Sprintf("n%04d", n)}, Mode: command.Shared}})
 		}
 		apply(m, take...)
 	}
 	found, after := 0, ""
 	for more := true; more; {
-		var locks []Lock
+		var locks []command.Lock
 		locks, more = m.Locks("", after, 1000)
 		shown := 0
 		for _, l := range locks {

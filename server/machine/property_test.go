@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"pgregory.net/rapid"
 )
 
@@ -13,23 +14,23 @@ import (
 // hold, as far as the outputs show.
 type script struct {
 	t        *rapid.T
-	sessions []SessionID
-	numbered map[SessionID]bool
-	claims   []ClaimID // all that were ever requested or reported
-	tokens   map[ClaimID]Token
-	sent     []Command // for duplicates
+	sessions []command.SessionID
+	numbered map[command.SessionID]bool
+	claims   []command.ClaimID // all that were ever requested or reported
+	tokens   map[command.ClaimID]command.Token
+	sent     []command.Command // for duplicates
 	random   uint64
-	delayed  []ClaimID // with a delay that was started
-	level    uint32    // feature level of the last limits set; zero: none were
+	delayed  []command.ClaimID // with a delay that was started
+	level    uint32            // feature level of the last limits set; zero: none were
 }
 
 func newScript(t *rapid.T) *script {
-	return &script{t: t, numbered: map[SessionID]bool{}, tokens: map[ClaimID]Token{}}
+	return &script{t: t, numbered: map[command.SessionID]bool{}, tokens: map[command.ClaimID]command.Token{}}
 }
 
-func (s *script) session() SessionID {
+func (s *script) session() command.SessionID {
 	if len(s.sessions) == 0 {
-		return SessionID{1}
+		return command.SessionID{1}
 	}
 	return pick(s.t, "session", s.sessions)
 }
@@ -38,9 +39,9 @@ func pick[T any](t *rapid.T, label string, list []T) T {
 	return list[rapid.IntRange(0, len(list)-1).Draw(t, label)]
 }
 
-func (s *script) claim() ClaimID {
+func (s *script) claim() command.ClaimID {
 	if len(s.claims) == 0 {
-		return ClaimID{s.session(), 1}
+		return command.ClaimID{Session: s.session(), Seq: 1}
 	}
 	// Usually a late one: those are live.
 	back := rapid.IntRange(1, len(s.claims)).Draw(s.t, "claim")
@@ -49,7 +50,7 @@ func (s *script) claim() ClaimID {
 
 const testTerm = 3
 
-func (s *script) command() Command {
+func (s *script) command() command.Command {
 	kinds := []string{
 		"open", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "cancel",
 		"again", "close", "expire", "wait", "delay", "revoke", "revoke session", "floor", "limits", "checkpoint", "renew",
@@ -61,9 +62,10 @@ func (s *script) command() Command {
 	switch kind {
 	case "open":
 		s.random++
-		return OpenSession{
-			TTL: 1000, Secret: Secret{byte(s.random)}, Hashed: s.level >= SecretLevel && rapid.Bool().Draw(s.t, "hashed"), Random: [8]byte{6: byte(s.random % 3 * 7), 7: byte(s.random % 3 * 80)}, ClientNumbered: rapid.IntRange(0, 3).Draw(s.t, "numbered") > 0,
-			Metadata: []Label{{"host", fmt.Sprint(s.random)}},
+		return command.OpenSession{
+			TTL: 1000, Secret: command.Secret{byte(s.random)}, Hashed: s.level >= command.SecretLevel && rapid.Bool().Draw(s.t, "hashed"),
+			Random: [8]byte{6: byte(s.random % 3 * 7), 7: byte(s.random % 3 * 80)}, ClientNumbered: rapid.IntRange(0, 3).Draw(s.t, "numbered") > 0,
+			Metadata: []command.Label{{Key: "host", Value: fmt.Sprint(s.random)}},
 		}
 	case "acquire":
 		return s.acquire()
@@ -73,10 +75,10 @@ func (s *script) command() Command {
 		if rapid.IntRange(0, 9).Draw(s.t, "wrong token") == 9 {
 			token++
 		}
-		return Release{id.Session, id.Seq, token}
+		return command.Release{Session: id.Session, Seq: id.Seq, Token: token}
 	case "cancel":
 		id := s.claim()
-		return Cancel{id.Session, id.Seq + rapid.Uint64Range(0, 1).Draw(s.t, "ahead"), s.floor(), s.seen()}
+		return command.Cancel{Session: id.Session, Seq: id.Seq + rapid.Uint64Range(0, 1).Draw(s.t, "ahead"), Floor: s.floor(), Seen: s.seen()}
 	case "again":
 		return pick(s.t, "again", s.sent)
 	default:
@@ -84,62 +86,62 @@ func (s *script) command() Command {
 	}
 }
 
-func (s *script) leader(kind string) Command {
+func (s *script) leader(kind string) command.Command {
 	term := rapid.SampledFrom([]uint64{testTerm, testTerm, testTerm, testTerm - 1}).Draw(s.t, "term")
 	switch kind {
 	case "close":
-		return CloseSession{s.session()}
+		return command.CloseSession{Session: s.session()}
 	case "expire":
-		return Expire{term, []SessionID{s.session(), s.session()}}
+		return command.Expire{Term: term, Sessions: []command.SessionID{s.session(), s.session()}}
 	case "wait":
-		return EndWait{term, []ClaimID{s.claim(), s.claim(), s.claim()}}
+		return command.EndWait{Term: term, Claims: []command.ClaimID{s.claim(), s.claim(), s.claim()}}
 	case "delay":
-		return EndDelay{term, append([]ClaimID{s.claim()}, s.delayed...)}
+		return command.EndDelay{Term: term, Claims: append([]command.ClaimID{s.claim()}, s.delayed...)}
 	case "revoke":
 		id := s.claim()
-		return Revoke{id, s.tokens[id], "ann", "test", rapid.Bool().Draw(s.t, "now")}
+		return command.Revoke{Claim: id, Token: s.tokens[id], By: "ann", Reason: "test", Now: rapid.Bool().Draw(s.t, "now")}
 	case "revoke session":
-		return Revoke{Claim: ClaimID{Session: s.session()}, By: "ann", Now: rapid.Bool().Draw(s.t, "now")}
+		return command.Revoke{Claim: command.ClaimID{Session: s.session()}, By: "ann", Now: rapid.Bool().Draw(s.t, "now")}
 	case "floor":
-		return SetTokenFloor{Token(rapid.IntRange(0, 100).Draw(s.t, "token floor"))}
+		return command.SetTokenFloor{Floor: command.Token(rapid.IntRange(0, 100).Draw(s.t, "token floor"))}
 	case "checkpoint", "renew":
-		if s.level >= LeaseLevel {
+		if s.level >= command.LeaseLevel {
 			return s.leases(kind, term)
 		}
 	}
 	return s.limits()
 }
 
-func (s *script) leases(kind string, term uint64) Command {
+func (s *script) leases(kind string, term uint64) command.Command {
 	if kind == "renew" {
-		return RenewLeases{term, []SessionID{s.session(), s.session()}}
+		return command.RenewLeases{Term: term, Sessions: []command.SessionID{s.session(), s.session()}}
 	}
-	at := func() Millis { return Millis(rapid.Uint64Range(0, 50).Draw(s.t, "at")) }
-	c := CheckpointLeases{Term: term, Clock: at(), Sessions: []SessionEnd{{s.session(), at()}, {s.session(), at()}}}
-	for _, id := range append([]ClaimID{s.claim()}, s.delayed...) {
-		c.Delays = append(c.Delays, DelayEnd{id, at()})
+	at := func() command.Millis { return command.Millis(rapid.Uint64Range(0, 50).Draw(s.t, "at")) }
+	c := command.CheckpointLeases{Term: term, Clock: at(), Sessions: []command.SessionEnd{{Session: s.session(), At: at()}, {Session: s.session(), At: at()}}}
+	for _, id := range append([]command.ClaimID{s.claim()}, s.delayed...) {
+		c.Delays = append(c.Delays, command.DelayEnd{Claim: id, At: at()})
 	}
 	return c
 }
 
-func (s *script) limits() Command {
-	l := DefaultLimits()
+func (s *script) limits() command.Command {
+	l := command.DefaultLimits()
 	l.WaitersPerName = uint32(rapid.IntRange(1, 6).Draw(s.t, "waiters"))
 	l.ClaimsPerSession = uint32(rapid.IntRange(16, 20).Draw(s.t, "claims"))
 	l.RequestWindow = uint32(rapid.IntRange(4, 20).Draw(s.t, "window"))
 	l.RememberedClaims = uint32(rapid.IntRange(1, 4).Draw(s.t, "remembered"))
 	l.HistoryBytes = 64 << 10
-	fresh := DefaultLimits()
+	fresh := command.DefaultLimits()
 	fresh.ClaimsTotal = uint32(rapid.IntRange(6, 40).Draw(s.t, "claims of all"))
-	s.level = uint32(rapid.IntRange(int(max(1, s.level)), FeatureLevel).Draw(s.t, "level"))
-	return SetLimits{l.At(s.level, fresh)}
+	s.level = uint32(rapid.IntRange(int(max(1, s.level)), command.FeatureLevel).Draw(s.t, "level"))
+	return command.SetLimits{Limits: l.At(s.level, fresh)}
 }
 
 func (s *script) floor() uint64 { return rapid.Uint64Range(0, 6).Draw(s.t, "floor") }
 func (s *script) seen() uint64  { return rapid.Uint64Range(0, 6).Draw(s.t, "seen") }
 
-func (s *script) acquire() Command {
-	a := Acquire{Session: s.session(), Floor: s.floor(), Seen: s.seen()}
+func (s *script) acquire() command.Command {
+	a := command.Acquire{Session: s.session(), Floor: s.floor(), Seen: s.seen()}
 	if s.numbered[a.Session] {
 		a.Seq = rapid.Uint64Range(1, 12).Draw(s.t, "seq")
 	} else {
@@ -150,9 +152,9 @@ func (s *script) acquire() Command {
 	spec.Names = []string{pick(s.t, "name", names)}
 	switch rapid.IntRange(0, 7).Draw(s.t, "mode") {
 	case 0, 1:
-		spec.Mode = Shared
+		spec.Mode = command.Shared
 	case 2:
-		spec.Mode, spec.Capacity = Permits, 3
+		spec.Mode, spec.Capacity = command.Permits, 3
 		spec.Weight = uint32(rapid.IntRange(1, 3).Draw(s.t, "weight"))
 		spec.Names = []string{"t/permits"}
 	case 3:
@@ -160,7 +162,7 @@ func (s *script) acquire() Command {
 		spec.Names = []string{names[(i+1)%3], names[(i+2)%3]}
 	}
 	if rapid.IntRange(0, 3).Draw(s.t, "has wait") == 0 {
-		spec.HasWait, spec.Wait = true, Millis(rapid.IntRange(0, 1).Draw(s.t, "wait")*500)
+		spec.HasWait, spec.Wait = true, command.Millis(rapid.IntRange(0, 1).Draw(s.t, "wait")*500)
 	}
 	if rapid.IntRange(0, 3).Draw(s.t, "has delay") == 0 {
 		spec.LockDelay = 2000
@@ -168,10 +170,10 @@ func (s *script) acquire() Command {
 	return a
 }
 
-func (s *script) entry(index uint64) Entry {
-	e := Entry{Header: Header{Proposer: 1, Batch: index, Wall: WallMillis(1000 * index)}}
+func (s *script) entry(index uint64) command.Entry {
+	e := command.Entry{Header: command.Header{Proposer: 1, Batch: index, Wall: command.WallMillis(1000 * index)}}
 	if index == 1 {
-		e.Commands = []Command{SetTokenFloor{5}}
+		e.Commands = []command.Command{command.SetTokenFloor{Floor: 5}}
 	}
 	for range rapid.IntRange(1, 4).Draw(s.t, "commands") {
 		c := s.command()
@@ -182,29 +184,29 @@ func (s *script) entry(index uint64) Entry {
 }
 
 // heard records what clients and the leader learn.
-func (s *script) heard(e *Entry, out *Output) {
+func (s *script) heard(e *command.Entry, out *command.Output) {
 	for i, r := range out.Results {
 		switch c := e.Commands[i].(type) {
-		case OpenSession:
-			if r.Code == OK {
+		case command.OpenSession:
+			if r.Code == command.OK {
 				s.sessions = append(s.sessions, r.Session)
 				s.numbered[r.Session] = c.ClientNumbered
 			}
-		case Acquire:
+		case command.Acquire:
 			if r.Claim.Seq != 0 {
-				id := ClaimID{c.Session, r.Claim.Seq}
+				id := command.ClaimID{Session: c.Session, Seq: r.Claim.Seq}
 				s.claims = append(s.claims, id)
 				s.tokens[id] = r.Claim.Token
 			}
 		}
 	}
 	for _, c := range out.Changes {
-		if c.Claim.State == Granted {
-			s.tokens[ClaimID{c.Session, c.Claim.Seq}] = c.Claim.Token
+		if c.Claim.State == command.Granted {
+			s.tokens[command.ClaimID{Session: c.Session, Seq: c.Claim.Seq}] = c.Claim.Token
 		}
 	}
 	for _, t := range out.Timers {
-		if t.Kind == DelayStarted {
+		if t.Kind == command.DelayStarted {
 			s.delayed = append(s.delayed, t.Claim)
 		}
 	}
@@ -219,8 +221,8 @@ func TestReplicasAgreeAndKeepThePromises(t *testing.T) {
 		walk := walker{t: t, from: uint64(rapid.IntRange(1, entries).Draw(t, "snapshot after"))}
 		for index := uint64(1); index <= uint64(entries); index++ {
 			e := s.entry(index)
-			encoded := AppendEntry(nil, &e)
-			decoded, err := DecodeEntry(encoded)
+			encoded := command.AppendEntry(nil, &e)
+			decoded, err := command.DecodeEntry(encoded)
 			if err != nil {
 				t.Fatalf("entry %d: %v", index, err)
 			}
@@ -254,10 +256,10 @@ type walker struct {
 	got     []byte
 	want    []byte // of the twin, in one go
 	done    bool
-	tail    []*Entry
+	tail    []*command.Entry
 }
 
-func (w *walker) step(m, twin *Machine, e *Entry) {
+func (w *walker) step(m, twin *Machine, e *command.Entry) {
 	switch index := m.Index(); {
 	case index < w.from:
 		return

@@ -3,20 +3,24 @@ package machine
 import (
 	"fmt"
 	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 func sharedHolders(b *testing.B, m *Machine, names, each int) {
-	var id SessionID
+	var id command.SessionID
 	seq, left := uint64(0), 0
 	for n := range names {
 		for range each {
 			if left == 0 {
-				id, seq, left = apply(m, OpenSession{TTL: 1, ClientNumbered: true, Metadata: []Label{{"host", "h1"}}}).Results[0].Session, 0, 4000
+				id, seq, left = apply(m, command.OpenSession{TTL: 1, ClientNumbered: true, Metadata: []command.Label{{Key: "host", Value: "h1"}}}).Results[0].Session, 0, 4000
 			}
 			seq++
 			left--
-			r := apply(m, Acquire{Session: id, Seq: seq, Floor: seq, Spec: Spec{Names: []string{fmt.Sprintf("shared/%04d", n)}, Mode: Shared, Metadata: []Label{{"purpose", "read"}}}})
-			if r.Results[0].Claim.State != Granted {
+			r := apply(m, command.Acquire{Session: id, Seq: seq, Floor: seq, Spec: command.Spec{
+				Names: []string{fmt.Sprintf("shared/%04d", n)}, Mode: command.Shared, Metadata: []command.Label{{Key: "purpose", Value: "read"}},
+			}})
+			if r.Results[0].Claim.State != command.Granted {
 				b.Fatal(r)
 			}
 		}

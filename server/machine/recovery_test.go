@@ -4,15 +4,16 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"pgregory.net/rapid"
 )
 
 const (
-	testStamp = WallMillis(1_800_000_000_000)
-	testWait  = Millis(300_000)
+	testStamp = command.WallMillis(1_800_000_000_000)
+	testWait  = command.Millis(300_000)
 )
 
-func renewed(t *testing.T, state []byte, wait Millis) *Machine {
+func renewed(t *testing.T, state []byte, wait command.Millis) *Machine {
 	t.Helper()
 	m, err := Restore(bytes.NewReader(state))
 	if err != nil {
@@ -41,7 +42,7 @@ func TestARenewedMachineHasNoSessionAndNoClaim(t *testing.T) {
 	}
 	for i := range m.shards {
 		for _, s := range sortedSessions(&m.shards[i].live) {
-			if code, by, _ := n.SessionEnding(s.id); code != SessionRevoked || by != "restore" {
+			if code, by, _ := n.SessionEnding(s.id); code != command.SessionRevoked || by != "restore" {
 				t.Errorf("session %v ended with %v by %q", s.id, code, by)
 			}
 		}
@@ -60,27 +61,27 @@ func TestNodesThatRenewTheSameBackupHaveTheSameState(t *testing.T) {
 }
 
 func TestARenewedMachineGrantsNothingBeforeTheFloorAndTheEndOfTheWait(t *testing.T) {
-	floor := SetTokenFloor{1 << 40}
-	for name, order := range map[string][]Command{
-		"floor first": {floor, EndRecovery{Term: 1}}, "wait first": {EndRecovery{Term: 1}, floor},
+	floor := command.SetTokenFloor{Floor: 1 << 40}
+	for name, order := range map[string][]command.Command{
+		"floor first": {floor, command.EndRecovery{Term: 1}}, "wait first": {command.EndRecovery{Term: 1}, floor},
 	} {
 		m := renewed(t, snapshot(busyMachine()), testWait)
-		s := apply(m, OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session
+		s := apply(m, command.OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session
 		refused := func(after string) {
-			if r := apply(m, exclusive(s, 1, "new")).Results[0]; r.Code != NotReady {
+			if r := apply(m, exclusive(s, 1, "new")).Results[0]; r.Code != command.NotReady {
 				t.Errorf("%s: after %s the answer is %v", name, after, r.Code)
 			}
 		}
 		refused("the restore")
 		apply(m, order[0])
 		refused("half of the recovery")
-		apply(m, EndRecovery{Term: 9}) // of a deposed leader
+		apply(m, command.EndRecovery{Term: 9}) // of a deposed leader
 		if name == "floor first" {
 			refused("an end of another term")
 		}
 		apply(m, order[1])
 		r := apply(m, exclusive(s, 1, "new")).Results[0]
-		if r.Claim.State != Granted || r.Claim.Token != floor.Floor {
+		if r.Claim.State != command.Granted || r.Claim.Token != floor.Floor {
 			t.Errorf("%s: %v with token %d", name, r.Claim.State, r.Claim.Token)
 		}
 		if m.Recovery() != (Recovery{}) {
@@ -92,7 +93,7 @@ func TestARenewedMachineGrantsNothingBeforeTheFloorAndTheEndOfTheWait(t *testing
 func TestAFloorBelowTheTokensGivenStillRaisesThem(t *testing.T) {
 	m := renewed(t, snapshot(busyMachine()), 0)
 	next := m.Counts().NextToken
-	apply(m, SetTokenFloor{1})
+	apply(m, command.SetTokenFloor{Floor: 1})
 	if got := m.Counts().NextToken; got != next+1 || m.Recovery().Pending() {
 		t.Errorf("next token %d after %d, %+v", got, next, m.Recovery())
 	}
@@ -100,12 +101,12 @@ func TestAFloorBelowTheTokensGivenStillRaisesThem(t *testing.T) {
 
 func TestTheWaitCoversTheLongestBeliefOfTheBackup(t *testing.T) {
 	m, ids := opened(1)
-	id := apply(m, OpenSession{TTL: testWait + 5, ClientNumbered: true}).Results[0].Session
+	id := apply(m, command.OpenSession{TTL: testWait + 5, ClientNumbered: true}).Results[0].Session
 	apply(m, exclusive(ids[0], 1, "a"))
 	if got := renewed(t, snapshot(m), testWait).Recovery().Wait; got != testWait+5 {
 		t.Errorf("wait %d for a TTL of %d", got, testWait+5)
 	}
-	apply(m, Acquire{Session: id, Seq: 1, Spec: Spec{Names: []string{"b"}, LockDelay: testWait + 9}})
+	apply(m, command.Acquire{Session: id, Seq: 1, Spec: command.Spec{Names: []string{"b"}, LockDelay: testWait + 9}})
 	if got := renewed(t, snapshot(m), testWait).Recovery().Wait; got != testWait+9 {
 		t.Errorf("wait %d for a lock delay of %d", got, testWait+9)
 	}
@@ -139,9 +140,11 @@ func TestRandomStatesAreRenewedWhole(t *testing.T) {
 		if n.Counts().Sessions+n.Counts().Names != 0 {
 			t.Fatalf("left over: %+v", n.Counts())
 		}
-		out := n.Apply(n.Index()+1, testTerm, &Entry{Commands: []Command{SetTokenFloor{next + 1}, OpenSession{TTL: 1, ClientNumbered: true}}})
-		got := n.Apply(n.Index()+1, testTerm, &Entry{Commands: []Command{exclusive(out.Results[1].Session, 1, "x")}}).Results[0]
-		if got.Claim.State != Granted || got.Claim.Token < next {
+		out := n.Apply(n.Index()+1, testTerm, &command.Entry{Commands: []command.Command{
+			command.SetTokenFloor{Floor: next + 1}, command.OpenSession{TTL: 1, ClientNumbered: true},
+		}})
+		got := n.Apply(n.Index()+1, testTerm, &command.Entry{Commands: []command.Command{exclusive(out.Results[1].Session, 1, "x")}}).Results[0]
+		if got.Claim.State != command.Granted || got.Claim.Token < next {
 			t.Fatalf("%v with token %d, all below %d were given before", got.Claim.State, got.Claim.Token, next)
 		}
 	})
@@ -149,7 +152,7 @@ func TestRandomStatesAreRenewedWhole(t *testing.T) {
 
 func TestARenewedMachineHasForgottenTheMembersOfTheOldCluster(t *testing.T) {
 	m := busyMachine()
-	m.members = []Member{{ID: 5, Name: "n9", Address: "127.0.0.1:7401"}}
+	m.members = []command.Member{{ID: 5, Name: "n9", Address: "127.0.0.1:7401"}}
 	n := renewed(t, snapshot(m), testWait)
 	if len(n.Members()) != 0 {
 		t.Errorf("left over: %+v", n.Members())

@@ -1,32 +1,34 @@
 package machine
 
-func (m *Machine) release(r *Release) Result {
+import "github.com/lockstep-dev/lockstep/server/command"
+
+func (m *Machine) release(r *command.Release) command.Result {
 	s := m.session(r.Session)
 	if s == nil {
 		return m.releaseLate(r)
 	}
 	if c := s.find(r.Seq); c != nil {
 		if !c.granted || c.token != r.Token {
-			return Result{Code: NotHeld, Claim: c.status()}
+			return command.Result{Code: command.NotHeld, Claim: c.status()}
 		}
 		m.changing(s.id)
 		m.free(c)
-		m.record(EventReleased, c, "", "")
-		status := m.settled(c, Released, "", "")
+		m.record(command.EventReleased, c, "", "")
+		status := m.settled(c, command.Released, "", "")
 		m.settle()
-		return Result{Claim: status}
+		return command.Result{Claim: status}
 	}
 	known := m.confirmOf(s, r.Seq, r.Token)
 	if o := s.outcome(r.Seq); o != nil {
-		return Result{Code: o.released(r.Token), Claim: o.status()}
+		return command.Result{Code: o.released(r.Token), Claim: o.status()}
 	}
 	switch {
 	case known:
-		return Result{Code: Lost}
+		return command.Result{Code: command.Lost}
 	case s.forgot(r.Seq):
-		return Result{Code: StaleRequest}
+		return command.Result{Code: command.StaleRequest}
 	default:
-		return Result{Code: NotHeld}
+		return command.Result{Code: command.NotHeld}
 	}
 }
 
@@ -39,27 +41,27 @@ func (s *session) forgot(seq uint64) bool {
 }
 
 // released answers a Release of a claim that is over.
-func (o *outcome) released(token Token) Code {
+func (o *outcome) released(token command.Token) command.Code {
 	switch {
 	case o.token != token || token == 0:
-		return NotHeld
+		return command.NotHeld
 	case o.byService():
-		return Lost
+		return command.Lost
 	default: // its owner ended it earlier
-		return OK
+		return command.OK
 	}
 }
 
 // releaseLate handles a Release of a session that has ended. It may still confirm.
-func (m *Machine) releaseLate(r *Release) Result {
+func (m *Machine) releaseLate(r *command.Release) command.Result {
 	if s := m.leaving(r.Session); s != nil && m.confirmOf(s, r.Seq, r.Token) {
-		return Result{Code: Lost}
+		return command.Result{Code: command.Lost}
 	}
-	return Result{Code: m.SessionEnd(r.Session)}
+	return command.Result{Code: m.SessionEnd(r.Session)}
 }
 
 // confirmOf ends the closing of the owner's claim with this token, if there is one.
-func (m *Machine) confirmOf(s *session, seq uint64, token Token) bool {
+func (m *Machine) confirmOf(s *session, seq uint64, token command.Token) bool {
 	c := s.findClosing(seq)
 	if c == nil || c.token != token {
 		return false
@@ -69,13 +71,13 @@ func (m *Machine) confirmOf(s *session, seq uint64, token Token) bool {
 	return true
 }
 
-func (m *Machine) cancel(c *Cancel) Result {
+func (m *Machine) cancel(c *command.Cancel) command.Result {
 	s := m.session(c.Session)
 	if s == nil {
 		return m.cancelLate(c)
 	}
 	if c.Seq == 0 {
-		return Result{Code: Malformed}
+		return command.Result{Code: command.Malformed}
 	}
 	m.changing(s.id)
 	s.hear(c.Floor, c.Seen, &m.limits)
@@ -91,40 +93,40 @@ func (m *Machine) cancel(c *Cancel) Result {
 	}
 	if !s.numbered {
 		if s.forgot(c.Seq) {
-			return Result{Code: StaleRequest}
+			return command.Result{Code: command.StaleRequest}
 		}
-		return Result{Code: NotQueued}
+		return command.Result{Code: command.NotQueued}
 	}
-	if r := m.outside(s, c.Seq, s.floor); r.Code != OK {
+	if r := m.outside(s, c.Seq, s.floor); r.Code != command.OK {
 		return r
 	}
-	if r := m.checkSums(0, outcomeBytes); r.Code != OK {
+	if r := m.checkSums(0, outcomeBytes); r.Code != command.OK {
 		return r
 	}
-	o := outcome{seq: c.Seq, state: Cancelled}
+	o := outcome{seq: c.Seq, state: command.Cancelled}
 	s.remember(o, &m.limits)
-	return Result{Claim: o.status()}
+	return command.Result{Claim: o.status()}
 }
 
-func (m *Machine) cancelLive(c *claim) Result {
+func (m *Machine) cancelLive(c *claim) command.Result {
 	if c.granted {
 		m.free(c)
 	} else {
 		m.unqueue(c)
 	}
-	m.record(EventCancelled, c, "", "")
-	status := m.settled(c, Cancelled, "", "")
+	m.record(command.EventCancelled, c, "", "")
+	status := m.settled(c, command.Cancelled, "", "")
 	m.settle()
-	return Result{Claim: status}
+	return command.Result{Claim: status}
 }
 
 // cancelLate handles a Cancel of a session that has ended. It may still confirm.
-func (m *Machine) cancelLate(c *Cancel) Result {
+func (m *Machine) cancelLate(c *command.Cancel) command.Result {
 	if s := m.leaving(c.Session); s != nil {
 		if closing := s.findClosing(c.Seq); closing != nil {
 			m.confirm(closing)
 			m.settle()
 		}
 	}
-	return Result{Code: m.SessionEnd(c.Session)}
+	return command.Result{Code: m.SessionEnd(c.Session)}
 }

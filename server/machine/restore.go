@@ -10,9 +10,11 @@ import (
 	"io"
 	"maps"
 	"slices"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
-// ErrSnapshot is what every error of [Restore] wraps, except those of its reader and [ErrNewer].
+// ErrSnapshot is what every error of [Restore] wraps, except those of its reader and [command.ErrNewer].
 var ErrSnapshot = errors.New("machine: damaged snapshot")
 
 // maxChunk bounds the content of a chunk. A shard of a machine at its limits is far smaller.
@@ -24,7 +26,7 @@ const maxChunk = 1 << 30
 func Restore(r io.Reader) (*Machine, error) {
 	in := &chunkReader{r: r}
 	m := New()
-	if err := m.restore(in); errors.Is(err, ErrNewer) {
+	if err := m.restore(in); errors.Is(err, command.ErrNewer) {
 		return nil, fmt.Errorf("machine: read a snapshot: %w", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("%w, part %d: %w", ErrSnapshot, in.chunks, err)
@@ -118,25 +120,25 @@ func (in *chunkReader) finish() error {
 }
 
 func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
-	d := &decoder{s: content}
-	format := d.uint()
+	d := command.NewDecoder(content)
+	format := d.Uint()
 	if format > leaseFormat {
-		return segments, fmt.Errorf("%w: the snapshot has format %d, this build supports %d to %d", ErrNewer, format, snapshotFormat, leaseFormat)
+		return segments, fmt.Errorf("%w: the snapshot has format %d, this build supports %d to %d", command.ErrNewer, format, snapshotFormat, leaseFormat)
 	}
 	if format < snapshotFormat {
 		return segments, fmt.Errorf("format %d, this build supports %d to %d", format, snapshotFormat, leaseFormat)
 	}
-	limits := decodeLimits(d)
-	if d.err != nil {
-		return segments, d.err
+	limits := d.Limits()
+	if d.Err() != nil {
+		return segments, d.Err()
 	}
-	m.index, m.hash, m.nextToken = d.uint(), d.uint(), Token(d.uint())
-	m.grants, m.events, m.endings = d.uint(), d.uint(), d.uint()
-	m.history.dropped, segments[0] = d.uint(), d.uint()
-	m.abnormal.dropped, segments[1] = d.uint(), d.uint()
+	m.index, m.hash, m.nextToken = d.Uint(), d.Uint(), command.Token(d.Uint())
+	m.grants, m.events, m.endings = d.Uint(), d.Uint(), d.Uint()
+	m.history.dropped, segments[0] = d.Uint(), d.Uint()
+	m.abnormal.dropped, segments[1] = d.Uint(), d.Uint()
 	if format >= recoveryFormat {
-		m.recovery = Recovery{FloorDue: d.bool(), Wait: Millis(d.uint()), Stamp: WallMillis(d.uint())}
-		if d.err == nil && !m.recovery.Pending() && format == recoveryFormat {
+		m.recovery = Recovery{FloorDue: d.Bool(), Wait: command.Millis(d.Uint()), Stamp: command.WallMillis(d.Uint())}
+		if d.Err() == nil && !m.recovery.Pending() && format == recoveryFormat {
 			return segments, fmt.Errorf("format %d without a recovery", format)
 		}
 	}
@@ -146,20 +148,20 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 		}
 	}
 	if format >= birthFormat {
-		m.birth = d.bytes16()
-		if d.err == nil && m.birth == (BirthID{}) && format == birthFormat {
+		m.birth = d.Bytes16()
+		if d.Err() == nil && m.birth == (command.BirthID{}) && format == birthFormat {
 			return segments, fmt.Errorf("format %d without a birth", format)
 		}
 	}
 	if format >= leaseFormat {
-		if m.leaseClock = Millis(d.uint()); d.err == nil && m.leaseClock == 0 {
+		if m.leaseClock = command.Millis(d.Uint()); d.Err() == nil && m.leaseClock == 0 {
 			return segments, fmt.Errorf("format %d without a lease clock", format)
 		}
 	}
-	if err := d.end(); err != nil {
+	if err := d.End(); err != nil {
 		return segments, err
 	}
-	if broken := limits.broken(); broken != "" {
+	if broken := limits.Broken(); broken != "" {
 		return segments, fmt.Errorf("limit %s", broken)
 	}
 	m.setLimits(limits)
@@ -171,31 +173,31 @@ func (m *Machine) readHeader(content string) (segments [2]uint64, err error) {
 // finds collects from the shards what has an order across all of them.
 type finds struct {
 	queued, granted []*claim // granted and closing
-	ended           []SessionID
+	ended           []command.SessionID
 	counts          *Counts
 	leases          bool // the snapshot has the ends of leases and delays
 }
 
 func (m *Machine) readShards(first int, content string, found *finds) error {
-	d := &decoder{s: content, clone: true}
+	d := command.NewCloningDecoder(content)
 	for i := first; i < first+shardsPerChunk; i++ {
 		if err := m.readShard(i, d, found); err != nil {
 			return err
 		}
 	}
-	return d.end()
+	return d.End()
 }
 
-func (m *Machine) readShard(i int, d *decoder, found *finds) error {
+func (m *Machine) readShard(i int, d *command.Decoder, found *finds) error {
 	shard := &m.shards[i]
-	for _, t := range [...]*table[SessionID, *session]{&shard.live, &shard.leaving} {
-		for range d.count(32) {
+	for _, t := range [...]*table[command.SessionID, *session]{&shard.live, &shard.leaving} {
+		for range d.Count(32) {
 			s, err := readSession(d, found)
 			if err != nil {
 				return err
 			}
 			leaving := t == &shard.leaving
-			if shardOf(s.id) != i || t.m[s.id] != nil || leaving != (s.ended != OK) || leaving && len(s.closing) == 0 {
+			if shardOf(s.id) != i || t.m[s.id] != nil || leaving != (s.ended != command.OK) || leaving && len(s.closing) == 0 {
 				return fmt.Errorf("session %v is in the wrong place", s.id)
 			}
 			t.put(s.id, s)
@@ -206,53 +208,53 @@ func (m *Machine) readShard(i int, d *decoder, found *finds) error {
 		}
 	}
 	m.counts.Sessions += len(shard.live.m)
-	for range d.count(20) {
-		var id SessionID = d.bytes16()
-		e := endedSession{code: Code(d.byte()), number: d.uint(), by: d.text(), reason: d.text()}
+	for range d.Count(20) {
+		var id command.SessionID = d.Bytes16()
+		e := endedSession{code: command.Code(d.Byte()), number: d.Uint(), by: d.Text(), reason: d.Text()}
 		if _, twice := shard.ended.m[id]; twice || shardOf(id) != i {
 			return fmt.Errorf("ended session %v is in the wrong place", id)
 		}
 		shard.ended.put(id, e)
 		found.ended = append(found.ended, id)
 	}
-	return d.err
+	return d.Err()
 }
 
-func readSession(d *decoder, found *finds) (*session, error) {
-	s := &session{counts: found.counts, id: d.bytes16(), secret: d.bytes16(), numbered: d.bool(), ended: Code(d.byte())}
-	s.ttl = Millis(d.uint())
-	s.change, s.floor, s.seen, s.last = d.uint(), d.uint(), d.uint(), d.uint()
+func readSession(d *command.Decoder, found *finds) (*session, error) {
+	s := &session{counts: found.counts, id: d.Bytes16(), secret: d.Bytes16(), numbered: d.Bool(), ended: command.Code(d.Byte())}
+	s.ttl = command.Millis(d.Uint())
+	s.change, s.floor, s.seen, s.last = d.Uint(), d.Uint(), d.Uint(), d.Uint()
 	if found.leases {
-		s.leaseEnd = Millis(d.uint())
+		s.leaseEnd = command.Millis(d.Uint())
 	}
-	s.metadata = d.labels()
+	s.metadata = d.Labels()
 	s.weigh(s.size())
-	for range d.count(10) {
+	for range d.Count(10) {
 		c := readClaim(d, s, found)
-		if d.err != nil {
-			return nil, d.err
+		if d.Err() != nil {
+			return nil, d.Err()
 		}
 		if n := len(s.claims); n > 0 && s.claims[n-1].seq >= c.seq || c.closing || c.delay != 0 {
 			return nil, fmt.Errorf("claim %d of session %v is in the wrong place", c.seq, s.id)
 		}
 		s.add(c)
 	}
-	for range d.count(10) {
+	for range d.Count(10) {
 		c := readClaim(d, s, found)
-		if d.err != nil {
-			return nil, d.err
+		if d.Err() != nil {
+			return nil, d.Err()
 		}
 		if n := len(s.closing); n > 0 && s.closing[n-1].seq >= c.seq || !c.granted || c.delay == 0 {
 			return nil, fmt.Errorf("closing claim %d of session %v is in the wrong place", c.seq, s.id)
 		}
 		c.closing = true
 		if found.leases {
-			c.delayEnd = Millis(d.uint())
+			c.delayEnd = command.Millis(d.Uint())
 		}
 		s.closing = append(s.closing, c)
 		s.weigh(c.size())
 	}
-	for range d.count(9) {
+	for range d.Count(9) {
 		o := readOutcome(d)
 		if s.numbered && len(s.outcomes) > 0 && s.outcomes[len(s.outcomes)-1].seq >= o.seq {
 			return nil, fmt.Errorf("ended claim %d of session %v is in the wrong place", o.seq, s.id)
@@ -262,35 +264,35 @@ func readSession(d *decoder, found *finds) (*session, error) {
 		s.weigh(o.size())
 		s.rememberNonce(o.nonce, o.seq)
 	}
-	return s, d.err
+	return s, d.Err()
 }
 
-func readClaim(d *decoder, s *session, found *finds) *claim {
-	c := &claim{session: s, seq: d.uint(), spec: decodeSpec(d), nonce: d.text()}
-	c.at.Index, c.at.N, c.since, c.change = d.uint(), d.uint32(), WallMillis(d.uint()), d.uint()
-	c.granted = d.bool()
+func readClaim(d *command.Decoder, s *session, found *finds) *claim {
+	c := &claim{session: s, seq: d.Uint(), spec: d.Spec(), nonce: d.Text()}
+	c.at.Index, c.at.N, c.since, c.change = d.Uint(), d.Uint32(), command.WallMillis(d.Uint()), d.Uint()
+	c.granted = d.Bool()
 	if c.granted {
-		c.order, c.token, c.delay = d.uint(), Token(d.uint()), Millis(d.uint())
+		c.order, c.token, c.delay = d.Uint(), command.Token(d.Uint()), command.Millis(d.Uint())
 		found.granted = append(found.granted, c)
 	} else {
 		found.queued = append(found.queued, c)
 	}
-	if d.err == nil && !c.spec.wellFormed() {
-		d.fail(fmt.Errorf("claim %d of session %v asks for what cannot be", c.seq, s.id))
+	if d.Err() == nil && !wellFormed(&c.spec) {
+		d.Fail(fmt.Errorf("claim %d of session %v asks for what cannot be", c.seq, s.id))
 	}
 	c.print = fingerprint(&c.spec)
 	c.links = c.one[:]
-	if len(c.spec.Names) > 1 && d.err == nil {
+	if len(c.spec.Names) > 1 && d.Err() == nil {
 		c.links = make([]link, len(c.spec.Names))
 	}
 	return c
 }
 
-func readOutcome(d *decoder) outcome {
+func readOutcome(d *command.Decoder) outcome {
 	return outcome{
-		seq: d.uint(), state: State(d.byte()), code: Code(d.byte()), names: d.byte(),
-		token: Token(d.uint()), change: d.uint(), print: d.uint(),
-		nonce: d.text(), by: d.text(), reason: d.text(),
+		seq: d.Uint(), state: command.State(d.Byte()), code: command.Code(d.Byte()), names: d.Byte(),
+		token: command.Token(d.Uint()), change: d.Uint(), print: d.Uint(),
+		nonce: d.Text(), by: d.Text(), reason: d.Text(),
 	}
 }
 
@@ -305,7 +307,7 @@ func (m *Machine) assemble(found *finds) error {
 			return err
 		}
 	}
-	slices.SortFunc(found.ended, func(a, b SessionID) int {
+	slices.SortFunc(found.ended, func(a, b command.SessionID) int {
 		return cmp.Compare(m.shards[shardOf(a)].ended.m[a].number, m.shards[shardOf(b)].ended.m[b].number)
 	})
 	m.lately.ids = found.ended
@@ -370,7 +372,7 @@ func readRing(r *ring, segments uint64, in *chunkReader, kind byte) error {
 	return nil
 }
 
-func sortedIDs(t *table[SessionID, endedSession]) []SessionID {
+func sortedIDs(t *table[command.SessionID, endedSession]) []command.SessionID {
 	if len(t.m) == 0 {
 		return nil
 	}

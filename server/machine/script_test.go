@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // TestScripts plays the scripts in testdata. Each tells one story; people who do not read Go can
@@ -43,25 +44,25 @@ func TestScripts(t *testing.T) {
 // A stage runs scripts. It knows sessions by the names that the script gives them.
 type stage struct {
 	m         *Machine
-	ids       map[string]SessionID
-	names     map[SessionID]string
-	seqs      map[SessionID]uint64
-	byService map[SessionID]bool
-	last      map[string]ClaimID // by session and lock: the last claim
-	tokens    map[ClaimID]Token
+	ids       map[string]command.SessionID
+	names     map[command.SessionID]string
+	seqs      map[command.SessionID]uint64
+	byService map[command.SessionID]bool
+	last      map[string]command.ClaimID // by session and lock: the last claim
+	tokens    map[command.ClaimID]command.Token
 	opening   string
 	changes   bool
 	timers    bool
 	out       strings.Builder
-	locks     map[ClaimID]string
+	locks     map[command.ClaimID]string
 }
 
 func newStage() *stage {
 	s := &stage{
-		m: New(), ids: map[string]SessionID{}, names: map[SessionID]string{}, seqs: map[SessionID]uint64{},
-		byService: map[SessionID]bool{}, last: map[string]ClaimID{}, tokens: map[ClaimID]Token{}, locks: map[ClaimID]string{},
+		m: New(), ids: map[string]command.SessionID{}, names: map[command.SessionID]string{}, seqs: map[command.SessionID]uint64{},
+		byService: map[command.SessionID]bool{}, last: map[string]command.ClaimID{}, tokens: map[command.ClaimID]command.Token{}, locks: map[command.ClaimID]string{},
 	}
-	s.m.Apply(1, testTerm, &Entry{Commands: []Command{SetTokenFloor{1}}})
+	s.m.Apply(1, testTerm, &command.Entry{Commands: []command.Command{command.SetTokenFloor{Floor: 1}}})
 	return s
 }
 
@@ -92,7 +93,7 @@ func (s *stage) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return "refused: " + refusal(r)
 	case "together":
-		var commands []Command
+		var commands []command.Command
 		for line := range strings.SplitSeq(strings.TrimSpace(d.Input), "\n") {
 			cmd, args, err := datadriven.ParseLine(line)
 			if err != nil {
@@ -131,12 +132,12 @@ func arg[T any](t *testing.T, d *datadriven.TestData, key string, value T) T {
 	return value
 }
 
-func span(t *testing.T, d *datadriven.TestData, key, value string) Millis {
+func span(t *testing.T, d *datadriven.TestData, key, value string) command.Millis {
 	length, err := time.ParseDuration(arg(t, d, key, value))
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	return Millis(length.Milliseconds())
+	return command.Millis(length.Milliseconds())
 }
 
 func valuesOf(d *datadriven.TestData, key string) []string {
@@ -147,70 +148,70 @@ func valuesOf(d *datadriven.TestData, key string) []string {
 }
 
 // session finds a session by its name in the script, and opens it on first use.
-func (s *stage) session(t *testing.T, d *datadriven.TestData) SessionID {
+func (s *stage) session(t *testing.T, d *datadriven.TestData) command.SessionID {
 	name := arg(t, d, "session", "1")
 	if _, ok := s.ids[name]; !ok {
-		s.open(name, OpenSession{TTL: 10_000, ClientNumbered: true, Metadata: []Label{{"host", "host-" + name}}})
+		s.open(name, command.OpenSession{TTL: 10_000, ClientNumbered: true, Metadata: []command.Label{{Key: "host", Value: "host-" + name}}})
 	}
 	return s.ids[name]
 }
 
-func (s *stage) open(name string, c OpenSession) Result {
-	out := s.m.Apply(s.m.Index()+1, testTerm, &Entry{Commands: []Command{c}})
+func (s *stage) open(name string, c command.OpenSession) command.Result {
+	out := s.m.Apply(s.m.Index()+1, testTerm, &command.Entry{Commands: []command.Command{c}})
 	r := out.Results[0]
-	if r.Code == OK {
+	if r.Code == command.OK {
 		s.ids[name], s.names[r.Session] = r.Session, name
 		s.byService[r.Session] = !c.ClientNumbered
 	}
 	return r
 }
 
-func (s *stage) command(t *testing.T, d *datadriven.TestData) Command {
+func (s *stage) command(t *testing.T, d *datadriven.TestData) command.Command {
 	switch d.Cmd {
 	case "open":
 		s.opening = arg(t, d, "session", "1")
-		return OpenSession{
+		return command.OpenSession{
 			TTL: span(t, d, "ttl", "10s"), ClientNumbered: !d.HasArg("numbered-by-service"),
-			Metadata: []Label{{"host", arg(t, d, "host", "host-"+s.opening)}},
+			Metadata: []command.Label{{Key: "host", Value: arg(t, d, "host", "host-"+s.opening)}},
 		}
 	case "acquire":
 		return s.acquire(t, d)
 	case "close":
-		return CloseSession{s.session(t, d)}
+		return command.CloseSession{Session: s.session(t, d)}
 	case "expire":
-		c := Expire{Term: s.term(d)}
+		c := command.Expire{Term: s.term(d)}
 		for _, name := range valuesOf(d, "session") {
 			c.Sessions = append(c.Sessions, s.ids[name])
 		}
 		return c
 	case "end-wait":
-		return EndWait{s.term(d), []ClaimID{s.claim(t, d)}}
+		return command.EndWait{Term: s.term(d), Claims: []command.ClaimID{s.claim(t, d)}}
 	case "end-delay":
-		return EndDelay{s.term(d), []ClaimID{s.claim(t, d)}}
+		return command.EndDelay{Term: s.term(d), Claims: []command.ClaimID{s.claim(t, d)}}
 	case "floor":
-		return SetTokenFloor{Token(arg(t, d, "token", uint64(0)))}
+		return command.SetTokenFloor{Floor: command.Token(arg(t, d, "token", uint64(0)))}
 	case "limits":
 		return s.limits(t, d)
 	case "hash":
-		return CheckHash{s.m.Index(), s.m.Hash()}
+		return command.CheckHash{Index: s.m.Index(), Hash: s.m.Hash()}
 	default:
 		return s.ofClaim(t, d)
 	}
 }
 
-func (s *stage) ofClaim(t *testing.T, d *datadriven.TestData) Command {
+func (s *stage) ofClaim(t *testing.T, d *datadriven.TestData) command.Command {
 	id := s.claim(t, d)
 	token := arg(t, d, "token", uint64(s.tokens[id]))
 	by, reason := arg(t, d, "by", "ann"), arg(t, d, "reason", "maintenance")
 	switch d.Cmd {
 	case "release":
-		return Release{id.Session, id.Seq, Token(token)}
+		return command.Release{Session: id.Session, Seq: id.Seq, Token: command.Token(token)}
 	case "cancel":
-		return Cancel{id.Session, id.Seq, arg(t, d, "floor", uint64(0)), arg(t, d, "seen", uint64(0))}
+		return command.Cancel{Session: id.Session, Seq: id.Seq, Floor: arg(t, d, "floor", uint64(0)), Seen: arg(t, d, "seen", uint64(0))}
 	case "revoke":
-		return Revoke{id, Token(token), by, reason, d.HasArg("now")}
+		return command.Revoke{Claim: id, Token: command.Token(token), By: by, Reason: reason, Now: d.HasArg("now")}
 	case "revoke-session":
-		return Revoke{ClaimID{Session: id.Session}, 0, by, reason, d.HasArg("now")}
+		return command.Revoke{Claim: command.ClaimID{Session: id.Session}, Token: 0, By: by, Reason: reason, Now: d.HasArg("now")}
 	default:
 		d.Fatalf(t, "unknown command")
 		return nil
@@ -225,8 +226,8 @@ func (s *stage) term(d *datadriven.TestData) uint64 {
 }
 
 // claim returns the claim with seq, or the session's last one on the lock.
-func (s *stage) claim(t *testing.T, d *datadriven.TestData) ClaimID {
-	id := ClaimID{Session: s.session(t, d)}
+func (s *stage) claim(t *testing.T, d *datadriven.TestData) command.ClaimID {
+	id := command.ClaimID{Session: s.session(t, d)}
 	if d.HasArg("lock") {
 		id = s.last[arg(t, d, "session", "1")+" "+valuesOf(d, "lock")[0]]
 		id.Session = s.session(t, d)
@@ -235,8 +236,8 @@ func (s *stage) claim(t *testing.T, d *datadriven.TestData) ClaimID {
 	return id
 }
 
-func (s *stage) acquire(t *testing.T, d *datadriven.TestData) Acquire {
-	a := Acquire{
+func (s *stage) acquire(t *testing.T, d *datadriven.TestData) command.Acquire {
+	a := command.Acquire{
 		Session: s.session(t, d), Nonce: arg(t, d, "nonce", ""),
 		Floor: arg(t, d, "floor", uint64(0)), Seen: arg(t, d, "seen", uint64(0)),
 	}
@@ -244,19 +245,19 @@ func (s *stage) acquire(t *testing.T, d *datadriven.TestData) Acquire {
 		a.Seq = arg(t, d, "seq", s.seqs[a.Session]+1)
 		s.seqs[a.Session] = max(s.seqs[a.Session], a.Seq)
 	}
-	a.Spec = Spec{Names: valuesOf(d, "lock"), LockDelay: span(t, d, "delay", "0s")}
+	a.Spec = command.Spec{Names: valuesOf(d, "lock"), LockDelay: span(t, d, "delay", "0s")}
 	if d.HasArg("shared") {
-		a.Spec.Mode = Shared
+		a.Spec.Mode = command.Shared
 	}
 	if permits := arg(t, d, "permits", ""); permits != "" {
 		k, n, _ := strings.Cut(permits, "/")
-		a.Spec.Mode, a.Spec.Weight, a.Spec.Capacity = Permits, number(t, k), number(t, n)
+		a.Spec.Mode, a.Spec.Weight, a.Spec.Capacity = command.Permits, number(t, k), number(t, n)
 	}
 	if d.HasArg("try") || d.HasArg("wait") {
 		a.Spec.HasWait, a.Spec.Wait = true, span(t, d, "wait", "0s")
 	}
 	if purpose := arg(t, d, "purpose", ""); purpose != "" {
-		a.Spec.Metadata = []Label{{"purpose", purpose}}
+		a.Spec.Metadata = []command.Label{{Key: "purpose", Value: purpose}}
 	}
 	return a
 }
@@ -269,7 +270,7 @@ func number(t *testing.T, s string) uint32 {
 	return uint32(n)
 }
 
-func (s *stage) limits(t *testing.T, d *datadriven.TestData) SetLimits {
+func (s *stage) limits(t *testing.T, d *datadriven.TestData) command.SetLimits {
 	l := s.m.Limits()
 	l.FeatureLevel = arg(t, d, "level", l.FeatureLevel)
 	l.Sessions = arg(t, d, "sessions", l.Sessions)
@@ -281,13 +282,13 @@ func (s *stage) limits(t *testing.T, d *datadriven.TestData) SetLimits {
 	l.AbnormalBytes = arg(t, d, "abnormal", l.AbnormalBytes)
 	l.ClaimsTotal = arg(t, d, "total", l.ClaimsTotal)
 	l.StateBytes = arg(t, d, "bytes", l.StateBytes)
-	return SetLimits{l}
+	return command.SetLimits{Limits: l}
 }
 
 // apply applies the commands as one entry and shows the result.
-func (s *stage) apply(t *testing.T, commands ...Command) {
+func (s *stage) apply(t *testing.T, commands ...command.Command) {
 	index := s.m.Index() + 1
-	e := Entry{Header: Header{Wall: WallMillis(1000 * index)}, Commands: commands}
+	e := command.Entry{Header: command.Header{Wall: command.WallMillis(1000 * index)}, Commands: commands}
 	out := s.m.Apply(index, testTerm, &e)
 	for _, err := range []error{s.m.CheckTouched(), s.m.CheckInvariants()} {
 		if err != nil {
@@ -295,7 +296,7 @@ func (s *stage) apply(t *testing.T, commands ...Command) {
 		}
 	}
 	s.note(&e, &out)
-	told := map[ClaimID]bool{}
+	told := map[command.ClaimID]bool{}
 	for i := range out.Events {
 		s.event(&out.Events[i], &out)
 		told[out.Events[i].Claim] = true
@@ -316,10 +317,10 @@ func (s *stage) apply(t *testing.T, commands ...Command) {
 }
 
 // note remembers tokens and the numbers of claims, so that scripts need not name them.
-func (s *stage) note(e *Entry, out *Output) {
+func (s *stage) note(e *command.Entry, out *command.Output) {
 	for i, c := range e.Commands {
-		if a, ok := c.(Acquire); ok {
-			id := ClaimID{a.Session, max(a.Seq, out.Results[i].Claim.Seq)}
+		if a, ok := c.(command.Acquire); ok {
+			id := command.ClaimID{Session: a.Session, Seq: max(a.Seq, out.Results[i].Claim.Seq)}
 			for _, n := range a.Spec.Names {
 				s.last[s.names[a.Session]+" "+n] = id
 			}
@@ -327,7 +328,7 @@ func (s *stage) note(e *Entry, out *Output) {
 		}
 	}
 	for _, ev := range out.Events {
-		if ev.Kind == EventGranted {
+		if ev.Kind == command.EventGranted {
 			s.tokens[ev.Claim] = ev.Token
 		}
 	}

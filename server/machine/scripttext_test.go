@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
-func (s *stage) name(id ClaimID) string {
+func (s *stage) name(id command.ClaimID) string {
 	name := s.names[id.Session]
 	if id.Seq > 1 {
 		return fmt.Sprintf("%s.%d", name, id.Seq)
@@ -18,24 +19,24 @@ func (s *stage) name(id ClaimID) string {
 	return name
 }
 
-func (s *stage) event(ev *Event, out *Output) {
+func (s *stage) event(ev *command.Event, out *command.Output) {
 	freed := "freed"
 	if ev.Token == 0 {
 		freed = "left the queue"
 	}
 	for _, timer := range out.Timers {
-		if timer.Kind == DelayStarted && timer.Claim == ev.Claim {
+		if timer.Kind == command.DelayStarted && timer.Claim == ev.Claim {
 			freed = fmt.Sprintf("closed for %v", duration(timer.Span))
 		}
 	}
 	switch ev.Kind {
-	case EventGranted:
+	case command.EventGranted:
 		s.say("granted %s to %s token %d", ev.Name, s.name(ev.Claim), ev.Token)
-	case EventQueued:
+	case command.EventQueued:
 		s.say("queued %s by %s%s", ev.Name, s.name(ev.Claim), s.place(ev.Claim, out))
-	case EventExpired:
+	case command.EventExpired:
 		s.say("session %s expired: %s %s", s.names[ev.Claim.Session], ev.Name, freed)
-	case EventRevoked:
+	case command.EventRevoked:
 		s.say("revoked %s from %s by %s, %s: %s", ev.Name, s.name(ev.Claim), ev.By, ev.Reason, freed)
 	default:
 		reason := ""
@@ -47,17 +48,17 @@ func (s *stage) event(ev *Event, out *Output) {
 }
 
 // place shows the position and the blockers in the answer to the claim.
-func (s *stage) place(id ClaimID, out *Output) string {
+func (s *stage) place(id command.ClaimID, out *command.Output) string {
 	for i := range out.Results {
 		c := &out.Results[i].Claim
-		if c.Seq == id.Seq && c.State == Queued {
+		if c.Seq == id.Seq && c.State == command.Queued {
 			return fmt.Sprintf(" position %d%s", c.Position, s.behind(c.Blockers))
 		}
 	}
 	return ""
 }
 
-func (s *stage) behind(blockers []Holder) string {
+func (s *stage) behind(blockers []command.Holder) string {
 	if len(blockers) == 0 {
 		return ""
 	}
@@ -68,9 +69,9 @@ func (s *stage) behind(blockers []Holder) string {
 	return " behind " + strings.Join(list, ", ")
 }
 
-func duration(m Millis) time.Duration { return time.Duration(m) * time.Millisecond }
+func duration(m command.Millis) time.Duration { return time.Duration(m) * time.Millisecond }
 
-func refusal(r Result) string {
+func refusal(r command.Result) string {
 	if r.Limit != "" {
 		return fmt.Sprintf("%v, %s", r.Code, r.Limit)
 	}
@@ -78,36 +79,36 @@ func refusal(r Result) string {
 }
 
 // result shows an answer, unless an event has shown the same.
-func (s *stage) result(c Command, r *Result, told map[ClaimID]bool) {
+func (s *stage) result(c command.Command, r *command.Result, told map[command.ClaimID]bool) {
 	switch c := c.(type) {
-	case OpenSession:
-		if r.Code == OK {
+	case command.OpenSession:
+		if r.Code == command.OK {
 			name := s.opening
 			s.ids[name], s.names[r.Session] = r.Session, name
 			s.byService[r.Session] = !c.ClientNumbered
 			s.say("session %s opened", name)
 		}
-	case Acquire:
-		if r.Code == OK && !told[ClaimID{c.Session, r.Claim.Seq}] {
+	case command.Acquire:
+		if r.Code == command.OK && !told[command.ClaimID{Session: c.Session, Seq: r.Claim.Seq}] {
 			s.say("answer: %s", s.status(&r.Claim))
 		}
-	case Cancel:
-		if r.Code == OK && !told[ClaimID{c.Session, c.Seq}] {
+	case command.Cancel:
+		if r.Code == command.OK && !told[command.ClaimID{Session: c.Session, Seq: c.Seq}] {
 			s.say("answer: %s", s.status(&r.Claim))
 		}
-	case Release:
-		if r.Code == OK && !told[ClaimID{c.Session, c.Seq}] {
+	case command.Release:
+		if r.Code == command.OK && !told[command.ClaimID{Session: c.Session, Seq: c.Seq}] {
 			s.say("answer: %s", s.status(&r.Claim))
 		}
-	case Revoke:
+	case command.Revoke:
 		s.say("revoked claims: %d", r.Revoked)
 	}
-	if r.Code != OK {
+	if r.Code != command.OK {
 		s.say("refused: %s", refusal(*r))
 	}
 }
 
-func (s *stage) status(c *ClaimStatus) string {
+func (s *stage) status(c *command.ClaimStatus) string {
 	text := c.State.String()
 	if c.Token != 0 {
 		text += fmt.Sprintf(" token %d", c.Token)
@@ -121,8 +122,8 @@ func (s *stage) status(c *ClaimStatus) string {
 	return text + s.behind(c.Blockers)
 }
 
-func (s *stage) change(c *Change) {
-	if c.Ended != OK {
+func (s *stage) change(c *command.Change) {
+	if c.Ended != command.OK {
 		by := ""
 		if c.By != "" {
 			by = fmt.Sprintf(" by %s, %s", c.By, c.Reason)
@@ -133,7 +134,7 @@ func (s *stage) change(c *Change) {
 	s.say("  change %d of session %s: claim %d %s", c.Number, s.names[c.Session], c.Claim.Seq, s.status(&c.Claim))
 }
 
-func (s *stage) timer(timer Timer) {
+func (s *stage) timer(timer command.Timer) {
 	length := ""
 	if timer.Span != 0 {
 		length = fmt.Sprintf(" %v", duration(timer.Span))
@@ -141,7 +142,7 @@ func (s *stage) timer(timer Timer) {
 	s.say("  timer: %v, %s%s", timer.Kind, s.name(timer.Claim), length)
 }
 
-func (s *stage) holder(h Holder) string {
+func (s *stage) holder(h command.Holder) string {
 	text := s.name(h.Claim)
 	if h.Token != 0 {
 		text += fmt.Sprintf(" (token %d)", h.Token)
@@ -188,7 +189,7 @@ func (s *stage) read(t *testing.T, d *datadriven.TestData) {
 		}
 	case "timers":
 		timers := s.m.Timers()
-		slices.SortStableFunc(timers, func(a, b Timer) int { return strings.Compare(s.name(a.Claim), s.name(b.Claim)) })
+		slices.SortStableFunc(timers, func(a, b command.Timer) int { return strings.Compare(s.name(a.Claim), s.name(b.Claim)) })
 		for _, timer := range timers {
 			s.timer(timer)
 		}
@@ -199,7 +200,7 @@ func (s *stage) read(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-func labels(list []Label) string {
+func labels(list []command.Label) string {
 	var b strings.Builder
 	for _, l := range list {
 		fmt.Fprintf(&b, " %s=%s", l.Key, l.Value)
@@ -207,7 +208,7 @@ func labels(list []Label) string {
 	return b.String()
 }
 
-func (s *stage) lock(l Lock) {
+func (s *stage) lock(l command.Lock) {
 	if l.Holding+l.Waiting == 0 {
 		s.say("%s: free", l.Name)
 		return

@@ -3,25 +3,29 @@ package machine
 import (
 	"bytes"
 	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
-func atLevel(level uint32) SetLimits { return SetLimits{DefaultLimits().At(level, DefaultLimits())} }
+func atLevel(level uint32) command.SetLimits {
+	return command.SetLimits{Limits: command.DefaultLimits().At(level, command.DefaultLimits())}
+}
 
-func owns(m *Machine, id SessionID, secret Secret) bool {
+func owns(m *Machine, id command.SessionID, secret command.Secret) bool {
 	s, ok := m.Session(id)
 	return ok && s.Owned(&secret)
 }
 
 // markedSessions opens sessions whose secrets are easy to find.
-func markedSessions(m *Machine) (ids []SessionID, secrets []Secret) {
+func markedSessions(m *Machine) (ids []command.SessionID, secrets []command.Secret) {
 	for i := range 300 { // in all shards
-		secret := Secret([]byte("marked secret " + string([]byte{byte('0' + i%10), byte('a' + i/10)})))
-		out := apply(m, OpenSession{TTL: 10, Random: [8]byte{byte(i), byte(i >> 8)}, Secret: secret, ClientNumbered: true})
+		secret := command.Secret([]byte("marked secret " + string([]byte{byte('0' + i%10), byte('a' + i/10)})))
+		out := apply(m, command.OpenSession{TTL: 10, Random: [8]byte{byte(i), byte(i >> 8)}, Secret: secret, ClientNumbered: true})
 		ids, secrets = append(ids, out.Results[0].Session), append(secrets, secret)
 	}
 	// One that has ended except for a closing claim.
-	apply(m, SetTokenFloor{1}, Acquire{Session: ids[0], Seq: 1, Floor: 1, Spec: Spec{Names: []string{"a"}, LockDelay: 9}})
-	apply(m, Expire{Term: 1, Sessions: ids[:1]})
+	apply(m, command.SetTokenFloor{Floor: 1}, command.Acquire{Session: ids[0], Seq: 1, Floor: 1, Spec: command.Spec{Names: []string{"a"}, LockDelay: 9}})
+	apply(m, command.Expire{Term: 1, Sessions: ids[:1]})
 	return ids, secrets
 }
 
@@ -39,7 +43,7 @@ func TestSecretsBecomeHashesWhenTheLevelRises(t *testing.T) {
 		chunk, _ := during.Next()
 		old = append(old, chunk...)
 	}
-	apply(m, atLevel(3), OpenSession{TTL: 10, Secret: secrets[1]}) // logged before the level rose
+	apply(m, atLevel(3), command.OpenSession{TTL: 10, Secret: secrets[1]}) // logged before the level rose
 	for last := false; !last; {
 		var chunk []byte
 		chunk, last = during.Next()
@@ -48,7 +52,7 @@ func TestSecretsBecomeHashesWhenTheLevelRises(t *testing.T) {
 	if !bytes.Equal(old, before) {
 		t.Error("the snapshot under way is not that of the state before")
 	}
-	apply(m, OpenSession{TTL: 10, Random: [8]byte{7}, Secret: secrets[2].Hash(), Hashed: true})
+	apply(m, command.OpenSession{TTL: 10, Random: [8]byte{7}, Secret: secrets[2].Hash(), Hashed: true})
 	after := snapshot(m)
 	if bytes.Contains(after, []byte("marked secret")) {
 		t.Error("a secret is in the snapshot")
@@ -74,7 +78,7 @@ func TestSecretsBecomeHashesWhenTheLevelRises(t *testing.T) {
 	}
 	mustPanic(t, "feature level 2", func() {
 		m := New()
-		apply(m, atLevel(2), OpenSession{TTL: 1, Hashed: true})
+		apply(m, atLevel(2), command.OpenSession{TTL: 1, Hashed: true})
 	})
 }
 
@@ -82,19 +86,9 @@ func TestSecretsBecomeHashesWhenTheLevelRises(t *testing.T) {
 // not a secret.
 func TestAHashDoesNotOpenASession(t *testing.T) {
 	m := New()
-	secret := Secret{1, 2, 3}
-	id := apply(m, atLevel(3), OpenSession{TTL: 1, Secret: secret.Hash(), Hashed: true}).Results[1].Session
-	if !owns(m, id, secret) || owns(m, id, secret.Hash()) || owns(m, id, Secret{}) {
+	secret := command.Secret{1, 2, 3}
+	id := apply(m, atLevel(3), command.OpenSession{TTL: 1, Secret: secret.Hash(), Hashed: true}).Results[1].Session
+	if !owns(m, id, secret) || owns(m, id, secret.Hash()) || owns(m, id, command.Secret{}) {
 		t.Error("a session at level 3 is owned by another secret than its own")
-	}
-}
-
-func TestALateBirthTellsWhereItGrewFrom(t *testing.T) {
-	b := LateBirth(BirthID{1, 2, 3, 15: 9}, "configuration")
-	if !b.GrewFrom("configuration") || b.GrewFrom("another") || (BirthID{}).GrewFrom("configuration") || (BirthID{1, 2, 3, 15: 9}).GrewFrom("configuration") {
-		t.Error("a birth is taken for a late one, or a late one for a first one")
-	}
-	if b == LateBirth(BirthID{2}, "configuration") {
-		t.Error("two draws give one birth")
 	}
 }

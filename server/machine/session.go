@@ -3,24 +3,26 @@ package machine
 import (
 	"cmp"
 	"slices"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A session owns claims. It is live, or it has ended and only its closing claims remain.
 type session struct {
-	id       SessionID
-	secret   Secret // its hash from SecretLevel on
-	ttl      Millis
-	numbered bool // by its client
-	ended    Code // OK while it lives
+	id       command.SessionID
+	secret   command.Secret // its hash from SecretLevel on
+	ttl      command.Millis
+	numbered bool         // by its client
+	ended    command.Code // OK while it lives
 	change   uint64
-	floor    uint64  // the lowest seq whose answer, or nonce, the client still needs
-	seen     uint64  // the last change covered by a logged command
-	last     uint64  // machine-numbered: the last seq assigned
-	leaseEnd Millis  // on the lease clock, if recorded
-	weight   uint32  // number of names over its claims, live and remembered
-	bytes    int     // of the session and everything it owns; see weigh
-	counts   *Counts // of the machine
-	metadata []Label
+	floor    uint64         // the lowest seq whose answer, or nonce, the client still needs
+	seen     uint64         // the last change covered by a logged command
+	last     uint64         // machine-numbered: the last seq assigned
+	leaseEnd command.Millis // on the lease clock, if recorded
+	weight   uint32         // number of names over its claims, live and remembered
+	bytes    int            // of the session and everything it owns; see weigh
+	counts   *Counts        // of the machine
+	metadata []command.Label
 
 	claims   []*claim  // live ones, by seq
 	closing  []*claim  // by seq
@@ -106,7 +108,7 @@ func (s *session) rememberNonce(nonce string, seq uint64) {
 
 // remember keeps the outcome of a claim that is over. Its names are already counted in s.weight,
 // and stay counted until the outcome is forgotten.
-func (s *session) remember(o outcome, limits *Limits) {
+func (s *session) remember(o outcome, limits *command.Limits) {
 	s.rememberNonce(o.nonce, o.seq)
 	s.weigh(o.size())
 	if !s.numbered {
@@ -123,7 +125,7 @@ func (s *session) remember(o outcome, limits *Limits) {
 
 // trim forgets the oldest outcomes of a machine-numbered session that its client does not need,
 // keeping at most as many of them as the limits allow.
-func (s *session) trim(limits *Limits) {
+func (s *session) trim(limits *command.Limits) {
 	if len(s.outcomes) <= int(limits.RememberedClaims) {
 		return
 	}
@@ -141,11 +143,11 @@ func (s *session) trim(limits *Limits) {
 // needs reports whether the client of a machine-numbered session may still need an outcome: of a
 // revocation that it has not seen, or of a claim whose nonce it may send again. The session's
 // weight bounds how many there are.
-func (s *session) needs(o *outcome, limits *Limits) bool {
-	if !limits.keeps() {
+func (s *session) needs(o *outcome, limits *command.Limits) bool {
+	if !keeps(limits) {
 		return false
 	}
-	return !mutantForget && o.state == Revoked && o.change > s.seen || o.nonce != "" && o.seq >= s.floor
+	return !mutantForget && o.state == command.Revoked && o.change > s.seen || o.nonce != "" && o.seq >= s.floor
 }
 
 // forget drops the outcomes in [i, j).
@@ -162,12 +164,12 @@ func (s *session) forget(i, j int) {
 }
 
 // hear records what the client knows. Neither number falls.
-func (s *session) hear(floor, seen uint64, limits *Limits) {
+func (s *session) hear(floor, seen uint64, limits *command.Limits) {
 	seen = min(seen, s.change) // the client cannot know a future change
 	if !s.numbered {
 		floor = min(floor, s.last+1) // nor let go of a future number
 	}
-	if floor <= s.floor && seen <= s.seen || !s.numbered && !limits.keeps() {
+	if floor <= s.floor && seen <= s.seen || !s.numbered && !keeps(limits) {
 		return
 	}
 	s.floor, s.seen = max(s.floor, floor), max(s.seen, seen)
@@ -181,7 +183,7 @@ func (s *session) hear(floor, seen uint64, limits *Limits) {
 // prune forgets the outcomes that the client will not ask for again. The floor alone does not tell:
 // a client that lets go of a number may still believe in the grant until it has reached the change
 // that ended it.
-func (s *session) prune(limits *Limits) {
+func (s *session) prune(limits *command.Limits) {
 	below, _ := slices.BinarySearchFunc(s.outcomes, s.floor, outcomeBySeq)
 	for i := below - 1; i >= 0; i-- {
 		j := i + 1
@@ -192,25 +194,25 @@ func (s *session) prune(limits *Limits) {
 	}
 }
 
-func (s *session) forgettable(o *outcome, limits *Limits) bool {
+func (s *session) forgettable(o *outcome, limits *command.Limits) bool {
 	return mutantForget || !o.told(s, limits) || o.change <= s.seen
 }
 
 // outside refuses an unknown number that was forgotten or is too far ahead of the floor.
-func (m *Machine) outside(s *session, seq, floor uint64) Result {
+func (m *Machine) outside(s *session, seq, floor uint64) command.Result {
 	switch window := m.limits.RequestWindow; {
 	case seq < floor:
-		return Result{Code: StaleRequest}
+		return command.Result{Code: command.StaleRequest}
 	case seq-floor >= uint64(window):
-		return m.refused(OutOfRange, "requests ahead of the floor", window)
+		return m.refused(command.OutOfRange, "requests ahead of the floor", window)
 	default:
-		return Result{}
+		return command.Result{}
 	}
 }
 
 // settled turns a live claim into an outcome to remember, and returns its status. The claim is no
 // longer in any list of its names, or is about to become a closing one.
-func (m *Machine) settled(c *claim, state State, by, reason string) ClaimStatus {
+func (m *Machine) settled(c *claim, state command.State, by, reason string) command.ClaimStatus {
 	s := c.session
 	o := outcome{
 		seq: c.seq, state: state, names: uint8(len(c.links)), token: c.token,
@@ -219,7 +221,7 @@ func (m *Machine) settled(c *claim, state State, by, reason string) ClaimStatus 
 	if o.told(s, &m.limits) {
 		s.change++
 		o.change = s.change
-		m.out.Changes = append(m.out.Changes, Change{
+		m.out.Changes = append(m.out.Changes, command.Change{
 			Session: s.id, Number: s.change, Claim: o.status(), By: by, Reason: reason,
 		})
 	}
@@ -232,17 +234,17 @@ func (m *Machine) settled(c *claim, state State, by, reason string) ClaimStatus 
 }
 
 // session returns the live session, or nil.
-func (m *Machine) session(id SessionID) *session {
+func (m *Machine) session(id command.SessionID) *session {
 	return m.shards[shardOf(id)].live.m[id]
 }
 
 // leaving returns the session that has ended but still has closing claims, or nil.
-func (m *Machine) leaving(id SessionID) *session {
+func (m *Machine) leaving(id command.SessionID) *session {
 	return m.shards[shardOf(id)].leaving.m[id]
 }
 
-func (m *Machine) openSession(c *OpenSession) Result {
-	if r := m.checkOpen(c); r.Code != OK {
+func (m *Machine) openSession(c *command.OpenSession) command.Result {
+	if r := m.checkOpen(c); r.Code != command.OK {
 		return r
 	}
 	s := &session{counts: &m.counts, id: m.sessionID(c), secret: m.keptSecret(c), ttl: c.TTL, numbered: c.ClientNumbered, metadata: c.Metadata}
@@ -251,14 +253,14 @@ func (m *Machine) openSession(c *OpenSession) Result {
 	m.shards[shardOf(s.id)].live.put(s.id, s)
 	m.byID.ReplaceOrInsert(s)
 	m.counts.Sessions++
-	m.timer(SessionStarted, ClaimID{Session: s.id}, s.ttl)
-	return Result{Session: s.id}
+	m.timer(command.SessionStarted, command.ClaimID{Session: s.id}, s.ttl)
+	return command.Result{Session: s.id}
 }
 
 // sessionID makes an id that is unique through the command's position in the log and unguessable
 // through its random part.
-func (m *Machine) sessionID(c *OpenSession) SessionID {
-	var id SessionID
+func (m *Machine) sessionID(c *command.OpenSession) command.SessionID {
+	var id command.SessionID
 	place := m.at.Index<<16 | uint64(m.at.N)
 	for i := range 8 {
 		id[i] = byte(place >> (56 - 8*i))

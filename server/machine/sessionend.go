@@ -1,36 +1,38 @@
 package machine
 
+import "github.com/lockstep-dev/lockstep/server/command"
+
 // An ending is how sessions end.
 type ending struct {
-	code       Code // OK for a close
+	code       command.Code // OK for a close
 	by, reason string
 	now        bool // with SessionRevoked: free the names at once
 }
 
-func (e ending) ofWaiter() EventKind {
+func (e ending) ofWaiter() command.EventKind {
 	switch e.code {
-	case SessionExpired:
-		return EventExpired
-	case SessionRevoked:
-		return EventRevoked
+	case command.SessionExpired:
+		return command.EventExpired
+	case command.SessionRevoked:
+		return command.EventRevoked
 	default:
-		return EventCancelled
+		return command.EventCancelled
 	}
 }
 
-func (e ending) ofHolder() EventKind {
-	if e.code == OK {
-		return EventReleased
+func (e ending) ofHolder() command.EventKind {
+	if e.code == command.OK {
+		return command.EventReleased
 	}
 	return e.ofWaiter()
 }
 
 // delay returns how long the claim's names stay closed after the end.
-func (e ending) delay(c *claim) Millis {
+func (e ending) delay(c *claim) command.Millis {
 	switch {
-	case e.code == SessionExpired:
+	case e.code == command.SessionExpired:
 		return c.spec.LockDelay
-	case e.code == SessionRevoked && !e.now:
+	case e.code == command.SessionRevoked && !e.now:
 		return revokeDelay(c)
 	default:
 		return 0
@@ -80,9 +82,9 @@ func (m *Machine) endSession(s *session, how ending) {
 	shard.live.remove(s.id)
 	m.byID.Delete(s)
 	m.counts.Sessions--
-	m.timer(SessionEnded, ClaimID{Session: s.id}, 0)
+	m.timer(command.SessionEnded, command.ClaimID{Session: s.id}, 0)
 	m.setLeaseEnd(s, 0)
-	if how.code == OK || how.now {
+	if how.code == command.OK || how.now {
 		m.confirmAll(s)
 	}
 	s.ended, s.outcomes, s.nonces, s.weight = how.code, nil, nil, 0
@@ -93,29 +95,29 @@ func (m *Machine) endSession(s *session, how ending) {
 	}
 	s.weigh(left - s.bytes)
 	m.rememberSession(s.id, how)
-	if how.code != OK {
+	if how.code != command.OK {
 		s.change++
-		m.out.Changes = append(m.out.Changes, Change{
+		m.out.Changes = append(m.out.Changes, command.Change{
 			Session: s.id, Number: s.change, Ended: how.code, By: how.by, Reason: how.reason,
 		})
 	}
 }
 
-func (m *Machine) closeSession(c *CloseSession) Result {
+func (m *Machine) closeSession(c *command.CloseSession) command.Result {
 	if s := m.session(c.Session); s != nil {
 		m.endSessions([]*session{s}, ending{})
-		return Result{}
+		return command.Result{}
 	}
 	if s := m.leaving(c.Session); s != nil {
 		m.changing(s.id)
 		m.confirmAll(s)
 		m.settle()
-		return Result{}
+		return command.Result{}
 	}
 	if e, ok := m.shards[shardOf(c.Session)].ended.m[c.Session]; ok {
-		return Result{Code: e.code}
+		return command.Result{Code: e.code}
 	}
-	return Result{Code: SessionUnknown}
+	return command.Result{Code: command.SessionUnknown}
 }
 
 // rememberedSessions bounds how many ended sessions are remembered: at 100 sessions a second, those
@@ -124,13 +126,13 @@ const rememberedSessions = 65_536
 
 // An endedSession is what is remembered of an ended session. Only the latest ones are kept.
 type endedSession struct {
-	code   Code // OK when its owner closed it
+	code   command.Code // OK when its owner closed it
 	number uint64
 	by     string
 	reason string
 }
 
-func (m *Machine) rememberSession(id SessionID, how ending) {
+func (m *Machine) rememberSession(id command.SessionID, how ending) {
 	m.endings++
 	m.shards[shardOf(id)].ended.put(id, endedSession{how.code, m.endings, how.by, how.reason})
 	m.lately.push(id)
@@ -143,15 +145,15 @@ func (m *Machine) rememberSession(id SessionID, how ending) {
 
 // A fifo is a queue of session ids that releases its memory as it advances.
 type fifo struct {
-	ids  []SessionID
+	ids  []command.SessionID
 	head int
 }
 
 func (f *fifo) len() int { return len(f.ids) - f.head }
 
-func (f *fifo) push(id SessionID) { f.ids = append(f.ids, id) }
+func (f *fifo) push(id command.SessionID) { f.ids = append(f.ids, id) }
 
-func (f *fifo) pop() SessionID {
+func (f *fifo) pop() command.SessionID {
 	id := f.ids[f.head]
 	f.head++
 	if f.head > len(f.ids)/2 {

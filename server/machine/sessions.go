@@ -1,11 +1,13 @@
 package machine
 
+import "github.com/lockstep-dev/lockstep/server/command"
+
 // A SessionView is a live session as others see it, without its secret.
 type SessionView struct {
-	ID             SessionID
-	TTL            Millis
+	ID             command.SessionID
+	TTL            command.Millis
 	ClientNumbered bool
-	Metadata       []Label
+	Metadata       []command.Label
 	Holding        uint32 // granted claims
 	Waiting        uint32 // queued claims
 	Closing        uint32 // claims that are over but whose names are not free yet
@@ -18,7 +20,7 @@ const maxCountedClaims = 16_384
 // Sessions returns the live sessions whose ids sort after `after`, in order: at most limit of them,
 // and fewer where they have very many claims, but at least one if there is any. More reports
 // whether further sessions follow.
-func (m *Machine) Sessions(after SessionID, limit int) (sessions []SessionView, more bool) {
+func (m *Machine) Sessions(after command.SessionID, limit int) (sessions []SessionView, more bool) {
 	counted := 0
 	m.byID.AscendGreaterOrEqual(&session{id: after}, func(s *session) bool {
 		if s.id == after {

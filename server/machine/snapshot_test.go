@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // snapshot returns a complete capture that nothing disturbs.
@@ -38,29 +39,31 @@ func restored(t *testing.T, m *Machine) *Machine {
 // busyMachine has some of everything that a snapshot holds.
 func busyMachine() *Machine {
 	m, ids := opened(4)
-	out := apply(m, OpenSession{TTL: 7, Secret: Secret{1}, Metadata: []Label{{"host", "a"}}})
+	out := apply(m, command.OpenSession{TTL: 7, Secret: command.Secret{1}, Metadata: []command.Label{{Key: "host", Value: "a"}}})
 	curl := out.Results[0].Session
-	shared := func(id SessionID, seq uint64) Acquire {
-		return Acquire{Session: id, Seq: seq, Spec: Spec{Names: []string{"r"}, Mode: Shared, LockDelay: 4, Metadata: []Label{{"purpose", "p"}}}}
+	shared := func(id command.SessionID, seq uint64) command.Acquire {
+		return command.Acquire{Session: id, Seq: seq, Spec: command.Spec{
+			Names: []string{"r"}, Mode: command.Shared, LockDelay: 4, Metadata: []command.Label{{Key: "purpose", Value: "p"}},
+		}}
 	}
 	apply(m,
 		exclusive(ids[0], 1, "a", "b"), exclusive(ids[1], 1, "b"), exclusive(ids[2], 1, "b", "a"),
 		shared(ids[0], 2), shared(ids[1], 2), shared(ids[2], 2), exclusive(ids[3], 1, "r"),
-		Acquire{Session: ids[3], Seq: 2, Spec: Spec{Names: []string{"a"}, HasWait: true, Wait: 5}},
-		Acquire{Session: ids[3], Seq: 3, Spec: Spec{Names: []string{"a"}, HasWait: true}},
-		Acquire{Session: ids[3], Seq: 4, Spec: Spec{Names: []string{"a"}, Mode: Permits, Weight: 1, Capacity: 2}},
-		Acquire{Session: curl, Nonce: "n", Spec: Spec{Names: []string{"s"}, Mode: Permits, Weight: 2, Capacity: 3}},
-		Acquire{Session: curl, Spec: Spec{Names: []string{"q"}}},
-		Acquire{Session: curl, Spec: Spec{Names: []string{"a"}, Mode: Shared}},
-		Cancel{Session: curl, Seq: 2},
-		Cancel{Session: ids[3], Seq: 9},
+		command.Acquire{Session: ids[3], Seq: 2, Spec: command.Spec{Names: []string{"a"}, HasWait: true, Wait: 5}},
+		command.Acquire{Session: ids[3], Seq: 3, Spec: command.Spec{Names: []string{"a"}, HasWait: true}},
+		command.Acquire{Session: ids[3], Seq: 4, Spec: command.Spec{Names: []string{"a"}, Mode: command.Permits, Weight: 1, Capacity: 2}},
+		command.Acquire{Session: curl, Nonce: "n", Spec: command.Spec{Names: []string{"s"}, Mode: command.Permits, Weight: 2, Capacity: 3}},
+		command.Acquire{Session: curl, Spec: command.Spec{Names: []string{"q"}}},
+		command.Acquire{Session: curl, Spec: command.Spec{Names: []string{"a"}, Mode: command.Shared}},
+		command.Cancel{Session: curl, Seq: 2},
+		command.Cancel{Session: ids[3], Seq: 9},
 	)
 	apply(m,
-		Revoke{ClaimID{ids[1], 2}, 2, "ann", "maintenance", false},
-		Expire{1, ids[2:3]},
-		Revoke{Claim: ClaimID{Session: ids[0]}, By: "ann"},
-		EndWait{1, []ClaimID{{ids[3], 2}}},
-		CloseSession{apply(m, OpenSession{TTL: 1}).Results[0].Session},
+		command.Revoke{Claim: command.ClaimID{Session: ids[1], Seq: 2}, Token: 2, By: "ann", Reason: "maintenance", Now: false},
+		command.Expire{Term: 1, Sessions: ids[2:3]},
+		command.Revoke{Claim: command.ClaimID{Session: ids[0]}, By: "ann"},
+		command.EndWait{Term: 1, Claims: []command.ClaimID{{Session: ids[3], Seq: 2}}},
+		command.CloseSession{Session: apply(m, command.OpenSession{TTL: 1}).Results[0].Session},
 	)
 	return m
 }
@@ -122,7 +125,7 @@ func stride(at int) int {
 func TestPartsOfTwoSnapshotsDoNotMix(t *testing.T) {
 	m := busyMachine()
 	one := chunks(m)
-	apply(m, SetTokenFloor{1000})
+	apply(m, command.SetTokenFloor{Floor: 1000})
 	two := chunks(m)
 	for i := 1; i < len(one); i += 9 {
 		mixed := append(bytes.Join(one[:i], nil), bytes.Join(two[i:], nil)...)
@@ -162,12 +165,12 @@ func TestAForgedSnapshotIsChecked(t *testing.T) {
 		"a holder more than there can be": func(m *Machine, s *session) { s.claims[1].granted = true; s.claims[1].token = 1 },
 		"a waiter that could go":          func(m *Machine, s *session) { s.claims = s.claims[1:] },
 		"a claim that asks for nothing":   func(m *Machine, s *session) { s.claims[0].spec.Names = nil },
-		"a live session that is over":     func(m *Machine, s *session) { s.ended = SessionExpired },
+		"a live session that is over":     func(m *Machine, s *session) { s.ended = command.SessionExpired },
 		"two claims of one number":        func(m *Machine, s *session) { s.claims[1].seq = 1 },
 		"a closing claim without delay":   func(m *Machine, s *session) { s.closing = s.claims[:1]; s.claims = s.claims[1:] },
 		"a live claim with a delay":       func(m *Machine, s *session) { s.claims[0].delay = 1 },
 		"a semaphore and a lock in one name": func(m *Machine, s *session) {
-			s.claims[1].spec.Mode, s.claims[1].spec.Weight, s.claims[1].spec.Capacity = Permits, 1, 1
+			s.claims[1].spec.Mode, s.claims[1].spec.Weight, s.claims[1].spec.Capacity = command.Permits, 1, 1
 		},
 		"limits out of bounds":       func(m *Machine, s *session) { m.limits.Sessions = 0 },
 		"more history than fits":     func(m *Machine, s *session) { m.limits.HistoryBytes = 64 << 10; fill(&m.history, 65<<10) },
@@ -184,10 +187,10 @@ func TestAForgedSnapshotIsChecked(t *testing.T) {
 
 // fill puts at least size bytes of events into the ring.
 func fill(r *ring, size int) {
-	c := &claim{session: &session{}, spec: Spec{Names: []string{"x"}}}
+	c := &claim{session: &session{}, spec: command.Spec{Names: []string{"x"}}}
 	r.limit = 10 * size
 	for r.size < size {
-		r.add(appendRecord(nil, 1, EventQueued, &name{text: "x", hash: hashText(0, "x")}, c, 0, "", ""), 1)
+		r.add(appendRecord(nil, 1, command.EventQueued, &name{text: "x", hash: hashText(0, "x")}, c, 0, "", ""), 1)
 	}
 }
 
@@ -199,7 +202,7 @@ func TestOneCaptureRunsAtATime(t *testing.T) {
 	mustPanic(t, "is over", func() { c.Next() })
 	m.AbortCapture() // aborting nothing does no harm
 	snapshot(m)
-	apply(m, CloseSession{ids[0]})
+	apply(m, command.CloseSession{Session: ids[0]})
 	snapshot(m)
 }
 
@@ -245,7 +248,7 @@ func exercise(t *testing.T, m *Machine) {
 	}
 	snapshot(m)
 	m.History("a", 10)
-	var all Expire
+	var all command.Expire
 	all.Term = 1
 	for _, timer := range m.Timers() {
 		all.Sessions = append(all.Sessions, timer.Claim.Session)
@@ -253,7 +256,7 @@ func exercise(t *testing.T, m *Machine) {
 	locks, _ := m.Locks("", "", 100)
 	for _, l := range locks {
 		for _, h := range l.Holders {
-			apply(m, Release{h.Claim.Session, h.Claim.Seq, h.Token})
+			apply(m, command.Release{Session: h.Claim.Session, Seq: h.Claim.Seq, Token: h.Token})
 		}
 	}
 	apply(m, all)

@@ -1,5 +1,7 @@
 package machine
 
+import "github.com/lockstep-dev/lockstep/server/command"
+
 // The total size of the state is counted in bytes: the text of sessions, claims and remembered
 // claims as a snapshot has it, plus about the most that a snapshot needs for the numbers that go
 // with it. In memory it takes some four times as much.
@@ -13,7 +15,7 @@ func (s *session) size() int { return sessionBytes + labelBytes(s.metadata) }
 
 func (c *claim) size() int { return claimSize(&c.spec, c.nonce) }
 
-func claimSize(s *Spec, nonce string) int {
+func claimSize(s *command.Spec, nonce string) int {
 	n := claimBytes + len(nonce) + labelBytes(s.Metadata)
 	for _, name := range s.Names {
 		n += 2 + len(name)
@@ -23,7 +25,7 @@ func claimSize(s *Spec, nonce string) int {
 
 func (o *outcome) size() int { return outcomeBytes + len(o.nonce) + len(o.by) + len(o.reason) }
 
-func labelBytes(labels []Label) (n int) {
+func labelBytes(labels []command.Label) (n int) {
 	for _, l := range labels {
 		n += 4 + len(l.Key) + len(l.Value)
 	}
@@ -50,16 +52,13 @@ func (s *session) weighed() int {
 	return n
 }
 
-// Sums reports whether what all clients have together is bounded.
-func (l *Limits) Sums() bool { return l.FeatureLevel >= 3 }
-
 // Exceed reports whether all clients together have more than so many claims, or bytes.
 func (c Counts) Exceed(claims, bytes int) bool {
 	return c.Holders+c.Waiters+c.Closing > claims || c.Bytes > bytes
 }
 
 // Usage returns what a session has: its claims, closing ones too, and its bytes as Limits.StateBytes counts them.
-func (m *Machine) Usage(id SessionID) (claims, bytes int) {
+func (m *Machine) Usage(id command.SessionID) (claims, bytes int) {
 	s := m.session(id)
 	if s == nil {
 		s = m.leaving(id)
@@ -72,13 +71,13 @@ func (m *Machine) Usage(id SessionID) (claims, bytes int) {
 
 // Adds returns how many claims and bytes of Limits.StateBytes a command of a session adds: none when it is about a claim
 // that is known.
-func (m *Machine) Adds(c Command) (claims, bytes int) {
+func (m *Machine) Adds(c command.Command) (claims, bytes int) {
 	switch c := c.(type) {
-	case Acquire:
+	case command.Acquire:
 		if s := m.session(c.Session); s != nil && !s.knows(&c) {
 			return 1, claimSize(&c.Spec, c.Nonce)
 		}
-	case Cancel: // of a number that is not known, which is remembered
+	case command.Cancel: // of a number that is not known, which is remembered
 		if s := m.session(c.Session); s != nil && s.numbered && s.find(c.Seq) == nil && s.outcome(c.Seq) == nil {
 			return 0, outcomeBytes
 		}
@@ -87,7 +86,7 @@ func (m *Machine) Adds(c Command) (claims, bytes int) {
 }
 
 // knows reports whether the claim that an Acquire asks for has been made.
-func (s *session) knows(a *Acquire) bool {
+func (s *session) knows(a *command.Acquire) bool {
 	if !s.numbered {
 		return s.nonces[a.Nonce] != 0
 	}
@@ -95,15 +94,15 @@ func (s *session) knows(a *Acquire) bool {
 }
 
 // checkSums refuses a claim, or more bytes, if that would exceed the total over all clients.
-func (m *Machine) checkSums(claims, bytes int) Result {
+func (m *Machine) checkSums(claims, bytes int) command.Result {
 	if !m.limits.Sums() {
-		return Result{}
+		return command.Result{}
 	}
 	if m.counts.Holders+m.counts.Waiters+m.counts.Closing+claims > int(m.limits.ClaimsTotal) {
-		return m.refused(QuotaExceeded, "claims of the whole cluster", m.limits.ClaimsTotal)
+		return m.refused(command.QuotaExceeded, "claims of the whole cluster", m.limits.ClaimsTotal)
 	}
 	if m.counts.Bytes+bytes > int(m.limits.StateBytes) {
-		return m.refused(QuotaExceeded, "bytes of sessions and claims of the whole cluster", m.limits.StateBytes)
+		return m.refused(command.QuotaExceeded, "bytes of sessions and claims of the whole cluster", m.limits.StateBytes)
 	}
-	return Result{}
+	return command.Result{}
 }

@@ -4,34 +4,39 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // bounded returns a machine at a feature level whose state may have 64 KiB, and a session of each
 // kind.
-func bounded(level uint32) (*Machine, []SessionID) {
+func bounded(level uint32) (*Machine, []command.SessionID) {
 	m := New()
-	l := DefaultLimits()
+	l := command.DefaultLimits()
 	l.StateBytes = 64 << 10
-	out := apply(m, SetLimits{l.At(level, l)}, SetTokenFloor{1}, OpenSession{TTL: 1, ClientNumbered: true}, OpenSession{TTL: 1})
-	return m, []SessionID{out.Results[2].Session, out.Results[3].Session}
+	out := apply(m,
+		command.SetLimits{Limits: l.At(level, l)}, command.SetTokenFloor{Floor: 1},
+		command.OpenSession{TTL: 1, ClientNumbered: true}, command.OpenSession{TTL: 1},
+	)
+	return m, []command.SessionID{out.Results[2].Session, out.Results[3].Session}
 }
 
 // takeLong takes long names until it is refused, and returns how many it got.
-func takeLong(t *testing.T, m *Machine, numbered bool, id SessionID) (n int, refused Result) {
+func takeLong(t *testing.T, m *Machine, numbered bool, id command.SessionID) (n int, refused command.Result) {
 	t.Helper()
 	for ; n < 1_000; n++ {
-		a := Acquire{Session: id, Spec: Spec{Names: []string{fmt.Sprintf("%03d/%s", n, strings.Repeat("n", 400))}}}
+		a := command.Acquire{Session: id, Spec: command.Spec{Names: []string{fmt.Sprintf("%03d/%s", n, strings.Repeat("n", 400))}}}
 		if numbered {
 			a.Seq = uint64(n + 1)
 		}
-		if r := apply(m, a).Results[0]; r.Code != OK {
+		if r := apply(m, a).Results[0]; r.Code != command.OK {
 			if got, ok := m.Check(a); !numbered && (ok || got.Limit != r.Limit) {
 				t.Errorf("applied it is refused with %v, before with %v", r, got)
 			}
 			return n, r
 		}
 	}
-	return n, Result{}
+	return n, command.Result{}
 }
 
 func TestTheStateIsBoundedInBytes(t *testing.T) {
@@ -39,14 +44,14 @@ func TestTheStateIsBoundedInBytes(t *testing.T) {
 		m, ids := bounded(3)
 		n, refused := takeLong(t, m, numbered, ids[i])
 		want := "bytes of sessions and claims of the whole cluster: at most 65536"
-		if n < 100 || n > 160 || refused.Code != QuotaExceeded || refused.Limit != want {
+		if n < 100 || n > 160 || refused.Code != command.QuotaExceeded || refused.Limit != want {
 			t.Errorf("%d claims of some 500 bytes, then %v", n, refused)
 		}
 		if got := m.Counts().Bytes; got > 66<<10 || got < 64<<10-600 {
 			t.Errorf("%d bytes are counted", got)
 		}
-		big := OpenSession{TTL: 1, Metadata: []Label{{"k", strings.Repeat("v", 1000)}}}
-		if r := apply(m, big).Results[0]; r.Code != QuotaExceeded || r.Limit != want {
+		big := command.OpenSession{TTL: 1, Metadata: []command.Label{{Key: "k", Value: strings.Repeat("v", 1000)}}}
+		if r := apply(m, big).Results[0]; r.Code != command.QuotaExceeded || r.Limit != want {
 			t.Errorf("a session more: %v", r)
 		}
 		if r, ok := m.Check(big); ok || r.Limit != want {
@@ -55,7 +60,7 @@ func TestTheStateIsBoundedInBytes(t *testing.T) {
 		if got := restored(t, m).Counts().Bytes; got != m.Counts().Bytes {
 			t.Errorf("%d bytes, restored %d", m.Counts().Bytes, got)
 		}
-		apply(m, CloseSession{ids[i]})
+		apply(m, command.CloseSession{Session: ids[i]})
 		if again, _ := takeLong(t, m, !numbered, ids[1-i]); again != n {
 			t.Errorf("%d claims after the session was closed, %d before", again, n)
 		}
@@ -70,10 +75,10 @@ func TestBelowLevelThreeNothingIsBoundedInAll(t *testing.T) {
 	if l := m.Limits(); l.StateBytes != 0 || l.ClaimsTotal != 0 {
 		t.Errorf("the limits have %d bytes and %d claims", l.StateBytes, l.ClaimsTotal)
 	}
-	l := DefaultLimits()
+	l := command.DefaultLimits()
 	l.StateBytes = 64 << 10
-	apply(m, SetLimits{l}) // existing claims stay
-	if r := apply(m, exclusive(ids[0], 1_001, "one more")).Results[0]; r.Code != QuotaExceeded {
+	apply(m, command.SetLimits{Limits: l}) // existing claims stay
+	if r := apply(m, exclusive(ids[0], 1_001, "one more")).Results[0]; r.Code != command.QuotaExceeded {
 		t.Errorf("above the bound from level 3 on: %v", r)
 	}
 	if err := m.CheckInvariants(); err != nil {
@@ -84,22 +89,22 @@ func TestBelowLevelThreeNothingIsBoundedInAll(t *testing.T) {
 // Neither cancelled numbers that were never used nor refused claims make the state larger than it may be.
 func TestWhatIsRememberedIsBoundedInBytesToo(t *testing.T) {
 	m, ids := bounded(3)
-	var sessions []SessionID
+	var sessions []command.SessionID
 	for range 8 {
-		sessions = append(sessions, apply(m, OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session)
+		sessions = append(sessions, apply(m, command.OpenSession{TTL: 1, ClientNumbered: true}).Results[0].Session)
 	}
 	refused := 0
 	for _, id := range append(sessions, ids[0]) {
 		for seq := uint64(1); seq <= 500; seq++ {
-			c := Cancel{Session: id, Seq: seq}
+			c := command.Cancel{Session: id, Seq: seq}
 			checked, ok := m.Check(c)
-			if r := apply(m, c).Results[0]; r.Code != OK {
-				if r.Code != QuotaExceeded || ok || checked.Limit != r.Limit {
+			if r := apply(m, c).Results[0]; r.Code != command.OK {
+				if r.Code != command.QuotaExceeded || ok || checked.Limit != r.Limit {
 					t.Fatalf("cancel refused with %v, before with %v", r, checked)
 				}
 				refused++
 			}
-			apply(m, Acquire{Session: id, Seq: seq + 500, Spec: Spec{Names: []string{"job"}}}) // refused once the state is full
+			apply(m, command.Acquire{Session: id, Seq: seq + 500, Spec: command.Spec{Names: []string{"job"}}}) // refused once the state is full
 		}
 	}
 	if got := m.Counts().Bytes; refused == 0 || got > 64<<10 {
@@ -110,9 +115,9 @@ func TestWhatIsRememberedIsBoundedInBytesToo(t *testing.T) {
 	}
 	// What is refused is not remembered: the same request is right when there is room.
 	for _, id := range sessions {
-		apply(m, CloseSession{id})
+		apply(m, command.CloseSession{Session: id})
 	}
-	if r := apply(m, exclusive(ids[0], 400, "job")).Results[0]; r.Code != OK {
+	if r := apply(m, exclusive(ids[0], 400, "job")).Results[0]; r.Code != command.OK {
 		t.Errorf("with room again: %v", r)
 	}
 }

@@ -1,6 +1,10 @@
 package machine
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/lockstep-dev/lockstep/server/command"
+)
 
 // shardCount is the number of parts of the session table. A snapshot is captured part by part, and
 // during a capture the first change of each part waits until that part is encoded: 50,000 sessions
@@ -9,14 +13,14 @@ import "cmp"
 const shardCount = 4096
 
 // shardOf uses the random part of the id.
-func shardOf(id SessionID) int { return (int(id[14])<<8 | int(id[15])) % shardCount }
+func shardOf(id command.SessionID) int { return (int(id[14])<<8 | int(id[15])) % shardCount }
 
 // nameTables is the number of tables of names, each of which shrinks on its own.
 const nameTables = 256
 
 // A table is a map that releases its memory. A Go map never shrinks, so a burst of a million names
 // would occupy memory until the next restart.
-type table[K cmp.Ordered | SessionID, V any] struct {
+type table[K cmp.Ordered | command.SessionID, V any] struct {
 	m    map[K]V
 	peak int // the largest size since the map was made
 }
