@@ -239,7 +239,7 @@ func TestTheBookAgreesWithTheMachine(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "entries") {
 			var cs []machine.Command
 			for range rapid.IntRange(1, 4).Draw(t, "commands") {
-				cs = append(cs, command(t, sessions, s.book))
+				cs = append(cs, anyCommand(t, sessions, s.book))
 			}
 			for _, r := range s.mustApply(cs...).Results {
 				if r.Session != (machine.SessionID{}) {
@@ -250,7 +250,7 @@ func TestTheBookAgreesWithTheMachine(t *testing.T) {
 	})
 }
 
-func command(t *rapid.T, sessions []machine.SessionID, book *Book) machine.Command {
+func anyCommand(t *rapid.T, sessions []machine.SessionID, book *Book) machine.Command {
 	id := machine.ClaimID{Session: rapid.SampledFrom(sessions).Draw(t, "session"), Seq: rapid.Uint64Range(1, 6).Draw(t, "seq")}
 	var token machine.Token
 	if c := book.table.claim(id); c != nil {
