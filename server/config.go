@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
@@ -255,8 +255,8 @@ func (c Config) validate() error {
 		return err
 	}
 	switch {
-	case c.TokenFloor > uint64(machine.MaxToken):
-		return wrong("TokenFloor", "is %d, must be at most %d", c.TokenFloor, uint64(machine.MaxToken))
+	case c.TokenFloor > uint64(command.MaxToken):
+		return wrong("TokenFloor", "is %d, must be at most %d", c.TokenFloor, uint64(command.MaxToken))
 	case c.SessionsPerAddress < 0:
 		return wrong("SessionsPerAddress", "is %d, must be at least 1", c.SessionsPerAddress)
 	case c.Connections < 0:

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/service"
 )
@@ -123,18 +123,18 @@ func TestAnswersAndEventsAreCounted(t *testing.T) {
 	ms := func(n int) lead.Time { return lead.Time(n) * lead.Time(time.Millisecond) }
 	y := newTally()
 	y.replied([]lead.Reply{
-		{Received: ms(1), Answer: lead.Claimed{Claim: machine.ClaimStatus{State: machine.Granted}}},
-		{Received: ms(1), Answer: lead.Claimed{Claim: machine.ClaimStatus{State: machine.Busy}}},
-		{Answer: lead.Changed{Claim: machine.ClaimStatus{State: machine.WaitEnded}}},
-		{Answer: lead.Refused{Reason: lead.RefusedByMachine, Code: machine.Lost}},
+		{Received: ms(1), Answer: lead.Claimed{Claim: command.ClaimStatus{State: command.Granted}}},
+		{Received: ms(1), Answer: lead.Claimed{Claim: command.ClaimStatus{State: command.Busy}}},
+		{Answer: lead.Changed{Claim: command.ClaimStatus{State: command.WaitEnded}}},
+		{Answer: lead.Refused{Reason: lead.RefusedByMachine, Code: command.Lost}},
 	}, ms(4))
 	y.refusedBefore(pb.Reason_REASON_INVALID_NAME)
-	id := machine.ClaimID{Seq: 1}
-	y.count([]machine.Event{
-		{Kind: machine.EventQueued, Claim: id, Wall: 1000},
-		{Kind: machine.EventGranted, Claim: id, Wall: 3000, Token: 1},
-		{Kind: machine.EventExpired, Claim: id, Token: 1},
-		{Kind: machine.EventExpired, Claim: machine.ClaimID{Seq: 2}},
+	id := command.ClaimID{Seq: 1}
+	y.count([]command.Event{
+		{Kind: command.EventQueued, Claim: id, Wall: 1000},
+		{Kind: command.EventGranted, Claim: id, Wall: 3000, Token: 1},
+		{Kind: command.EventExpired, Claim: id, Token: 1},
+		{Kind: command.EventExpired, Claim: command.ClaimID{Seq: 2}},
 	})
 	scrape := httptest.NewRecorder()
 	promhttp.HandlerFor(registry(busyStatus(), y, ""), promhttp.HandlerOpts{}).ServeHTTP(scrape, httptest.NewRequest("GET", "/", nil))

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // stateFactor is about how much memory a byte of the state takes: its structures, its part of a
@@ -15,7 +15,7 @@ import (
 const stateFactor = 4
 
 // warnOfMemory warns at startup if the state may exceed the memory before its limit is reached.
-func warnOfMemory(log *slog.Logger, limits machine.Limits, memory uint64) {
+func warnOfMemory(log *slog.Logger, limits command.Limits, memory uint64) {
 	if need := stateFactor * uint64(limits.StateBytes); memory > 0 && memory < need {
 		log.Warn("the lock table may outgrow the memory of this machine before it reaches its limit",
 			"limit", limits.StateBytes, "needs about", need, "memory", memory,

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/service"
 	"github.com/lockstep-dev/lockstep/server/transport"
@@ -80,7 +80,7 @@ func oldestHeld(s node.Status) float64 {
 	if s.Counts.Oldest == 0 {
 		return 0
 	}
-	return seconds(s.Counts.Oldest, machine.WallMillis(max(0, time.Now().UnixMilli())))
+	return seconds(s.Counts.Oldest, command.WallMillis(max(0, time.Now().UnixMilli())))
 }
 
 func truth(b bool) float64 {
@@ -91,13 +91,13 @@ func truth(b bool) float64 {
 }
 
 // totals are the counters, one per kind of event.
-var totals = map[machine.EventKind]*prometheus.Desc{
-	machine.EventGranted:   total("grants", "Grants applied by this node since it started."),
-	machine.EventQueued:    total("queued", "Claims that had to wait."),
-	machine.EventReleased:  total("releases", "Grants released."),
-	machine.EventExpired:   total("expired", "Claims ended because the lease of their session expired."),
-	machine.EventRevoked:   total("revoked", "Claims ended by an operator."),
-	machine.EventCancelled: total("cancelled", "Claims cancelled."),
+var totals = map[command.EventKind]*prometheus.Desc{
+	command.EventGranted:   total("grants", "Grants applied by this node since it started."),
+	command.EventQueued:    total("queued", "Claims that had to wait."),
+	command.EventReleased:  total("releases", "Grants released."),
+	command.EventExpired:   total("expired", "Claims ended because the lease of their session expired."),
+	command.EventRevoked:   total("revoked", "Claims ended by an operator."),
+	command.EventCancelled: total("cancelled", "Claims cancelled."),
 }
 
 func total(name, help string) *prometheus.Desc {
@@ -150,7 +150,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for kind, desc := range totals {
 		send(desc, prometheus.CounterValue, float64(c.tally.byKind[kind].Load()))
 	}
-	for _, kind := range []machine.EventKind{machine.EventExpired, machine.EventRevoked} {
+	for _, kind := range []command.EventKind{command.EventExpired, command.EventRevoked} {
 		send(lostGrants, prometheus.CounterValue, float64(c.tally.lost[kind].Load()), kind.String())
 	}
 	send(failedTries, prometheus.CounterValue, float64(c.tally.failed.Load()))

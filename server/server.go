@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockstep-dev/lockstep/server/audit"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/service"
 	"github.com/lockstep-dev/lockstep/server/storage"
@@ -96,7 +96,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	// From here on the parts own the listeners; each closes its own even if another cannot be made.
 	defer ports.close()
-	warnOfMemory(s.cfg.Logger, machine.DefaultLimits(), memory())
+	warnOfMemory(s.cfg.Logger, command.DefaultLimits(), memory())
 	p, err := s.assemble(ports)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 	feed, secrets := service.NewFeed(), cfg.secrets()
 	n, err = node.New(node.Config{
 		Origin:        owner.Origin,
-		TokenFloor:    machine.Token(cfg.TokenFloor),
+		TokenFloor:    command.Token(cfg.TokenFloor),
 		Name:          cfg.Name,
 		DataDir:       cfg.DataDir,
 		Members:       cfg.InitialCluster,
@@ -192,8 +192,8 @@ func (s *Server) assemble(ports Listeners) (*parts, error) {
 		SessionsPerAddress: cfg.SessionsPerAddress,
 		Zone:               cfg.Zone, LeaderZone: cfg.LeaderZone,
 
-		Built:   machine.WallMillis(max(0, cfg.Built.UnixMilli())),
-		Events:  func(list []machine.Event) { s.tally.count(list); feed.Add(list) },
+		Built:   command.WallMillis(max(0, cfg.Built.UnixMilli())),
+		Events:  func(list []command.Event) { s.tally.count(list); feed.Add(list) },
 		Opened:  opener(trail, func() string { return n.Status().ClusterID }),
 		Loaded:  loader(trail),
 		Audit:   answerer(trail),

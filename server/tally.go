@@ -8,8 +8,8 @@ import (
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/server/audit"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
@@ -21,8 +21,8 @@ const maxTimedWaiters = 131_072
 // A tally counts what this node applied and answered since it started. Its methods are called on
 // the node's loop, except synced, which is called on the disk's goroutine.
 type tally struct {
-	byKind  [machine.EventCancelled + 1]atomic.Uint64
-	lost    [machine.EventCancelled + 1]atomic.Uint64 // of byKind, those that had been granted
+	byKind  [command.EventCancelled + 1]atomic.Uint64
+	lost    [command.EventCancelled + 1]atomic.Uint64 // of byKind, those that had been granted
 	failed  atomic.Uint64                             // busy tries, and waits that ran out
 	batches prometheus.Histogram                      // commands per entry
 	grants  prometheus.Histogram                      // from request to answer
@@ -34,7 +34,7 @@ type tally struct {
 	unread func() (bytes int64, ended uint64, watches int64) // of the service
 	ports  portCollector
 
-	waiting map[machine.ClaimID]machine.WallMillis // since when; used only by the loop
+	waiting map[command.ClaimID]command.WallMillis // since when; used only by the loop
 }
 
 // latencies are the buckets of a histogram of times: 0.25 ms, doubling up to some 16 s.
@@ -66,7 +66,7 @@ func newTally() *tally {
 			Name: "lockstep_rejected_requests_total",
 			Help: "Requests rejected by this node, by reason.",
 		}, []string{"reason"}),
-		waiting: make(map[machine.ClaimID]machine.WallMillis),
+		waiting: make(map[command.ClaimID]command.WallMillis),
 	}
 }
 
@@ -80,7 +80,7 @@ func (t *tally) applied(entries []replica.Applied) {
 }
 
 // count records history events.
-func (t *tally) count(events []machine.Event) {
+func (t *tally) count(events []command.Event) {
 	if t.audit != nil {
 		t.audit.Events(events)
 	}
@@ -88,24 +88,24 @@ func (t *tally) count(events []machine.Event) {
 		e := &events[i]
 		t.byKind[e.Kind].Add(1)
 		switch e.Kind {
-		case machine.EventQueued:
+		case command.EventQueued:
 			if len(t.waiting) < maxTimedWaiters {
 				t.waiting[e.Claim] = e.Wall
 			}
-		case machine.EventGranted:
+		case command.EventGranted:
 			t.waited(e)
-		case machine.EventExpired, machine.EventRevoked:
+		case command.EventExpired, command.EventRevoked:
 			if e.Token != 0 {
 				t.lost[e.Kind].Add(1)
 			}
 			delete(t.waiting, e.Claim)
-		case machine.EventCancelled:
+		case command.EventCancelled:
 			delete(t.waiting, e.Claim)
 		}
 	}
 }
 
-func (t *tally) waited(e *machine.Event) {
+func (t *tally) waited(e *command.Event) {
 	if len(t.waiting) == 0 {
 		return
 	}
@@ -116,7 +116,7 @@ func (t *tally) waited(e *machine.Event) {
 }
 
 // seconds returns the time between two wall-clock readings; the clock may have been set back.
-func seconds(from, to machine.WallMillis) float64 {
+func seconds(from, to command.WallMillis) float64 {
 	if to < from {
 		return 0
 	}
@@ -130,7 +130,7 @@ func (t *tally) replied(replies []lead.Reply, now lead.Time) {
 		case lead.Claimed:
 			t.claimed(&replies[i], a.Claim.State, now)
 		case lead.Changed:
-			if a.Claim.State == machine.WaitEnded {
+			if a.Claim.State == command.WaitEnded {
 				t.failed.Add(1)
 			}
 		case lead.Refused:
@@ -139,12 +139,12 @@ func (t *tally) replied(replies []lead.Reply, now lead.Time) {
 	}
 }
 
-func (t *tally) claimed(r *lead.Reply, state machine.State, now lead.Time) {
+func (t *tally) claimed(r *lead.Reply, state command.State, now lead.Time) {
 	switch {
 	case r.Received == 0:
-	case state == machine.Granted:
+	case state == command.Granted:
 		t.grants.Observe(time.Duration(now - r.Received).Seconds())
-	case state == machine.Busy:
+	case state == command.Busy:
 		t.failed.Add(1)
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/lease"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
@@ -22,12 +22,12 @@ type caller struct {
 	life     int
 
 	ttl    time.Duration
-	id     machine.SessionID
+	id     command.SessionID
 	secret []byte
 	number uint64
 	seen   uint64
 	until  time.Duration // on its clock: the lease may be believed in before this time
-	held   []machine.ClaimStatus
+	held   []command.ClaimStatus
 	// gone has claims that a keepalive reported as over: a later answer does not revive them.
 	gone   map[uint64]bool
 	hands  int // locks that it holds, or asks for, at a time
@@ -62,7 +62,7 @@ func (c *caller) then(d time.Duration, f func()) {
 // open opens a new session, with as many attempts as it takes.
 func (c *caller) open() {
 	c.life++
-	c.id, c.held, c.seen, c.number, c.until = machine.SessionID{}, nil, 0, 0, 0
+	c.id, c.held, c.seen, c.number, c.until = command.SessionID{}, nil, 0, 0, 0
 	c.asking, c.top, c.floor, c.gone = 0, 0, 0, map[uint64]bool{}
 	c.ttl = c.w.plan.ttl(c.rnd)
 	sent, local := c.w.now, c.local()
@@ -84,7 +84,7 @@ func (c *caller) open() {
 		return true
 	})
 	c.then(callTimeout, func() {
-		if c.id == (machine.SessionID{}) {
+		if c.id == (command.SessionID{}) {
 			c.open()
 		}
 	})
@@ -147,7 +147,7 @@ func (c *caller) refused(a lead.Refused) {
 		return
 	}
 	switch a.Code {
-	case machine.SessionExpired, machine.SessionUnknown, machine.SessionRevoked:
+	case command.SessionExpired, command.SessionUnknown, command.SessionRevoked:
 		c.w.check(c.w.book.Ended(c.id))
 		c.open()
 	}
@@ -155,7 +155,7 @@ func (c *caller) refused(a lead.Refused) {
 
 // drop ends the belief in a claim.
 func (c *caller) drop(seq uint64) {
-	c.held = slices.DeleteFunc(c.held, func(s machine.ClaimStatus) bool { return s.Seq == seq })
+	c.held = slices.DeleteFunc(c.held, func(s command.ClaimStatus) bool { return s.Seq == seq })
 }
 
 // acquire asks for one lock, and repeats the call with the same nonce when no answer arrives.
@@ -194,7 +194,7 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 		if c.life != life || over {
 			return true
 		}
-		var s machine.ClaimStatus
+		var s command.ClaimStatus
 		switch a := a.(type) {
 		case lead.Claimed:
 			s = a.Claim
@@ -209,14 +209,14 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 		switch {
 		case c.gone[s.Seq]:
 			return end()
-		case s.State == machine.Granted:
+		case s.State == command.Granted:
 			over = true
 			c.asking--
 			c.hold(s)
 		case s.State.Final():
 			return end()
 		}
-		return s.State != machine.Queued
+		return s.State != command.Queued
 	})
 	c.then(patience, func() {
 		switch {
@@ -232,7 +232,7 @@ func (c *caller) try(r *pb.AcquireRequest, tries int) {
 }
 
 // hold works under the lock and releases it.
-func (c *caller) hold(s machine.ClaimStatus) {
+func (c *caller) hold(s command.ClaimStatus) {
 	c.w.grants++
 	c.held = append(c.held, s)
 	c.w.believes(c)
@@ -251,7 +251,7 @@ func (c *caller) hold(s machine.ClaimStatus) {
 // believes checks what a caller believes at this moment against what the service granted.
 func (w *world) believes(c *caller) {
 	for _, s := range c.held {
-		if id := (machine.ClaimID{Session: c.id, Seq: s.Seq}); c.local() < c.until {
+		if id := (command.ClaimID{Session: c.id, Seq: s.Seq}); c.local() < c.until {
 			w.check(w.book.Believed(id, s.Token))
 			w.check(w.book.Unaware(id, c.seen))
 		}

@@ -6,7 +6,7 @@ import (
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/client/session"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A client is one process that uses locks, on a machine of its own: the real session, and the shell
@@ -25,7 +25,7 @@ type client struct {
 	inbox  []func()
 
 	sess    *session.Session
-	id      machine.SessionID // zero until opened
+	id      command.SessionID // zero until opened
 	granted time.Duration     // the TTL that the service granted
 	conn    *conn
 	dialing bool
@@ -62,7 +62,7 @@ func (c *client) start() {
 // renew replaces the session by a new one. The end of the old one was reported.
 func (c *client) renew() {
 	c.sess = session.New(session.Config{TTL: c.ttl, Rand: c.net.Float64, Metadata: map[string]string{"host": "sim"}})
-	c.id, c.jobs = machine.SessionID{}, nil
+	c.id, c.jobs = command.SessionID{}, nil
 	c.sentAt, c.opens = map[uint64]time.Duration{}, map[uint64]time.Duration{}
 	c.drop()
 	c.connect()
@@ -190,8 +190,8 @@ func (c *client) observe(e *pb.ServerEvent) {
 	}
 }
 
-func status(s *pb.ClaimStatus) machine.ClaimStatus {
-	return machine.ClaimStatus{Seq: s.GetSeq(), State: machine.State(s.GetState()), Token: machine.Token(s.GetToken())}
+func status(s *pb.ClaimStatus) command.ClaimStatus {
+	return command.ClaimStatus{Seq: s.GetSeq(), State: command.State(s.GetState()), Token: command.Token(s.GetToken())}
 }
 
 // pump carries out what the session wants until it wants nothing more.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // maxDrift is how far the rate of a clock may be from true time. Two clocks then differ by less
@@ -43,6 +43,6 @@ func (c *clock) when(d time.Duration) time.Duration {
 // epoch is the wall-clock time at the true time 0: the middle of 2026.
 const epoch = 1_782_000_000_000
 
-func (c *clock) wall(t time.Duration) machine.WallMillis {
-	return machine.WallMillis(epoch + (t + c.jump).Milliseconds())
+func (c *clock) wall(t time.Duration) command.WallMillis {
+	return command.WallMillis(epoch + (t + c.jump).Milliseconds())
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
@@ -232,10 +232,10 @@ func sortedConns(m map[lead.StreamID]*conn) []*conn {
 	return out
 }
 
-func sessionID(text string) machine.SessionID {
-	id, err := machine.ParseSessionID(text)
+func sessionID(text string) command.SessionID {
+	id, err := command.ParseSessionID(text)
 	if err != nil {
-		return machine.SessionID{}
+		return command.SessionID{}
 	}
 	return id
 }

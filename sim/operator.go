@@ -3,8 +3,8 @@ package sim
 import (
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
@@ -74,7 +74,7 @@ func (o *operator) look() {
 			return true
 		}
 		w.count(readAnswered)
-		tokens := []machine.Token{}
+		tokens := []command.Token{}
 		for _, h := range read.Lock.Holders {
 			tokens = append(tokens, h.Token)
 		}
@@ -92,14 +92,14 @@ func (o *operator) revoke() {
 		return
 	}
 	i := o.rnd.IntN(len(claims))
-	r := lead.Revoke{Command: machine.Revoke{
+	r := lead.Revoke{Command: command.Revoke{
 		Claim: claims[i], Token: tokens[i], By: "operator", Reason: "simulated", Now: o.rnd.chance(w.plan.revokeNow),
 	}}
 	switch {
 	case o.rnd.chance(0.2):
 		r.Command.Claim.Seq, r.Command.Token = 0, 0 // the whole session
 	case o.rnd.chance(0.2):
-		r.Command.Claim, r.Command.Token = machine.ClaimID{}, 0
+		r.Command.Claim, r.Command.Token = command.ClaimID{}, 0
 		r.Name, r.Last = name, tokens[i]
 	}
 	w.note("operator revokes %q from %v, now %v", name, claims[i], r.Command.Now)
@@ -114,7 +114,7 @@ func (o *operator) revoke() {
 
 // tearBefore sometimes breaks the stream of the session that is about to lose something, so that
 // the client learns of it only when it comes back.
-func (w *world) tearBefore(id machine.SessionID) {
+func (w *world) tearBefore(id command.SessionID) {
 	for _, c := range w.clients {
 		if c.id == id && c.conn != nil && w.operator.rnd.chance(w.plan.revokeTorn) {
 			w.count(revokedUnheard)

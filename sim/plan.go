@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A plan is what one seed is about: sizes, the kind of work, and which faults occur how often.
@@ -91,18 +91,18 @@ func (p *plan) drawMachines(r random) {
 	p.inFlight = pick(r, 1, 1, 4)
 	p.queue = pick(r, 8192, 8192, 8)
 	p.waiters = pick[uint32](r, 16_384, 16_384, 3)
-	p.claims = pick[uint32](r, 4096, 4096, machine.MaxNames)
+	p.claims = pick[uint32](r, 4096, 4096, command.MaxNames)
 	p.down = r.skewed(200*time.Millisecond, 8*time.Second)
 	p.latency = 300 * time.Microsecond
 	p.lag = pick(r, uint64(1), 64<<10)
 }
 
 // built returns when the program of this world was built; 0: the clocks are right about it.
-func (p *plan) built() machine.WallMillis {
+func (p *plan) built() command.WallMillis {
 	if p.clockWrong == 0 {
 		return 0
 	}
-	return machine.WallMillis(epoch + p.clockWrong.Milliseconds())
+	return command.WallMillis(epoch + p.clockWrong.Milliseconds())
 }
 
 // ttl draws the TTL of one client.

@@ -6,7 +6,7 @@ import (
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 	"github.com/lockstep-dev/lockstep/client/session"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A job is one claim of a client from its Acquire to its end.
@@ -205,7 +205,7 @@ func (c *client) over(u *session.Update) {
 
 // beliefs checks what a client believes at this moment against what the service granted.
 func (w *world) beliefs(c *client) {
-	if !c.alive || c.id == (machine.SessionID{}) {
+	if !c.alive || c.id == (command.SessionID{}) {
 		return
 	}
 	for _, j := range c.jobs {
@@ -213,8 +213,8 @@ func (w *world) beliefs(c *client) {
 			continue
 		}
 		if token, held := c.sess.Holds(c.local(), j.seq); held {
-			id := machine.ClaimID{Session: c.id, Seq: j.seq}
-			w.check(w.book.Believed(id, machine.Token(token)))
+			id := command.ClaimID{Session: c.id, Seq: j.seq}
+			w.check(w.book.Believed(id, command.Token(token)))
 			w.check(w.book.Unaware(id, c.sess.Seen()))
 		}
 	}

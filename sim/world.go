@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/sim/check"
 )
@@ -113,7 +113,7 @@ func (h *healing) run() {
 
 // replicaConfig returns the configuration of a process of the node.
 func (w *world) replicaConfig(n *node, recovered replica.Recovered) replica.Config {
-	limits := machine.DefaultLimits()
+	limits := command.DefaultLimits()
 	limits.HistoryBytes, limits.AbnormalBytes = 64<<10, 64<<10 // the minimum: snapshots stay small
 	limits.WaitersPerName, limits.ClaimsPerSession = w.plan.waiters, w.plan.claims
 	limits.RememberedClaims = 1 // the minimum: what a client needs does not count in it
@@ -133,7 +133,7 @@ func (w *world) applied(n *node, a *replica.Applied) {
 	}
 	var encoded []byte
 	if a.Entry != nil {
-		encoded = machine.AppendEntry(nil, a.Entry)
+		encoded = command.AppendEntry(nil, a.Entry)
 	}
 	w.book.SetNow(w.now)
 	first, v := w.book.Apply(check.Applied{
@@ -145,12 +145,12 @@ func (w *world) applied(n *node, a *replica.Applied) {
 	}
 	w.note("node %d applies %d of term %d: %d commands, %d events", n.index, a.Index, a.Term, len(a.Entry.Commands), len(a.Output.Events))
 	for i := range a.Output.Changes {
-		if ch := &a.Output.Changes[i]; ch.Ended == machine.SessionExpired {
+		if ch := &a.Output.Changes[i]; ch.Ended == command.SessionExpired {
 			w.expired(ch.Session, a.Term)
 		}
 	}
 	for i := range a.Output.Events {
-		if a.Output.Events[i].Kind == machine.EventGranted {
+		if a.Output.Events[i].Kind == command.EventGranted {
 			for _, c := range w.clients {
 				w.beliefs(c)
 			}
@@ -164,7 +164,7 @@ func (w *world) applied(n *node, a *replica.Applied) {
 
 // expired checks that the client of a session whose lease the service has just ended no longer
 // believes in it, and has no keepalive waiting at the leader that ended it.
-func (w *world) expired(id machine.SessionID, term uint64) {
+func (w *world) expired(id command.SessionID, term uint64) {
 	for _, c := range w.clients {
 		if k := c.conn; k != nil && c.id == id && k.waits(term) {
 			for _, number := range slices.Sorted(maps.Keys(k.reached)) {

@@ -10,14 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-func events(from, to uint64) (list []machine.Event) {
+func events(from, to uint64) (list []command.Event) {
 	for n := from; n <= to; n++ {
-		list = append(list, machine.Event{
-			Number: n, Kind: machine.EventRevoked, Name: fmt.Sprintf("team/%d", n), Claim: machine.ClaimID{Seq: n}, Token: machine.Token(n),
-			Wall: 1_700_000_000_000, Metadata: []machine.Label{{Key: "a", Value: "<1>"}}, By: "ann", Reason: "a \"reason\"\nof two lines",
+		list = append(list, command.Event{
+			Number: n, Kind: command.EventRevoked, Name: fmt.Sprintf("team/%d", n), Claim: command.ClaimID{Seq: n}, Token: command.Token(n),
+			Wall: 1_700_000_000_000, Metadata: []command.Label{{Key: "a", Value: "<1>"}}, By: "ann", Reason: "a \"reason\"\nof two lines",
 		})
 	}
 	return list
@@ -214,15 +215,15 @@ func TestWhatTheFileLacksComesFromTheSnapshotsHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	m := machine.New()
 	index := uint64(0)
-	apply := func(c machine.Command) machine.Output {
+	apply := func(c command.Command) command.Output {
 		index++
-		return m.Apply(index, 1, &machine.Entry{Header: machine.Header{Proposer: 1, Batch: index, Wall: 1}, Commands: []machine.Command{c}})
+		return m.Apply(index, 1, &command.Entry{Header: command.Header{Proposer: 1, Batch: index, Wall: 1}, Commands: []command.Command{c}})
 	}
-	apply(machine.SetTokenFloor{Floor: 1})
-	id := apply(machine.OpenSession{TTL: 10_000, ClientNumbered: true}).Results[0].Session
-	var all []machine.Event
+	apply(command.SetTokenFloor{Floor: 1})
+	id := apply(command.OpenSession{TTL: 10_000, ClientNumbered: true}).Results[0].Session
+	var all []command.Event
 	for seq := uint64(1); seq <= 20; seq++ {
-		out := apply(machine.Acquire{Session: id, Seq: seq, Spec: machine.Spec{Names: []string{fmt.Sprint("a/", seq)}}})
+		out := apply(command.Acquire{Session: id, Seq: seq, Spec: command.Spec{Names: []string{fmt.Sprint("a/", seq)}}})
 		all = append(all, out.Events...)
 	}
 	if len(all) != 20 {

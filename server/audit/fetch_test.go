@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -19,7 +20,7 @@ import (
 type peer func(ctx context.Context, from, to uint64) (io.ReadCloser, error)
 
 // peerWith returns a peer whose log has these events.
-func peerWith(t *testing.T, events ...[]machine.Event) peer {
+func peerWith(t *testing.T, events ...[]command.Event) peer {
 	t.Helper()
 	l := opened(t, Config{Path: filepath.Join(t.TempDir(), "audit.log"), FileBytes: MinFileBytes, Files: 100}, "i")
 	for _, list := range events {
@@ -325,20 +326,20 @@ func TestARestartWithinAFetchGoesOnFromThere(t *testing.T) {
 func TestTheHistoryOfASnapshotIsBehindTheGap(t *testing.T) {
 	m := machine.New()
 	index := uint64(0)
-	var all []machine.Event
-	apply := func(c machine.Command) machine.Output {
+	var all []command.Event
+	apply := func(c command.Command) command.Output {
 		index++
-		out := m.Apply(index, 1, &machine.Entry{Header: machine.Header{Proposer: 1, Batch: index, Wall: 1}, Commands: []machine.Command{c}})
+		out := m.Apply(index, 1, &command.Entry{Header: command.Header{Proposer: 1, Batch: index, Wall: 1}, Commands: []command.Command{c}})
 		all = append(all, out.Events...)
 		return out
 	}
-	limits := machine.DefaultLimits()
+	limits := command.DefaultLimits()
 	limits.HistoryBytes = 64 << 10
-	apply(machine.SetLimits{Limits: limits})
-	apply(machine.SetTokenFloor{Floor: 1})
-	id := apply(machine.OpenSession{TTL: 10_000, ClientNumbered: true}).Results[0].Session
+	apply(command.SetLimits{Limits: limits})
+	apply(command.SetTokenFloor{Floor: 1})
+	id := apply(command.OpenSession{TTL: 10_000, ClientNumbered: true}).Results[0].Session
 	for seq := uint64(1); seq <= 4000; seq++ {
-		apply(machine.Acquire{Session: id, Seq: seq, Floor: seq, Spec: machine.Spec{Names: []string{fmt.Sprint("a/", seq)}}})
+		apply(command.Acquire{Session: id, Seq: seq, Floor: seq, Spec: command.Spec{Names: []string{fmt.Sprint("a/", seq)}}})
 	}
 	kept := m.Past().After(0, 1)[0].Number
 	if kept < 1000 {
@@ -355,7 +356,7 @@ func TestTheHistoryOfASnapshotIsBehindTheGap(t *testing.T) {
 		l.writing.Unlock()
 		during(t, l, func() {
 			l.Loaded(m)
-			apply(machine.CloseSession{Session: id}) // the machine continues
+			apply(command.CloseSession{Session: id}) // the machine continues
 			l.Events(all[4000:])
 		})
 		if st := l.Status(); st.Last != 8000 || st.Lost != 0 || st.Fetched < kept-11 || st.Fetched > kept {

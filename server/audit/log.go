@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -136,7 +137,7 @@ func (l *Log) Reopen() {
 
 // Events takes events, in the order of their numbers. It never blocks: if too many events wait for
 // the disk or for a gap before them, new ones are dropped, and peers are asked for them later.
-func (l *Log) Events(events []machine.Event) {
+func (l *Log) Events(events []command.Event) {
 	l.queue.add(events)
 	l.nudge()
 }

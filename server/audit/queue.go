@@ -3,7 +3,7 @@ package audit
 import (
 	"sync"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A queue holds the events waiting for the file, in the order of their numbers. It is safe for
@@ -12,14 +12,14 @@ type queue struct {
 	limit int // number of events; never changes
 	mu    struct {
 		sync.Mutex
-		events []machine.Event
+		events []command.Event
 		seen   uint64 // number of the last event that was added or did not fit
 	}
 }
 
 // add appends events, all or none. Those that do not fit are missing in the file until a peer is
 // asked for them.
-func (q *queue) add(events []machine.Event) {
+func (q *queue) add(events []command.Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(events) > 0 {
@@ -33,7 +33,7 @@ func (q *queue) add(events []machine.Event) {
 // next drops the events before the number want, and takes at most limit consecutive events from
 // there on. If it takes none, front is the number of the first event left, or of the next event
 // expected if newer ones did not fit, or 0.
-func (q *queue) next(want uint64, limit int) (taken []machine.Event, front uint64) {
+func (q *queue) next(want uint64, limit int) (taken []command.Event, front uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	events := q.mu.events

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -94,7 +95,7 @@ func (l *Log) advanceLocked() (g gap, idle bool) {
 
 // nextLocked takes events from the number want on. If that event is not there, front is the number
 // of the first one after it, or 0. l.writing must be held.
-func (l *Log) nextLocked(want uint64) (events []machine.Event, front uint64) {
+func (l *Log) nextLocked(want uint64) (events []command.Event, front uint64) {
 	events, front = l.queue.next(want, feedPage)
 	if len(events) > 0 {
 		return events, 0
@@ -113,7 +114,7 @@ func (l *Log) nextLocked(want uint64) (events []machine.Event, front uint64) {
 	return nil, min(front, first[0].Number)
 }
 
-func (l *Log) addLocked(events []machine.Event) {
+func (l *Log) addLocked(events []command.Event) {
 	w := &l.writing
 	for i := range events {
 		w.writer.Add(&events[i])

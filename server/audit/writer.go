@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A Header is the first line of a file.
@@ -62,7 +62,7 @@ func (w *Writer) Lost() uint64 { return w.lost }
 
 // Add makes the line of an event. An event that already has a line is left out; if events are
 // missing before it, a line says so.
-func (w *Writer) Add(e *machine.Event) {
+func (w *Writer) Add(e *command.Event) {
 	if e.Number <= w.last {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -47,7 +48,7 @@ type Header struct {
 	Voters   []uint64 `json:"voters"`
 	Learners []uint64 `json:"learners,omitempty"`
 	// TakenAt is the node's wall clock in milliseconds since 1970.
-	TakenAt machine.WallMillis `json:"taken_at_ms"`
+	TakenAt command.WallMillis `json:"taken_at_ms"`
 	Version string             `json:"version"`
 }
 
@@ -142,7 +143,7 @@ func read(f io.ReaderAt, size int64) (*File, error) {
 	if !bytes.Equal(sum.Sum(nil), want) {
 		return nil, fmt.Errorf("%w: the checksum at the end is %s, that of the content is %x", ErrDamaged, b.Sum, sum.Sum(nil))
 	}
-	if b.Machine, err = machine.Restore(io.NewSectionReader(f, at, end-at)); errors.Is(err, machine.ErrNewer) {
+	if b.Machine, err = machine.Restore(io.NewSectionReader(f, at, end-at)); errors.Is(err, command.ErrNewer) {
 		return nil, fmt.Errorf("%w: %w", ErrNewer, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -25,11 +26,11 @@ func state(m *machine.Machine) *bytes.Buffer {
 func sample(t *testing.T) []byte {
 	t.Helper()
 	m := machine.New()
-	out := m.Apply(7, 1, &machine.Entry{Commands: []machine.Command{
-		machine.SetTokenFloor{Floor: 9}, machine.OpenSession{TTL: 5, ClientNumbered: true},
+	out := m.Apply(7, 1, &command.Entry{Commands: []command.Command{
+		command.SetTokenFloor{Floor: 9}, command.OpenSession{TTL: 5, ClientNumbered: true},
 	}})
-	m.Apply(8, 1, &machine.Entry{Commands: []machine.Command{
-		machine.Acquire{Session: out.Results[1].Session, Seq: 1, Spec: machine.Spec{Names: []string{"a"}}},
+	m.Apply(8, 1, &command.Entry{Commands: []command.Command{
+		command.Acquire{Session: out.Results[1].Session, Seq: 1, Spec: command.Spec{Names: []string{"a"}}},
 	}})
 	var b bytes.Buffer
 	h := Header{ClusterID: "c", Node: "n1", Index: 8, Term: 1, Voters: []uint64{1, 1 << 63}, TakenAt: 1_800_000_000_000}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-dev/lockstep/server/backup"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // The file is intact, and its content is from a newer build: that is not damage.
@@ -29,7 +29,7 @@ func TestAStateOfANewerBuildIsNotCalledDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := backup.Open(path)
-	if !errors.Is(err, backup.ErrNewer) || errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), machine.ErrNewer.Error()) {
+	if !errors.Is(err, backup.ErrNewer) || errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), command.ErrNewer.Error()) {
 		t.Errorf("err = %v", err)
 	}
 }

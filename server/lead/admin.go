@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // raiseLevel proposes the limits with a higher feature level, or says why not.
@@ -18,7 +18,7 @@ func (l *Lead) raiseLevel(q *Request, b RaiseLevel) {
 		l.out.answer(q, LevelRaised{from, to})
 	default:
 		l.log.Info("feature level: proposed", "from", from, "to", to)
-		l.enqueue(q, &pending{command: machine.SetLimits{Limits: limits}, level: from})
+		l.enqueue(q, &pending{command: command.SetLimits{Limits: limits}, level: from})
 	}
 }
 
@@ -32,7 +32,7 @@ func (l *Lead) revoke(q *Request, b Revoke, has proof) {
 		l.hold(q)
 		return
 	}
-	grants := l.machine.Grants(b.Name, cmp.Or(b.Last, machine.MaxToken))
+	grants := l.machine.Grants(b.Name, cmp.Or(b.Last, command.MaxToken))
 	most := l.cfg.QueueCommands * otherFactor
 	switch n := len(grants); {
 	case n == 0:
@@ -40,7 +40,7 @@ func (l *Lead) revoke(q *Request, b Revoke, has proof) {
 		return
 	case n > most:
 		limit := fmt.Sprintf("%q has %d holders, but at most %d can be revoked at once: revoke sessions or claims instead", b.Name, n, most)
-		l.out.answer(q, Refused{Reason: RefusedByMachine, Code: machine.QuotaExceeded, Limit: limit})
+		l.out.answer(q, Refused{Reason: RefusedByMachine, Code: command.QuotaExceeded, Limit: limit})
 		return
 	case n > l.queue.room(l.cfg.QueueCommands): // all or none
 		l.out.refuse(q, Overloaded)

@@ -10,14 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 const (
 	ms      = Time(time.Millisecond)
 	second  = Time(time.Second)
-	wall0   = machine.WallMillis(1_767_225_600_000) // 2026-01-01
-	ttl     = machine.Millis(10_000)
+	wall0   = command.WallMillis(1_767_225_600_000) // 2026-01-01
+	ttl     = command.Millis(10_000)
 	grace   = Time(500 * time.Millisecond)
 	latency = 3 * ms // of the log, and of a round
 )
@@ -30,20 +31,20 @@ type bed struct {
 	cfg Config
 
 	now     Time
-	wall    machine.WallMillis
+	wall    command.WallMillis
 	machine *machine.Machine
 	index   uint64
 	term    uint64
 
-	limits   machine.Limits
+	limits   command.Limits
 	log      []due[[]byte] // proposed
 	rounds   []due[uint64] // started
 	logStuck bool
 	cutOff   bool // no round is confirmed
 	busy     bool // proposals are not accepted
-	applied  []machine.Entry
+	applied  []command.Entry
 	floored  bool
-	members  []machine.Command
+	members  []command.Command
 	lacks    bool
 	asked    []ChangeMembers
 	noLevel  *Refused
@@ -61,9 +62,9 @@ type due[T any] struct {
 }
 
 // newBed returns a bed that serves and has its token floor.
-func newBed(t testing.TB, tune func(*Config, *machine.Limits)) *bed {
+func newBed(t testing.TB, tune func(*Config, *command.Limits)) *bed {
 	t.Helper()
-	b := &bed{t: t, now: second, wall: wall0, machine: machine.New(), index: 1, limits: machine.DefaultLimits()}
+	b := &bed{t: t, now: second, wall: wall0, machine: machine.New(), index: 1, limits: command.DefaultLimits()}
 	b.cfg = Config{
 		ID: 1, Machine: b.machine, Applied: 1, Grace: time.Duration(grace), MaxStep: 100 * time.Millisecond,
 		RoundEvery: 30 * time.Millisecond, RoundIdle: 250 * time.Millisecond,
@@ -117,17 +118,17 @@ func (b *bed) StartRound(number uint64) {
 
 func (b *bed) WantsFounding() bool { return !b.floored }
 
-func (b *bed) Founding() []machine.Command {
+func (b *bed) Founding() []command.Command {
 	if !b.WantsFounding() {
 		return nil
 	}
 	b.floored = true
-	return []machine.Command{machine.SetLimits{Limits: b.limits}, machine.SetTokenFloor{Floor: 1_000}}
+	return []command.Command{command.SetLimits{Limits: b.limits}, command.SetTokenFloor{Floor: 1_000}}
 }
 
 func (b *bed) WantsMembers() bool { return len(b.members) > 0 }
 
-func (b *bed) Members() []machine.Command {
+func (b *bed) Members() []command.Command {
 	members := b.members
 	b.members = nil
 	return members
@@ -149,11 +150,11 @@ func (b *bed) ChangeMembers(q *Request, c ChangeMembers) {
 	b.Reply(q, MembersChanged{c.Member})
 }
 
-func (b *bed) PlanLevel(l RaiseLevel) (machine.Limits, *Refused) {
+func (b *bed) PlanLevel(l RaiseLevel) (command.Limits, *Refused) {
 	if b.noLevel != nil {
-		return machine.Limits{}, b.noLevel
+		return command.Limits{}, b.noLevel
 	}
-	return b.machine.Limits().At(l.To, machine.DefaultLimits()), nil
+	return b.machine.Limits().At(l.To, command.DefaultLimits()), nil
 }
 
 // tick lets one millisecond pass, with a turn in it.
@@ -180,7 +181,7 @@ func (b *bed) carryOut() {
 
 func (b *bed) applyUntil(t Time) {
 	for len(b.log) > 0 && b.log[0].at <= t {
-		e, err := machine.DecodeEntry(b.log[0].value)
+		e, err := command.DecodeEntry(b.log[0].value)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -252,14 +253,14 @@ func (b *bed) answer(tag uint64) (a Answer) {
 type client struct {
 	c      *bed
 	stream StreamID
-	id     machine.SessionID
-	secret machine.Secret
+	id     command.SessionID
+	secret command.Secret
 	seq    uint64
 	number uint64 // of the attachment
 }
 
 // open opens a session with its own stream.
-func (b *bed) open(ttl machine.Millis) *client {
+func (b *bed) open(ttl command.Millis) *client {
 	b.t.Helper()
 	k := &client{c: b, stream: b.newStream(), number: 1}
 	b.secrets++
@@ -282,15 +283,15 @@ func (k *client) call(b Body) Answer { k.c.t.Helper(); return k.c.call(k.request
 func (k *client) send(b Body) uint64 { return k.c.send(k.request(b)) }
 
 // spec asks for one name, waiting as long as the session lives.
-func spec(name string) machine.Spec { return machine.Spec{Names: []string{name}} }
+func spec(name string) command.Spec { return command.Spec{Names: []string{name}} }
 
-func (k *client) acquireBody(s machine.Spec) Acquire {
+func (k *client) acquireBody(s command.Spec) Acquire {
 	k.seq++
-	return Acquire{Claim: machine.Acquire{Seq: k.seq, Spec: s}}
+	return Acquire{Claim: command.Acquire{Seq: k.seq, Spec: s}}
 }
 
 // acquire asks for a name and returns the state in the answer.
-func (k *client) acquire(name string) machine.ClaimStatus {
+func (k *client) acquire(name string) command.ClaimStatus {
 	k.c.t.Helper()
 	a := k.call(k.acquireBody(spec(name)))
 	claimed, ok := a.(Claimed)
@@ -301,7 +302,7 @@ func (k *client) acquire(name string) machine.ClaimStatus {
 }
 
 // attach binds the session to a new stream.
-func (k *client) attach(seen uint64) (Answer, []machine.ClaimStatus) {
+func (k *client) attach(seen uint64) (Answer, []command.ClaimStatus) {
 	k.c.t.Helper()
 	k.stream = k.c.newStream()
 	k.number++
@@ -311,7 +312,7 @@ func (k *client) attach(seen uint64) (Answer, []machine.ClaimStatus) {
 }
 
 // changes returns the changes that were reported to the client on its stream.
-func (k *client) changes() (claims []machine.ClaimStatus) {
+func (k *client) changes() (claims []command.ClaimStatus) {
 	for _, r := range k.c.take(func(r Reply) bool {
 		_, ok := r.Answer.(Changed)
 		return ok && r.Stream == k.stream && r.Session == k.id
@@ -335,7 +336,7 @@ func (k *client) over() (e Ended, ok bool) {
 // renew sends a keepalive.
 func (k *client) renew() uint64 { return k.send(KeepAlive{Number: uint64(k.c.now)}) }
 
-func lease(ttl machine.Millis) Time { return Time(millis(ttl)) + grace }
+func lease(ttl command.Millis) Time { return Time(millis(ttl)) + grace }
 
 // refusal returns the reason of a refusal, or 255.
 func refusal(a Answer) Refusal {

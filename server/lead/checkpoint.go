@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/expiry"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // Only the leader knows who renewed a lease. Its successor would have to give every session a full
 // TTL, and would do so for a dead one after every change of leaders. So a leader records the ends
-// of leases that have not been renewed for a while (machine.CheckpointLeases), on a clock that
+// of leases that have not been renewed for a while (command.CheckpointLeases), on a clock that
 // continues from leader to leader.
 //
 // Why that is safe. Suppose a leader logs at time p that the lease of session S ends at E. E is no
@@ -46,29 +47,29 @@ const (
 // checkpoints is what a leader is to record, has recorded, and takes back.
 type checkpoints struct {
 	// base is the lease clock of the machine at the promotion, when the healthy clock was zero.
-	base   machine.Millis
+	base   command.Millis
 	logged time.Duration // healthy clock of the last checkpoint
 
 	// returning, leases and delays hold when the end of each is to be recorded, unless it already
 	// is. A session is in returning until it has renewed at this leader, and then in leases, where
 	// a renewal does not move it: see collectSilent.
-	returning expiry.Deadlines[machine.SessionID]
-	leases    expiry.Deadlines[machine.SessionID]
-	delays    expiry.Deadlines[machine.ClaimID]
+	returning expiry.Deadlines[command.SessionID]
+	leases    expiry.Deadlines[command.SessionID]
+	delays    expiry.Deadlines[command.ClaimID]
 	// dueLeases and dueDelays are those being recorded now.
-	dueLeases ending[machine.SessionID]
-	dueDelays ending[machine.ClaimID]
+	dueLeases ending[command.SessionID]
+	dueDelays ending[command.ClaimID]
 
 	// renewals are the sessions whose RenewLeases is in flight, and keepAlives the requests waiting
 	// for it.
-	renewals   ending[machine.SessionID]
-	keepAlives map[machine.SessionID][]Request
+	renewals   ending[command.SessionID]
+	keepAlives map[command.SessionID][]Request
 	held       int // number of waiting keepalives
 }
 
 // checkpointing reports whether the log may hold checkpoints.
 func (t *timers) checkpointing() bool {
-	return t.machine.Limits().FeatureLevel >= machine.LeaseLevel && !mutantAnew
+	return t.machine.Limits().FeatureLevel >= command.LeaseLevel && !mutantAnew
 }
 
 // silentAfter is how long a session may go without renewing before the end of its lease is
@@ -77,7 +78,7 @@ func silentAfter(ttl time.Duration) time.Duration { return ttl / 2 }
 
 // awaitReturn schedules the end of a lease to be recorded if the session does not renew soon after
 // the promotion.
-func (t *timers) awaitReturn(id machine.SessionID, ttl time.Duration) {
+func (t *timers) awaitReturn(id command.SessionID, ttl time.Duration) {
 	if t.checkpointing() {
 		t.checkpoints.returning.Set(id, min(checkAfter, silentAfter(ttl)))
 	}
@@ -85,14 +86,14 @@ func (t *timers) awaitReturn(id machine.SessionID, ttl time.Duration) {
 
 // watchLease schedules the end of a lease that has just begun to be recorded after a while, if the
 // session does not renew it.
-func (t *timers) watchLease(id machine.SessionID, ttl time.Duration) {
+func (t *timers) watchLease(id command.SessionID, ttl time.Duration) {
 	if t.checkpointing() {
 		t.checkpoints.leases.Set(id, t.clock.Now()+silentAfter(ttl))
 	}
 }
 
 // leaseRenewed handles a renewal. Usually there is nothing to do.
-func (t *timers) leaseRenewed(id machine.SessionID, ttl time.Duration) {
+func (t *timers) leaseRenewed(id command.SessionID, ttl time.Duration) {
 	c := &t.checkpoints
 	if _, awaited := c.returning.At(id); awaited || c.dueLeases.has(id) {
 		c.returning.Drop(id)
@@ -127,7 +128,7 @@ func (t *timers) collectSilent(due time.Duration) {
 }
 
 // watchDelay schedules the end of a delay to be recorded after a while, if the delay is long.
-func (t *timers) watchDelay(id machine.ClaimID, span time.Duration) {
+func (t *timers) watchDelay(id command.ClaimID, span time.Duration) {
 	if t.checkpointing() && span > checkAfter {
 		t.checkpoints.delays.Set(id, t.clock.Now()+checkAfter)
 	}
@@ -147,7 +148,7 @@ func (c *checkpoints) holdForRenewal(q *Request) bool {
 		return false
 	}
 	if c.keepAlives == nil {
-		c.keepAlives = make(map[machine.SessionID][]Request)
+		c.keepAlives = make(map[command.SessionID][]Request)
 	}
 	c.held++
 	c.keepAlives[q.Session] = append(c.keepAlives[q.Session], *q)
@@ -157,7 +158,7 @@ func (c *checkpoints) holdForRenewal(q *Request) bool {
 
 // takeWaiting removes and returns the keepalives of a session whose RenewLeases is applied, or
 // which is over. Their round has been confirmed already.
-func (c *checkpoints) takeWaiting(id machine.SessionID) []Request {
+func (c *checkpoints) takeWaiting(id command.SessionID) []Request {
 	c.renewals.drop(id)
 	waiting := c.keepAlives[id]
 	delete(c.keepAlives, id)
@@ -174,13 +175,13 @@ func (c *checkpoints) all() (waiting []Request) {
 }
 
 // leaseOver forgets a session that has ended, except for its waiting keepalives.
-func (c *checkpoints) leaseOver(id machine.SessionID) {
+func (c *checkpoints) leaseOver(id command.SessionID) {
 	c.returning.Drop(id)
 	c.leases.Drop(id)
 	c.dueLeases.drop(id)
 }
 
-func (c *checkpoints) delayOver(id machine.ClaimID) {
+func (c *checkpoints) delayOver(id command.ClaimID) {
 	c.delays.Drop(id)
 	c.dueDelays.drop(id)
 }
@@ -196,40 +197,40 @@ func (t *timers) wantsCheckpoint() bool {
 }
 
 // checkpointCommands record what is due, and take back what was renewed.
-func (t *timers) checkpointCommands(term uint64, b *batch) (commands []machine.Command) {
+func (t *timers) checkpointCommands(term uint64, b *batch) (commands []command.Command) {
 	c := &t.checkpoints
 	if t.wantsCheckpoint() {
 		now := t.clock.Now()
 		c.logged = now
-		commands = append(commands, machine.CheckpointLeases{
-			Term: term, Clock: c.base + machine.Millis(now.Milliseconds()), Wait: t.recoveryLeft(),
+		commands = append(commands, command.CheckpointLeases{
+			Term: term, Clock: c.base + command.Millis(now.Milliseconds()), Wait: t.recoveryLeft(),
 			Sessions: t.sessionEnds(b), Delays: t.delayEnds(b),
 		})
 	}
-	one := func(machine.SessionID) int { return 1 }
+	one := func(command.SessionID) int { return 1 }
 	if b.renewed = c.renewals.take(maxCheckpoint, one); len(b.renewed) > 0 {
-		commands = append(commands, machine.RenewLeases{Term: term, Sessions: b.renewed})
+		commands = append(commands, command.RenewLeases{Term: term, Sessions: b.renewed})
 	}
 	return commands
 }
 
-func (t *timers) sessionEnds(b *batch) (ends []machine.SessionEnd) {
+func (t *timers) sessionEnds(b *batch) (ends []command.SessionEnd) {
 	c := &t.checkpoints
-	b.leases = c.dueLeases.take(maxCheckpoint, func(machine.SessionID) int { return 1 })
+	b.leases = c.dueLeases.take(maxCheckpoint, func(command.SessionID) int { return 1 })
 	for _, id := range b.leases {
 		if at, ok := t.leases.At(id); ok {
-			ends = append(ends, machine.SessionEnd{Session: id, At: c.onLeaseClock(at - t.grace)})
+			ends = append(ends, command.SessionEnd{Session: id, At: c.onLeaseClock(at - t.grace)})
 		}
 	}
 	return ends
 }
 
-func (t *timers) delayEnds(b *batch) (ends []machine.DelayEnd) {
+func (t *timers) delayEnds(b *batch) (ends []command.DelayEnd) {
 	c := &t.checkpoints
-	b.closing = c.dueDelays.take(maxCheckpoint, func(machine.ClaimID) int { return 1 })
+	b.closing = c.dueDelays.take(maxCheckpoint, func(command.ClaimID) int { return 1 })
 	for _, id := range b.closing {
 		if at, ok := t.delays.At(id); ok {
-			ends = append(ends, machine.DelayEnd{Claim: id, At: c.onLeaseClock(at - t.grace)})
+			ends = append(ends, command.DelayEnd{Claim: id, At: c.onLeaseClock(at - t.grace)})
 		}
 	}
 	return ends
@@ -237,12 +238,12 @@ func (t *timers) delayEnds(b *batch) (ends []machine.DelayEnd) {
 
 // onLeaseClock converts a time of the healthy clock to the lease clock, rounded up: an end must not
 // come early.
-func (c *checkpoints) onLeaseClock(at time.Duration) machine.Millis {
+func (c *checkpoints) onLeaseClock(at time.Duration) command.Millis {
 	return c.base + roundUp(at)
 }
 
-func roundUp(d time.Duration) machine.Millis {
-	return machine.Millis(max(0, d+time.Millisecond-1).Milliseconds())
+func roundUp(d time.Duration) command.Millis {
+	return command.Millis(max(0, d+time.Millisecond-1).Milliseconds())
 }
 
 // finishCheckpoint continues after an entry with checkpoints of this leader has been applied.
@@ -257,7 +258,7 @@ func (t *timers) finishCheckpoint(b *batch) {
 
 // renewed continues after a RenewLeases has been applied. The keepalive of the session may be gone
 // along with its stream.
-func (t *timers) renewed(id machine.SessionID) {
+func (t *timers) renewed(id command.SessionID) {
 	if s, live := t.machine.Session(id); live {
 		t.watchLease(id, millis(s.TTL))
 	}
@@ -268,9 +269,9 @@ func (t *timers) renewed(id machine.SessionID) {
 func (t *timers) watchAll() {
 	for _, m := range t.machine.Timers() {
 		switch m.Kind {
-		case machine.SessionStarted:
+		case command.SessionStarted:
 			t.watchLease(m.Claim.Session, millis(m.Span))
-		case machine.DelayStarted:
+		case command.DelayStarted:
 			t.watchDelay(m.Claim, millis(m.Span))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -46,7 +47,7 @@ type Config struct {
 }
 
 // grace returns Grace as clients are told it.
-func (c *Config) grace() machine.Millis { return machine.Millis(c.Grace.Milliseconds()) }
+func (c *Config) grace() command.Millis { return command.Millis(c.Grace.Milliseconds()) }
 
 // timed runs what is estimated to cost that many microseconds, and returns how long it took.
 func (c *Config) timed(cost int, run func()) time.Duration {

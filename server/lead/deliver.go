@@ -1,9 +1,9 @@
 package lead
 
-import "github.com/lockstep-dev/lockstep/server/machine"
+import "github.com/lockstep-dev/lockstep/server/command"
 
 // deliver reports the results of an applied entry to clients and timers.
-func (l *Lead) deliver(term uint64, e *machine.Entry, out *machine.Output) {
+func (l *Lead) deliver(term uint64, e *command.Entry, out *command.Output) {
 	changes := &changeFeed{streams: &l.streams, rest: out.Changes}
 	var b *batch
 	if term == l.term { // only its leader proposes in a term
@@ -29,12 +29,12 @@ func (l *Lead) deliver(term uint64, e *machine.Entry, out *machine.Output) {
 // answer and a change of the same claim in the order in which the machine made them.
 type changeFeed struct {
 	streams *streams
-	rest    []machine.Change
+	rest    []command.Change
 }
 
 // upTo reports the changes that came before a result of the session: those up to the one that the
 // result's claim shows.
-func (f *changeFeed) upTo(session machine.SessionID, shown uint64) {
+func (f *changeFeed) upTo(session command.SessionID, shown uint64) {
 	if shown == 0 || len(f.rest) == 0 {
 		return
 	}
@@ -56,7 +56,7 @@ func (f *changeFeed) tell(n int) {
 }
 
 // answer sends a client the result of its command.
-func (l *Lead) answer(p *pending, result *machine.Result) {
+func (l *Lead) answer(p *pending, result *command.Result) {
 	if p.counted {
 		l.streams.settle(p.session)
 	}
@@ -64,16 +64,16 @@ func (l *Lead) answer(p *pending, result *machine.Result) {
 		return
 	}
 	switch p.command.(type) {
-	case machine.OpenSession:
+	case command.OpenSession:
 		l.answerOpen(p, result)
-	case machine.CloseSession:
-		if result.Code == machine.OK {
+	case command.CloseSession:
+		if result.Code == command.OK {
 			l.streams.tellOther(l.streams.sessions[p.session], p.from, p.session, "closed by another call with its secret")
 		}
 		l.answerPlain(p, result, Closed{})
-	case machine.Revoke:
+	case command.Revoke:
 		l.answerRevoke(p, result)
-	case machine.SetLimits:
+	case command.SetLimits:
 		l.answerRaised(p, result)
 	default:
 		l.answerPlain(p, result, Claimed{result.Claim})
@@ -81,27 +81,27 @@ func (l *Lead) answer(p *pending, result *machine.Result) {
 	}
 }
 
-func (l *Lead) answerPlain(p *pending, result *machine.Result, ok Answer) {
+func (l *Lead) answerPlain(p *pending, result *command.Result, ok Answer) {
 	if p.from.gone {
 		return
 	}
-	if result.Code != machine.OK {
+	if result.Code != command.OK {
 		ok = l.refusal(result)
 	}
 	l.out.answerPending(p, ok)
 }
 
-func (l *Lead) answerOpen(p *pending, result *machine.Result) {
-	open := p.command.(machine.OpenSession)
-	l.origins.opened(result.Session, p.address, result.Code == machine.OK)
-	if result.Code == machine.OK && p.attach && !p.from.gone {
+func (l *Lead) answerOpen(p *pending, result *command.Result) {
+	open := p.command.(command.OpenSession)
+	l.origins.opened(result.Session, p.address, result.Code == command.OK)
+	if result.Code == command.OK && p.attach && !p.from.gone {
 		l.streams.bind(result.Session, p.from, 1)
 	}
 	p.session = result.Session
 	l.answerPlain(p, result, Opened{Session: result.Session, Secret: p.secret, TTL: open.TTL, Grace: l.cfg.grace()})
 }
 
-func (l *Lead) answerRevoke(p *pending, result *machine.Result) {
+func (l *Lead) answerRevoke(p *pending, result *command.Result) {
 	if p.group == nil {
 		l.answerPlain(p, result, RevokedClaims{Count: result.Revoked})
 		return
@@ -117,8 +117,8 @@ func (l *Lead) answerRevoke(p *pending, result *machine.Result) {
 }
 
 // answerRaised reports to the caller that the level has risen.
-func (l *Lead) answerRaised(p *pending, result *machine.Result) {
-	if result.Code != machine.OK && !p.from.gone {
+func (l *Lead) answerRaised(p *pending, result *command.Result) {
+	if result.Code != command.OK && !p.from.gone {
 		l.out.reply(p.from.id, p.tag, p.session, Refused{Reason: LevelRefused, Limit: result.Limit})
 		return
 	}
@@ -126,15 +126,15 @@ func (l *Lead) answerRaised(p *pending, result *machine.Result) {
 }
 
 // afterClaim notifies the calls that follow a claim, and registers a call that is to follow it.
-func (l *Lead) afterClaim(p *pending, result *machine.Result) {
-	if result.Code != machine.OK {
+func (l *Lead) afterClaim(p *pending, result *command.Result) {
+	if result.Code != command.OK {
 		return
 	}
 	l.streams.tellFollowers(p.session, result.Claim, p.from)
 	if !p.follow || result.Claim.State.Final() {
 		return
 	}
-	if id := (machine.ClaimID{Session: p.session, Seq: result.Claim.Seq}); !l.streams.follow(id, p.from) {
+	if id := (command.ClaimID{Session: p.session, Seq: result.Claim.Seq}); !l.streams.follow(id, p.from) {
 		l.endAbandoned(id)
 	}
 }
@@ -142,11 +142,11 @@ func (l *Lead) afterClaim(p *pending, result *machine.Result) {
 // endAbandoned ends a queued claim that nobody is waiting for. It does not log a Cancel: a retry of
 // the call may come before it in the log and be granted, and that grant must not be taken back
 // unnoticed.
-func (l *Lead) endAbandoned(id machine.ClaimID) {
-	if c, ok := l.machine.Claim(id); !ok || c.State != machine.Queued {
+func (l *Lead) endAbandoned(id command.ClaimID) {
+	if c, ok := l.machine.Claim(id); !ok || c.State != command.Queued {
 		return
 	}
-	p := &pending{command: machine.EndWait{Term: l.term, Claims: []machine.ClaimID{id}}, session: id.Session}
+	p := &pending{command: command.EndWait{Term: l.term, Claims: []command.ClaimID{id}}, session: id.Session}
 	if !l.queue.admit(p, l.cfg.QueueCommands, l.now) {
 		l.log.Warn("queue full: an abandoned claim stays until its session ends", "session", id.Session.String(), "seq", id.Seq)
 	}

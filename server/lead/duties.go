@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 const (
@@ -26,42 +26,42 @@ func (l *Lead) hasDuties() bool {
 
 // duties makes the leader's own commands for a batch. They carry its term: the machine ignores
 // those that end up in another one.
-func (l *Lead) duties(b *batch) (commands []machine.Command) {
+func (l *Lead) duties(b *batch) (commands []command.Command) {
 	t := &l.timers
 	commands = append(commands, l.group.Founding()...)
 	if t.wantsRecovered() {
 		t.endLogged = true
 		l.log.Warn("wait after the restore has ended: granting locks")
-		commands = append(commands, machine.EndRecovery{Term: l.term})
+		commands = append(commands, command.EndRecovery{Term: l.term})
 	}
 	commands = append(commands, l.group.Members()...)
 	commands = append(commands, t.checkpointCommands(l.term, b)...)
 	if b.expire = t.expiring.take(maxEnd, l.sessionWeight); len(b.expire) > 0 {
 		l.log.Info("expiring sessions", "count", len(b.expire), "first", b.expire[0].String())
-		commands = append(commands, machine.Expire{Term: l.term, Sessions: b.expire})
+		commands = append(commands, command.Expire{Term: l.term, Sessions: b.expire})
 	}
-	one := func(machine.ClaimID) int { return 1 }
+	one := func(command.ClaimID) int { return 1 }
 	if b.waits = t.waitOver.take(maxEnd, one); len(b.waits) > 0 {
-		commands = append(commands, machine.EndWait{Term: l.term, Claims: b.waits})
+		commands = append(commands, command.EndWait{Term: l.term, Claims: b.waits})
 	}
 	if b.delays = t.delayOver.take(maxEnd, one); len(b.delays) > 0 {
-		commands = append(commands, machine.EndDelay{Term: l.term, Claims: b.delays})
+		commands = append(commands, command.EndDelay{Term: l.term, Claims: b.delays})
 	}
 	if l.wantsCheck() {
 		l.nextCheck, l.checkAt = l.applied+l.cfg.CheckEvery, l.now+quietCheck
-		commands = append(commands, machine.CheckHash{Index: l.machine.Index(), Hash: l.machine.Hash()})
+		commands = append(commands, command.CheckHash{Index: l.machine.Index(), Hash: l.machine.Hash()})
 	}
 	return commands
 }
 
 // wantsCheck reports whether it is time to compare the replicas' states.
 func (l *Lead) wantsCheck() bool {
-	quiet := l.machine.Limits().FeatureLevel >= machine.SecretLevel && l.now >= l.checkAt
+	quiet := l.machine.Limits().FeatureLevel >= command.SecretLevel && l.now >= l.checkAt
 	return quiet || l.applied >= l.nextCheck || l.group.LacksEntry()
 }
 
 // sessionWeight returns what ending a session costs: the number of names of its claims, plus one.
-func (l *Lead) sessionWeight(id machine.SessionID) int {
+func (l *Lead) sessionWeight(id command.SessionID) int {
 	s, _ := l.machine.Session(id)
 	return max(1, int(s.Weight))
 }

@@ -1,6 +1,6 @@
 package lead
 
-import "github.com/lockstep-dev/lockstep/server/machine"
+import "github.com/lockstep-dev/lockstep/server/command"
 
 // A Group is what a Lead asks of the group of replicas that it leads. Its methods are called from
 // within the methods of the Lead, of which they may call Term, Reply and NextBatch, and only while
@@ -16,11 +16,11 @@ type Group interface {
 	// WantsFounding reports whether a young cluster, or one without a birth, lacks one of its first
 	// commands, and Founding makes them for the entry that is about to be proposed.
 	WantsFounding() bool
-	Founding() []machine.Command
+	Founding() []command.Command
 	// WantsMembers reports whether something is known of a member that is not in the log, and
 	// Members makes the commands that log it.
 	WantsMembers() bool
-	Members() []machine.Command
+	Members() []command.Command
 	// LacksEntry reports whether the replica needs some entry to be logged, for a snapshot.
 	LacksEntry() bool
 
@@ -33,5 +33,5 @@ type Group interface {
 	// once or when the change is applied.
 	ChangeMembers(q *Request, b ChangeMembers)
 	// PlanLevel returns the limits that raise the feature level as asked, or why not.
-	PlanLevel(b RaiseLevel) (machine.Limits, *Refused)
+	PlanLevel(b RaiseLevel) (command.Limits, *Refused)
 }

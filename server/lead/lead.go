@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/expiry"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -19,7 +20,7 @@ type Lead struct {
 	rng     rng
 
 	now  Time
-	wall machine.WallMillis
+	wall command.WallMillis
 	out  *outbox
 
 	leadership // zero unless this replica leads
@@ -59,7 +60,7 @@ func (l *Lead) Installed(m *machine.Machine, index uint64) { l.machine, l.applie
 
 // Begin begins a turn. now must not fall from turn to turn; wall is the wall clock, used only for
 // display.
-func (l *Lead) Begin(now Time, wall machine.WallMillis) {
+func (l *Lead) Begin(now Time, wall command.WallMillis) {
 	l.now, l.wall = now, wall
 	if l.serving {
 		l.timers.clock.Advance(time.Duration(now), l.rounds.healthy(now, l.cfg.RoundIdle))
@@ -74,7 +75,7 @@ func (l *Lead) Start(term uint64) {
 
 // Apply goes on after an applied entry. e and out are nil for an entry of Raft's own. It reports
 // whether requests are served from now on.
-func (l *Lead) Apply(index, term uint64, e *machine.Entry, out *machine.Output) (promoted bool) {
+func (l *Lead) Apply(index, term uint64, e *command.Entry, out *command.Output) (promoted bool) {
 	l.applied = index
 	if promoted = l.term == term && !l.serving; promoted {
 		l.promote()
@@ -107,7 +108,7 @@ func (l *Lead) promote() {
 
 // Raised goes on after an entry that raised the feature level from the one before.
 func (l *Lead) Raised(before uint32) {
-	if l.serving && before < machine.LeaseLevel && l.machine.Limits().FeatureLevel >= machine.LeaseLevel {
+	if l.serving && before < command.LeaseLevel && l.machine.Limits().FeatureLevel >= command.LeaseLevel {
 		l.timers.watchAll()
 	}
 }
@@ -167,15 +168,15 @@ func (l *Lead) oldestKeepAlive(backlog Time) Time {
 }
 
 // timer starts or stops a timer for the machine, and forgets a session that has ended.
-func (l *Lead) timer(t machine.Timer) {
+func (l *Lead) timer(t command.Timer) {
 	l.timers.change(t)
 	switch session := t.Claim.Session; t.Kind {
-	case machine.SessionEnded:
+	case command.SessionEnded:
 		l.serveWaiting(session)
 		_, leaving := l.machine.Leaving(session)
 		l.origins.over(session, leaving)
 		l.streams.over(session, l.machine)
-	case machine.DelayOver:
+	case command.DelayOver:
 		if _, live := l.machine.Session(session); !live {
 			l.streams.over(session, l.machine)
 		}

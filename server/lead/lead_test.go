@@ -3,7 +3,7 @@ package lead
 import (
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 func TestALeadThatDoesNotLeadRefusesEverything(t *testing.T) {
@@ -68,36 +68,36 @@ func TestAnEntryThatIsNotAcceptedIsOfferedAgain(t *testing.T) {
 		t.Errorf("%d entries are in flight", n)
 	}
 	c.busy = false
-	if a := c.answer(tag).(Claimed); a.Claim.State != machine.Granted {
+	if a := c.answer(tag).(Claimed); a.Claim.State != command.Granted {
 		t.Errorf("answered %+v", a)
 	}
 }
 
 func TestTheGroupMakesMembershipChangesAndPlansLevels(t *testing.T) {
-	c := newBed(t, func(_ *Config, limits *machine.Limits) { *limits = limits.At(1, *limits) })
+	c := newBed(t, func(_ *Config, limits *command.Limits) { *limits = limits.At(1, *limits) })
 	operator := func(b Body) Answer { return c.call(Request{Stream: c.newStream(), Body: b}) }
-	add := ChangeMembers{Change: AddLearner, Member: machine.Member{ID: 4, Name: "n4", Address: "n4:1"}}
+	add := ChangeMembers{Change: AddLearner, Member: command.Member{ID: 4, Name: "n4", Address: "n4:1"}}
 	if a := operator(add); a != (MembersChanged{Member: add.Member}) || len(c.asked) != 1 || c.asked[0] != add {
 		t.Errorf("answered %+v, the group was asked %+v", a, c.asked)
 	}
 	c.noLevel = &Refused{Reason: LevelBusy, Limit: "wait"}
-	if a := operator(RaiseLevel{To: machine.FeatureLevel}); refusal(a) != LevelBusy {
+	if a := operator(RaiseLevel{To: command.FeatureLevel}); refusal(a) != LevelBusy {
 		t.Errorf("answered %+v", a)
 	}
 	c.noLevel = nil
-	want := LevelRaised{From: 1, To: machine.FeatureLevel}
-	if a := operator(RaiseLevel{To: machine.FeatureLevel, Check: true}); a != want || c.machine.Limits().FeatureLevel != 1 {
+	want := LevelRaised{From: 1, To: command.FeatureLevel}
+	if a := operator(RaiseLevel{To: command.FeatureLevel, Check: true}); a != want || c.machine.Limits().FeatureLevel != 1 {
 		t.Errorf("the check was answered %+v", a)
 	}
-	if a := operator(RaiseLevel{To: machine.FeatureLevel}); a != want || c.machine.Limits().FeatureLevel != machine.FeatureLevel {
+	if a := operator(RaiseLevel{To: command.FeatureLevel}); a != want || c.machine.Limits().FeatureLevel != command.FeatureLevel {
 		t.Errorf("answered %+v", a)
 	}
 }
 
 func TestTheLeaderLogsWhatTheGroupKnowsOfMembers(t *testing.T) {
 	c := newBed(t, nil)
-	m := machine.Member{ID: 1, Name: "n1", Address: "n1:1"}
-	c.members = []machine.Command{machine.SetMember{Member: m}}
+	m := command.Member{ID: 1, Name: "n1", Address: "n1:1"}
+	c.members = []command.Command{command.SetMember{Member: m}}
 	c.run(20 * ms)
 	if got, ok := c.machine.Member(1); !ok || got.Name != "n1" {
 		t.Errorf("the table has %+v", got)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // live reports whether the session has not ended.
@@ -23,10 +23,10 @@ func TestASilentSessionEndsAfterTTLAndGrace(t *testing.T) {
 	if took := c.now - from; took < lease(ttl)-second {
 		t.Errorf("expired after %v", time.Duration(took))
 	}
-	if told := b.changes(); len(told) != 1 || told[0].State != machine.Granted {
+	if told := b.changes(); len(told) != 1 || told[0].State != command.Granted {
 		t.Errorf("the waiter was told %+v", told)
 	}
-	if e, ok := a.over(); !ok || e.Code != machine.SessionExpired {
+	if e, ok := a.over(); !ok || e.Code != command.SessionExpired {
 		t.Errorf("the holder was told %+v", e)
 	}
 }

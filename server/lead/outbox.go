@@ -1,11 +1,11 @@
 package lead
 
-import "github.com/lockstep-dev/lockstep/server/machine"
+import "github.com/lockstep-dev/lockstep/server/command"
 
 // An outbox has the replies that nobody has taken yet, in the order in which they were made.
 type outbox struct{ replies []Reply }
 
-func (o *outbox) reply(id StreamID, tag uint64, session machine.SessionID, a Answer) {
+func (o *outbox) reply(id StreamID, tag uint64, session command.SessionID, a Answer) {
 	o.replies = append(o.replies, Reply{Stream: id, Tag: tag, Session: session, Answer: a})
 }
 
@@ -36,7 +36,7 @@ func (o *outbox) refusePending(p *pending, why Refusal, uncertain bool) {
 }
 
 // tell sends what the client did not ask for.
-func (o *outbox) tell(s *stream, session machine.SessionID, a Answer) {
+func (o *outbox) tell(s *stream, session command.SessionID, a Answer) {
 	if !s.gone {
 		o.reply(s.id, 0, session, a)
 	}

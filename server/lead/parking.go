@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 // A parkKey is a session attaching to a stream.
 type parkKey struct {
 	stream  StreamID
-	session machine.SessionID
+	session command.SessionID
 }
 
 func (q *Request) parkKey() parkKey { return parkKey{q.Stream, q.Session} }

@@ -3,7 +3,7 @@ package lead
 import (
 	"fmt"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // otherFactor is how many times more Release, Cancel, Close and internal commands may wait than
@@ -16,7 +16,7 @@ const maxQueueBytes = 32 << 20
 
 // A pending command waits for its batch, and then for its batch to be applied.
 type pending struct {
-	command machine.Command
+	command command.Command
 	size    int
 	ends    int  // what it ends costs, as sessionWeight counts it; of a CloseSession
 	limited bool // counts against QueueCommands
@@ -25,13 +25,13 @@ type pending struct {
 	// from and what follows say who is to be answered. from is nil for the leader's own commands.
 	from    *stream
 	tag     uint64
-	session machine.SessionID
+	session command.SessionID
 	since   Time           // Request.Received
 	follow  bool           // Acquire.Follow
 	attach  bool           // Open.Attach
 	address string         // of the client of an Open
 	group   *revocation    // one of several commands of a Revoke
-	secret  machine.Secret // Open.Secret, of which the command may have only the hash
+	secret  command.Secret // Open.Secret, of which the command may have only the hash
 	level   uint32         // of a SetLimits: the feature level before
 }
 
@@ -48,11 +48,11 @@ type batch struct {
 	pendings []*pending // of the last commands of the entry
 	own      int        // number of commands before them, which the leader made for the machine
 
-	expire        []machine.SessionID // what the entry is meant to end
-	waits, delays []machine.ClaimID
+	expire        []command.SessionID // what the entry is meant to end
+	waits, delays []command.ClaimID
 	// leases and closing are what the entry is meant to record, renewed what it takes back.
-	leases, renewed []machine.SessionID
-	closing         []machine.ClaimID
+	leases, renewed []command.SessionID
+	closing         []command.ClaimID
 }
 
 // queue has what waits to be proposed and what is proposed and not yet applied.
@@ -99,7 +99,7 @@ func (q *queue) admit(p *pending, bound int, now Time) bool {
 	if len(q.waiting) == 0 {
 		q.since = now
 	}
-	p.size = machine.EncodedSize(p.command)
+	p.size = command.EncodedSize(p.command)
 	q.bytes += p.size
 	q.waiting = append(q.waiting, p)
 	return true
@@ -132,7 +132,7 @@ func (q *queue) take(commands, bytes int, now Time) []*pending {
 // rises reports whether a command that changes the limits is waiting or in flight.
 func (q *queue) rises() (found bool) {
 	q.each(func(p *pending, _ bool) {
-		_, is := p.command.(machine.SetLimits)
+		_, is := p.command.(command.SetLimits)
 		found = found || is
 	})
 	return found
@@ -201,17 +201,17 @@ func (l *Lead) propose() {
 
 func (l *Lead) closeBatch() *batch {
 	b := &batch{number: l.NextBatch()}
-	e := machine.Entry{Header: machine.Header{Proposer: l.cfg.ID, Batch: b.number, Wall: l.wall}}
+	e := command.Entry{Header: command.Header{Proposer: l.cfg.ID, Batch: b.number, Wall: l.wall}}
 	e.Commands = l.duties(b)
 	b.own = len(e.Commands)
 	b.pendings = l.queue.take(l.cfg.BatchCommands, l.cfg.BatchBytes, l.now)
 	for _, p := range b.pendings {
 		e.Commands = append(e.Commands, p.command)
 	}
-	if err := machine.CheckLevels(l.machine.Limits().FeatureLevel, e.Commands); err != nil {
+	if err := command.CheckLevels(l.machine.Limits().FeatureLevel, e.Commands); err != nil {
 		panic(fmt.Sprintf("lead: batch %d: %v", b.number, err))
 	}
-	b.data = machine.AppendEntry(nil, &e)
+	b.data = command.AppendEntry(nil, &e)
 	return b
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 func TestCommandsThatComeWhileAnEntryIsUnderWayShareTheNext(t *testing.T) {
@@ -31,7 +31,7 @@ func TestCommandsThatComeWhileAnEntryIsUnderWayShareTheNext(t *testing.T) {
 func TestABatchHasABoundOnCommandsAndBytes(t *testing.T) {
 	var q queue
 	for range 10 {
-		q.admit(&pending{command: machine.Release{}}, 100, 0)
+		q.admit(&pending{command: command.Release{}}, 100, 0)
 	}
 	if got := q.take(4, 1<<20, 0); len(got) != 4 || len(q.waiting) != 6 {
 		t.Errorf("took %d commands of 10 with a bound of 4", len(got))
@@ -49,7 +49,7 @@ func TestABatchHasABoundOnCommandsAndBytes(t *testing.T) {
 }
 
 func TestAFullQueueRefusesAcquireAndNotWhatFreesLocks(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) { cfg.QueueCommands, cfg.BatchCommands = 10, 5 })
+	c := newBed(t, func(cfg *Config, limits *command.Limits) { cfg.QueueCommands, cfg.BatchCommands = 10, 5 })
 	k := c.open(60_000)
 	held := k.acquire("held")
 	queued := k.acquire("held")
@@ -57,8 +57,8 @@ func TestAFullQueueRefusesAcquireAndNotWhatFreesLocks(t *testing.T) {
 	for i := range 30 {
 		acquires = append(acquires, k.send(k.acquireBody(spec("job"+string(rune('a'+i))))))
 	}
-	release := k.send(Release{machine.Release{Seq: held.Seq, Token: held.Token}})
-	cancel := k.send(Cancel{machine.Cancel{Seq: queued.Seq}})
+	release := k.send(Release{command.Release{Seq: held.Seq, Token: held.Token}})
+	cancel := k.send(Cancel{command.Cancel{Seq: queued.Seq}})
 	keep := k.send(KeepAlive{Number: 1})
 	overloaded := 0
 	for _, tag := range acquires {
@@ -69,10 +69,10 @@ func TestAFullQueueRefusesAcquireAndNotWhatFreesLocks(t *testing.T) {
 	if overloaded != 20 {
 		t.Errorf("%d of 30 acquires were refused by a queue of 10", overloaded)
 	}
-	if a, ok := c.answer(release).(Claimed); !ok || a.Claim.State != machine.Released {
+	if a, ok := c.answer(release).(Claimed); !ok || a.Claim.State != command.Released {
 		t.Errorf("release answered %+v", a)
 	}
-	if a, ok := c.answer(cancel).(Claimed); !ok || a.Claim.State != machine.Cancelled {
+	if a, ok := c.answer(cancel).(Claimed); !ok || a.Claim.State != command.Cancelled {
 		t.Errorf("cancel answered %+v", a)
 	}
 	if _, ok := c.answer(keep).(Kept); !ok {
@@ -84,25 +84,25 @@ func TestTheTwoKindsOfCommandsHaveBoundsOfTheirOwn(t *testing.T) {
 	var q queue
 	const bound = 3
 	for range bound * otherFactor {
-		if !q.admit(&pending{command: machine.Release{}}, bound, 0) {
+		if !q.admit(&pending{command: command.Release{}}, bound, 0) {
 			t.Fatal("a release was refused below its bound")
 		}
 	}
-	if q.admit(&pending{command: machine.Release{}}, bound, 0) {
+	if q.admit(&pending{command: command.Release{}}, bound, 0) {
 		t.Error("a release was admitted beyond its bound")
 	}
 	for range bound {
-		if !q.admit(&pending{command: machine.Acquire{}, limited: true}, bound, 0) {
+		if !q.admit(&pending{command: command.Acquire{}, limited: true}, bound, 0) {
 			t.Error("releases keep acquires out")
 		}
 	}
-	if q.admit(&pending{command: machine.Acquire{}, limited: true}, bound, 0) {
+	if q.admit(&pending{command: command.Acquire{}, limited: true}, bound, 0) {
 		t.Error("an acquire was admitted beyond its bound")
 	}
 }
 
 func TestSeveralEntriesMayBeInFlight(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) { cfg.InFlight = 3 })
+	c := newBed(t, func(cfg *Config, limits *command.Limits) { cfg.InFlight = 3 })
 	k := c.open(60_000)
 	most := 0
 	var tags []uint64
@@ -130,17 +130,17 @@ func TestARefusalIsSaidAfterARoundAndNothingIsProposed(t *testing.T) {
 	body := k.acquireBody(spec("other"))
 	body.Claim.Seq = 1 << 40
 	a := k.call(body).(Refused)
-	if a.Code != machine.OutOfRange || !strings.Contains(a.Limit, "1024") {
+	if a.Code != command.OutOfRange || !strings.Contains(a.Limit, "1024") {
 		t.Errorf("a number far ahead was answered %+v", a)
 	}
-	stranger := &client{c: c, stream: c.newStream(), id: machine.SessionID{9}, secret: machine.Secret{9}}
-	if a := stranger.call(Attach{Number: 1}).(Refused); a.Code != machine.SessionUnknown {
+	stranger := &client{c: c, stream: c.newStream(), id: command.SessionID{9}, secret: command.Secret{9}}
+	if a := stranger.call(Attach{Number: 1}).(Refused); a.Code != command.SessionUnknown {
 		t.Errorf("an unknown session was answered %+v", a)
 	}
 	for _, b := range []Body{stranger.acquireBody(spec("job")), Release{}, Cancel{}, Close{}, KeepAlive{Unary: true}} {
 		q := stranger.request(b)
 		q.Secret = &stranger.secret
-		if a := c.call(q).(Refused); a.Code != machine.SessionUnknown {
+		if a := c.call(q).(Refused); a.Code != command.SessionUnknown {
 			t.Errorf("%T of an unknown session was answered %+v", b, a)
 		}
 	}
@@ -151,30 +151,30 @@ func TestARefusalIsSaidAfterARoundAndNothingIsProposed(t *testing.T) {
 
 func TestEveryHolderOfANameIsRevokedWithOneAnswer(t *testing.T) {
 	c := newBed(t, nil)
-	shared := machine.Spec{Names: []string{"job"}, Mode: machine.Shared}
+	shared := command.Spec{Names: []string{"job"}, Mode: command.Shared}
 	var holders []*client
 	for range 5 {
 		k := c.open(60_000)
 		k.call(k.acquireBody(shared))
 		holders = append(holders, k)
 	}
-	got := c.call(Request{Stream: c.newStream(), Body: Revoke{Name: "job", Command: machine.Revoke{By: "ops", Reason: "r"}}})
+	got := c.call(Request{Stream: c.newStream(), Body: Revoke{Name: "job", Command: command.Revoke{By: "ops", Reason: "r"}}})
 	if got != (RevokedClaims{Count: 5}) {
 		t.Errorf("answered %+v", got)
 	}
 	for i, k := range holders {
-		if told := k.changes(); len(told) != 1 || told[0].State != machine.Revoked {
+		if told := k.changes(); len(told) != 1 || told[0].State != command.Revoked {
 			t.Errorf("holder %d was told %+v", i, told)
 		}
 	}
-	if got := c.call(Request{Stream: c.newStream(), Body: Revoke{Name: "nobody", Command: machine.Revoke{By: "ops", Reason: "r"}}}); got != (RevokedClaims{}) {
+	if got := c.call(Request{Stream: c.newStream(), Body: Revoke{Name: "nobody", Command: command.Revoke{By: "ops", Reason: "r"}}}); got != (RevokedClaims{}) {
 		t.Errorf("a name without holders was answered %+v", got)
 	}
 }
 
-func (c *bed) revokeName(name string, last machine.Token) Answer {
+func (c *bed) revokeName(name string, last command.Token) Answer {
 	c.t.Helper()
-	revoke := machine.Revoke{By: "ops", Reason: "r", Now: true}
+	revoke := command.Revoke{By: "ops", Reason: "r", Now: true}
 	return c.call(Request{Stream: c.newStream(), Body: Revoke{Name: name, Last: last, Command: revoke}})
 }
 
@@ -188,7 +188,7 @@ func TestARevocationUpToATokenMayBeRepeated(t *testing.T) {
 			t.Errorf("revocation %d was answered %+v, want %d claims", i+1, got, want)
 		}
 	}
-	shared := machine.Spec{Names: []string{"pool"}, Mode: machine.Shared}
+	shared := command.Spec{Names: []string{"pool"}, Mode: command.Shared}
 	one := a.call(a.acquireBody(shared)).(Claimed).Claim.Token
 	if two := b.call(b.acquireBody(shared)).(Claimed).Claim.Token; two != one {
 		t.Fatalf("shared holders have the tokens %d and %d", one, two)
@@ -206,13 +206,13 @@ func TestARevocationUpToATokenMayBeRepeated(t *testing.T) {
 }
 
 func TestAllHoldersOfANameAreRevokedOrNone(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) { cfg.QueueCommands = 1 }) // and 8 of the others
-	shared := machine.Spec{Names: []string{"pool"}, Mode: machine.Shared}
+	c := newBed(t, func(cfg *Config, limits *command.Limits) { cfg.QueueCommands = 1 }) // and 8 of the others
+	shared := command.Spec{Names: []string{"pool"}, Mode: command.Shared}
 	var all []*client
 	hold := func(n int) {
 		for range n {
 			k := c.open(60_000)
-			if a := k.call(k.acquireBody(shared)).(Claimed); a.Claim.State != machine.Granted {
+			if a := k.call(k.acquireBody(shared)).(Claimed); a.Claim.State != command.Granted {
 				t.Fatalf("claim %+v", a)
 			}
 			all = append(all, k)
@@ -222,9 +222,9 @@ func TestAllHoldersOfANameAreRevokedOrNone(t *testing.T) {
 	// Four others wait in the queue: it has room for four of the six revocations.
 	q := &c.queue
 	for range 4 {
-		q.admit(&pending{command: machine.Cancel{Session: all[0].id, Seq: 99}}, 1, c.now)
+		q.admit(&pending{command: command.Cancel{Session: all[0].id, Seq: 99}}, 1, c.now)
 	}
-	request := Request{Stream: c.newStream(), Tag: 1, Body: Revoke{Name: "pool", Command: machine.Revoke{By: "ops", Reason: "r", Now: true}}}
+	request := Request{Stream: c.newStream(), Tag: 1, Body: Revoke{Name: "pool", Command: command.Revoke{By: "ops", Reason: "r", Now: true}}}
 	c.revoke(&request, request.Body.(Revoke), confirmedRound)
 	if got := c.Replies(); len(got) != 1 || refusal(got[0].Answer) != Overloaded || len(q.waiting) != 4 {
 		t.Errorf("answered %+v, and %d commands wait", got, len(q.waiting))
@@ -234,22 +234,22 @@ func TestAllHoldersOfANameAreRevokedOrNone(t *testing.T) {
 		t.Errorf("%d of 6 holders are left", n)
 	}
 	hold(3)
-	if a, ok := c.revokeName("pool", 0).(Refused); !ok || a.Code != machine.QuotaExceeded {
+	if a, ok := c.revokeName("pool", 0).(Refused); !ok || a.Code != command.QuotaExceeded {
 		t.Errorf("nine at once were answered %+v", a)
 	}
 }
 
 func TestWhatIsUnderWayOfASessionIsNotHeldAgainstItsNextRequest(t *testing.T) {
-	c := newBed(t, func(_ *Config, limits *machine.Limits) { limits.WaitersPerName = 1 })
+	c := newBed(t, func(_ *Config, limits *command.Limits) { limits.WaitersPerName = 1 })
 	a, b := c.open(60_000), c.open(60_000)
 	a.acquire("job")
 	b.acquire("job")
-	b.send(Cancel{machine.Cancel{Seq: b.seq}}) // makes room for the next one
-	if got := b.acquire("job"); got.State != machine.Queued {
+	b.send(Cancel{command.Cancel{Seq: b.seq}}) // makes room for the next one
+	if got := b.acquire("job"); got.State != command.Queued {
 		t.Errorf("claim %+v", got)
 	}
 	stranger := c.open(60_000)
-	if a := stranger.call(stranger.acquireBody(spec("job"))).(Refused); a.Code != machine.QuotaExceeded {
+	if a := stranger.call(stranger.acquireBody(spec("job"))).(Refused); a.Code != command.QuotaExceeded {
 		t.Errorf("a waiter too many was answered %+v", a)
 	}
 }
@@ -259,9 +259,9 @@ func TestWhatIsUnderWayOfASessionIsNotHeldAgainstItsNextRequest(t *testing.T) {
 func TestABatchEndsABoundedNumberOfClaims(t *testing.T) {
 	var q queue
 	for range 10 {
-		q.admit(&pending{command: machine.CloseSession{}, ends: maxEnd / 2}, 100, 0)
+		q.admit(&pending{command: command.CloseSession{}, ends: maxEnd / 2}, 100, 0)
 	}
-	q.admit(&pending{command: machine.CloseSession{}, ends: 2 * maxEnd}, 100, 0) // one is taken in any case
+	q.admit(&pending{command: command.CloseSession{}, ends: 2 * maxEnd}, 100, 0) // one is taken in any case
 	var sizes []int
 	for len(q.waiting) > 0 {
 		sizes = append(sizes, len(q.take(100, 1<<20, 0)))
@@ -272,12 +272,12 @@ func TestABatchEndsABoundedNumberOfClaims(t *testing.T) {
 }
 
 func TestACommandAboveTheLevelIsNotProposed(t *testing.T) {
-	c := newBed(t, func(_ *Config, limits *machine.Limits) { *limits = limits.At(1, *limits) })
+	c := newBed(t, func(_ *Config, limits *command.Limits) { *limits = limits.At(1, *limits) })
 	defer func() {
 		if recover() == nil {
 			t.Error("it is")
 		}
 	}()
-	c.enqueue(&Request{Stream: c.newStream()}, &pending{command: machine.OpenSession{TTL: 1, Hashed: true}})
+	c.enqueue(&Request{Stream: c.newStream()}, &pending{command: command.OpenSession{TTL: 1, Hashed: true}})
 	c.closeBatch()
 }

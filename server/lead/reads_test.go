@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 func (c *bed) read(connection uint64, b Body) uint64 {
@@ -46,7 +46,7 @@ func TestAConnectionWithManyReadsDoesNotKeepOthersWaiting(t *testing.T) {
 
 func TestReadsOfATurnAreBoundedByWhatTheyTake(t *testing.T) {
 	var clock time.Duration
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) {
+	c := newBed(t, func(cfg *Config, limits *command.Limits) {
 		// Each read takes that long.
 		cfg.Stopwatch = func() time.Duration { clock += 500 * time.Microsecond; return clock }
 	})
@@ -67,7 +67,7 @@ func TestReadsOfATurnAreBoundedByWhatTheyTake(t *testing.T) {
 }
 
 func TestADeposedLeaderRefusesReadsThatWaitTheirTurn(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) {
+	c := newBed(t, func(cfg *Config, limits *command.Limits) {
 		cfg.Stopwatch = func() func() time.Duration {
 			clock := time.Duration(0)
 			return func() time.Duration { clock += time.Second; return clock } // one read a turn
@@ -109,7 +109,7 @@ func (c *bed) openFrom(address string) (Opened, Answer) {
 }
 
 func TestAnAddressHasABoundedNumberOfSessions(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) { cfg.SessionsPerAddress = 3 })
+	c := newBed(t, func(cfg *Config, limits *command.Limits) { cfg.SessionsPerAddress = 3 })
 	var mine []Opened
 	for range 3 {
 		o, a := c.openFrom("10.0.0.1")
@@ -122,7 +122,7 @@ func TestAnAddressHasABoundedNumberOfSessions(t *testing.T) {
 		t.Helper()
 		_, a := c.openFrom(address)
 		r, refused := a.(Refused)
-		if refused && (r.Code != machine.QuotaExceeded || !strings.Contains(r.Limit, "10.0.0.1: at most 3")) {
+		if refused && (r.Code != command.QuotaExceeded || !strings.Contains(r.Limit, "10.0.0.1: at most 3")) {
 			t.Errorf("refused with %+v", r)
 		}
 		return refused
@@ -162,7 +162,7 @@ func TestAnAddressHasABoundedNumberOfSessions(t *testing.T) {
 }
 
 func TestOpensAboveTheClustersLimitAreNotLogged(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) {
+	c := newBed(t, func(cfg *Config, limits *command.Limits) {
 		limits.Sessions = 2
 	})
 	for range 2 {
@@ -173,7 +173,7 @@ func TestOpensAboveTheClustersLimitAreNotLogged(t *testing.T) {
 	c.run(100 * ms)
 	before := c.queue.batches
 	for range 10 {
-		if _, a := c.openFrom("10.0.0.1"); a.(Refused).Code != machine.QuotaExceeded {
+		if _, a := c.openFrom("10.0.0.1"); a.(Refused).Code != command.QuotaExceeded {
 			t.Fatalf("answered %+v", a)
 		}
 	}

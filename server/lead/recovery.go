@@ -3,7 +3,7 @@ package lead
 import (
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // startRecovery starts timing the wait of a restored cluster, except what earlier leaders have
@@ -18,7 +18,7 @@ func (t *timers) startRecovery() {
 }
 
 // recoveryLeft returns what is left of the wait, without the grace, or zero when there is none.
-func (t *timers) recoveryLeft() machine.Millis {
+func (t *timers) recoveryLeft() command.Millis {
 	if !t.recovering || t.recovered == 0 {
 		return 0
 	}
@@ -45,9 +45,9 @@ func (l *Lead) opening() bool {
 }
 
 // refusal returns what a client is told about a command that the machine refused, or would refuse.
-func (l *Lead) refusal(result *machine.Result) Refused {
+func (l *Lead) refusal(result *command.Result) Refused {
 	no := Refused{Reason: RefusedByMachine, Code: result.Code, Limit: result.Limit, Claim: result.Claim}
-	if no.Code == machine.NotReady {
+	if no.Code == command.NotReady {
 		no.Limit, no.RetryAfter = l.GrantsHeld()
 	}
 	return no

@@ -3,6 +3,7 @@ package lead
 import (
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -20,9 +21,9 @@ type Request struct {
 	Stream   StreamID
 	Tag      uint64 // comes back in the Reply
 	Received Time   // when its bytes were read: no lease ends before older keepalives were handled
-	Session  machine.SessionID
+	Session  command.SessionID
 	// Secret authenticates a unary call. It is nil on a stream, where Attach has authenticated.
-	Secret *machine.Secret
+	Secret *command.Secret
 	From   Origin
 	Body   Body
 }
@@ -40,11 +41,11 @@ type Body interface{ body() }
 type (
 	// Open opens a session. On a stream, it is attached there with number 1.
 	Open struct {
-		TTL            machine.Millis
+		TTL            command.Millis
 		Random         [8]byte
-		Secret         machine.Secret
+		Secret         command.Secret
 		ClientNumbered bool
-		Metadata       []machine.Label
+		Metadata       []command.Label
 		Attach         bool // bind the session to the stream
 	}
 
@@ -52,7 +53,7 @@ type (
 	// that of the last attachment. The stream that had it gets Ended. If the service ended the
 	// session, Ended comes before the refusal.
 	Attach struct {
-		Secret machine.Secret
+		Secret command.Secret
 		Number uint64
 		Seen   uint64
 	}
@@ -67,21 +68,21 @@ type (
 	// Acquire proposes a claim. With Follow, later changes of the claim are sent to the stream as
 	// Changed replies too, until the claim ends or the stream is closed.
 	Acquire struct {
-		Claim  machine.Acquire
+		Claim  command.Acquire
 		Follow bool
 	}
 
 	// Cancel, Release and Close propose the commands of the same name.
-	Cancel  struct{ Claim machine.Cancel }
-	Release struct{ Claim machine.Release }
+	Cancel  struct{ Claim command.Cancel }
+	Release struct{ Claim command.Release }
 	Close   struct{}
 
 	// Revoke proposes a revocation. With Name set, it is resolved to the holders of that name when
 	// it is proposed: those whose token is Last or lower, or all if Last is zero.
 	Revoke struct {
-		Command machine.Revoke
+		Command command.Revoke
 		Name    string
-		Last    machine.Token
+		Last    command.Token
 	}
 
 	// ReadLock, ReadLocks, ReadSessions and ReadHistory are linearizable reads.
@@ -94,7 +95,7 @@ type (
 		Limit         int
 	}
 	ReadSessions struct {
-		After machine.SessionID
+		After command.SessionID
 		Limit int
 	}
 	ReadHistory struct {
@@ -114,7 +115,7 @@ type (
 	// a new one.
 	ChangeMembers struct {
 		Change MemberChange
-		Member machine.Member
+		Member command.Member
 		Force  bool // remove although the healthy members left would not be a majority
 	}
 
@@ -154,7 +155,7 @@ const (
 type Reply struct {
 	Stream  StreamID
 	Tag     uint64
-	Session machine.SessionID
+	Session command.SessionID
 	Answer  Answer
 	// Received is set for an Acquire that was proposed, else zero.
 	Received Time
@@ -166,28 +167,28 @@ type Answer interface{ answer() }
 type (
 	// Opened answers Open.
 	Opened struct {
-		Session machine.SessionID
-		Secret  machine.Secret
-		TTL     machine.Millis
-		Grace   machine.Millis
+		Session command.SessionID
+		Secret  command.Secret
+		TTL     command.Millis
+		Grace   command.Millis
 	}
 
 	// Attached answers Attach, after all the claims that changed after Attach.Seen.
 	Attached struct {
 		Change     uint64
-		TTL, Grace machine.Millis
+		TTL, Grace command.Millis
 	}
 
 	// Kept answers KeepAlive, after all changes up to Change.
 	Kept struct {
 		Number  uint64
 		Change  uint64
-		TTL     machine.Millis
-		Changes []machine.ClaimStatus // unary calls only
+		TTL     command.Millis
+		Changes []command.ClaimStatus // unary calls only
 	}
 
 	// Claimed answers Acquire, Cancel and Release.
-	Claimed struct{ Claim machine.ClaimStatus }
+	Claimed struct{ Claim command.ClaimStatus }
 
 	// Closed answers Close.
 	Closed struct{}
@@ -197,23 +198,23 @@ type (
 
 	// Changed reports a change of a claim. It comes before the answer to the request that caused
 	// it, if any.
-	Changed struct{ Claim machine.ClaimStatus }
+	Changed struct{ Claim command.ClaimStatus }
 
 	// Ended reports that the session is over, or over for the client of this stream.
 	Ended struct {
 		// Code is SessionExpired, SessionRevoked, or SessionUnknown when another connection took or
 		// closed the session.
-		Code       machine.Code
+		Code       command.Code
 		By, Reason string
 	}
 
 	// LockRead, LocksRead, SessionsRead and HistoryRead answer the reads.
 	LockRead struct {
-		Lock   machine.Lock
+		Lock   command.Lock
 		Newest uint64 // number of the newest event of any name in that state; 0 = none
 	}
 	LocksRead struct {
-		Locks []machine.Lock
+		Locks []command.Lock
 		More  bool
 	}
 	SessionsRead struct {
@@ -221,7 +222,7 @@ type (
 		More     bool
 	}
 	HistoryRead struct {
-		Events   []machine.Event
+		Events   []command.Event
 		Complete bool
 	}
 
@@ -230,15 +231,15 @@ type (
 	LevelRaised struct{ From, To uint32 }
 
 	// MembersChanged answers ChangeMembers.
-	MembersChanged struct{ Member machine.Member }
+	MembersChanged struct{ Member command.Member }
 
 	// Refused says why a request had no effect, or has none for now. After NotLeader, a request
 	// that was proposed may still take effect: the client retries it under the same number.
 	Refused struct {
 		Reason Refusal
-		Code   machine.Code // with RefusedByMachine
+		Code   command.Code // with RefusedByMachine
 		Limit  string       // which limit or, with NotReady, the reason, for people
-		Claim  machine.ClaimStatus
+		Claim  command.ClaimStatus
 		// RetryAfter is, with NotReady, how long that lasts at most while this replica leads; 0:
 		// not known.
 		RetryAfter time.Duration
@@ -267,7 +268,7 @@ func (MembersChanged) answer() {}
 // when its end is in flight.
 type SessionState struct {
 	machine.SessionView
-	ExpiresIn machine.Millis
+	ExpiresIn command.Millis
 }
 
 // A Refusal is the kind of a Refused answer.

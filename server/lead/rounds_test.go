@@ -3,6 +3,7 @@ package lead
 import (
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -34,16 +35,16 @@ func TestTheNumberOfHeldRequestsIsBounded(t *testing.T) {
 // waiters.
 func crowded(holders, waiters int) *machine.Machine {
 	m := machine.New()
-	limits := machine.DefaultLimits()
+	limits := command.DefaultLimits()
 	limits.ClaimsPerSession, limits.RequestWindow = 1_000_000, 1_000_000
-	out := m.Apply(1, 1, &machine.Entry{Commands: []machine.Command{
-		machine.SetLimits{Limits: limits}, machine.SetTokenFloor{Floor: 1}, machine.OpenSession{TTL: 1, ClientNumbered: true},
+	out := m.Apply(1, 1, &command.Entry{Commands: []command.Command{
+		command.SetLimits{Limits: limits}, command.SetTokenFloor{Floor: 1}, command.OpenSession{TTL: 1, ClientNumbered: true},
 	}})
-	e := machine.Entry{}
+	e := command.Entry{}
 	for seq := range uint64(holders + waiters) {
-		a := machine.Acquire{Session: out.Results[2].Session, Seq: seq + 1, Spec: machine.Spec{Names: []string{"job"}}}
+		a := command.Acquire{Session: out.Results[2].Session, Seq: seq + 1, Spec: command.Spec{Names: []string{"job"}}}
 		if int(seq) < holders {
-			a.Spec.Mode = machine.Shared
+			a.Spec.Mode = command.Shared
 		}
 		e.Commands = append(e.Commands, a)
 	}

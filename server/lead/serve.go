@@ -3,6 +3,7 @@ package lead
 import (
 	"fmt"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -76,7 +77,7 @@ func (l *Lead) serve(q Request, has proof) {
 		b.Claim.Session = q.Session
 		l.command(&q, &pending{command: b.Claim}, has)
 	case Close:
-		l.command(&q, &pending{command: machine.CloseSession{Session: q.Session}, ends: l.sessionWeight(q.Session)}, has)
+		l.command(&q, &pending{command: command.CloseSession{Session: q.Session}, ends: l.sessionWeight(q.Session)}, has)
 	case Revoke:
 		l.revoke(&q, b, has)
 	case ChangeMembers:
@@ -142,7 +143,7 @@ func (l *Lead) entitled(q *Request) (machine.Session, *Refused) {
 	}
 	if q.Secret != nil {
 		if !s.Owned(q.Secret) {
-			return s, &Refused{Reason: RefusedByMachine, Code: machine.SessionUnknown}
+			return s, &Refused{Reason: RefusedByMachine, Code: command.SessionUnknown}
 		}
 		return s, nil
 	}
@@ -169,7 +170,7 @@ func (l *Lead) open(q *Request, b Open, has proof) {
 		l.refuseOrHold(q, l.refusal(&res), has)
 		return
 	}
-	if level < machine.SecretLevel && l.queue.rises() {
+	if level < command.SecretLevel && l.queue.rises() {
 		// The log would have the secret after the entry up to which it is purged.
 		l.out.refuse(q, Overloaded)
 		return
@@ -184,9 +185,9 @@ func (l *Lead) open(q *Request, b Open, has proof) {
 }
 
 // openCommand keeps the secret out of the log as soon as the cluster's feature level allows it.
-func openCommand(b *Open, level uint32) machine.OpenSession {
-	c := machine.OpenSession{TTL: b.TTL, Random: b.Random, Secret: b.Secret, ClientNumbered: b.ClientNumbered, Metadata: b.Metadata}
-	if level >= machine.SecretLevel {
+func openCommand(b *Open, level uint32) command.OpenSession {
+	c := command.OpenSession{TTL: b.TTL, Random: b.Random, Secret: b.Secret, ClientNumbered: b.ClientNumbered, Metadata: b.Metadata}
+	if level >= command.SecretLevel {
 		c.Secret, c.Hashed = b.Secret.Hash(), true
 	}
 	return c
@@ -202,7 +203,7 @@ func (l *Lead) refuseOrHold(q *Request, why Refused, has proof) {
 }
 
 // serveWaiting serves the keepalives that wait for the renewal, or for the end, of a session.
-func (l *Lead) serveWaiting(id machine.SessionID) {
+func (l *Lead) serveWaiting(id command.SessionID) {
 	for _, q := range l.timers.checkpoints.takeWaiting(id) {
 		if l.streams.known(q.Stream) {
 			l.serve(q, confirmedRound)
@@ -224,12 +225,12 @@ func (l *Lead) attach(q *Request, b Attach, has proof) {
 	switch {
 	case !ok:
 		code, by, reason := l.machine.SessionEnding(q.Session)
-		if code != machine.SessionUnknown {
+		if code != command.SessionUnknown {
 			l.out.reply(q.Stream, 0, q.Session, Ended{Code: code, By: by, Reason: reason})
 		}
 		l.out.answer(q, Refused{Reason: RefusedByMachine, Code: code})
 	case !s.Owned(&b.Secret):
-		l.out.answer(q, Refused{Reason: RefusedByMachine, Code: machine.SessionUnknown})
+		l.out.answer(q, Refused{Reason: RefusedByMachine, Code: command.SessionUnknown})
 	case bound != nil && b.Number <= bound.number:
 		l.out.answer(q, Refused{Reason: OldAttachment, Attached: bound.number})
 	default:
@@ -304,8 +305,8 @@ func (l *Lead) command(q *Request, p *pending, has proof) {
 }
 
 // certain reports whether nothing in flight can change a verdict of [machine.Machine.Check].
-func (l *Lead) certain(session machine.SessionID, code machine.Code) bool {
-	if code == machine.NotReady {
+func (l *Lead) certain(session command.SessionID, code command.Code) bool {
+	if code == command.NotReady {
 		return !l.opening()
 	}
 	return l.streams.settled(session)
@@ -317,7 +318,7 @@ func (l *Lead) enqueue(q *Request, p *pending) (admitted bool) {
 		l.out.refuse(q, Overloaded)
 		return false
 	}
-	if p.session != (machine.SessionID{}) {
+	if p.session != (command.SessionID{}) {
 		l.streams.binding(p.session).pending++
 		p.counted = true
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -29,7 +30,7 @@ func recountAfter(sessions int) time.Duration {
 // countShares counts the shares of the addresses of all known sessions.
 func (o *origins) countShares(m *machine.Machine) {
 	o.shares.of = make(map[string]*share, len(o.count))
-	for _, sessions := range [...]map[machine.SessionID]string{o.of, o.left} {
+	for _, sessions := range [...]map[command.SessionID]string{o.of, o.left} {
 		for id, address := range sessions { // in any order: these are sums
 			s := o.share(address)
 			claims, bytes := m.Usage(id)
@@ -50,13 +51,13 @@ func (o *origins) share(address string) *share {
 
 // check refuses what would be one claim too many for the address that the session belongs to, or too many bytes.
 // What it does not refuse it counts.
-func (o *origins) check(session machine.SessionID, c machine.Command, m *machine.Machine, now Time) (machine.Result, bool) {
+func (o *origins) check(session command.SessionID, c command.Command, m *machine.Machine, now Time) (command.Result, bool) {
 	limits := m.Limits()
 	address := o.of[session]
 	claims, bytes := m.Adds(c)
 	mostClaims, mostBytes := int(limits.ClaimsTotal)/shareOfAddress, int(limits.StateBytes)/shareOfAddress
 	if address == "" || bytes == 0 || !limits.Sums() || !m.Counts().Exceed(mostClaims-claims, mostBytes-bytes) {
-		return machine.Result{}, true
+		return command.Result{}, true
 	}
 	if now >= o.shares.recount {
 		o.countShares(m)
@@ -71,9 +72,9 @@ func (o *origins) check(session machine.SessionID, c machine.Command, m *machine
 	}
 	s.claims += claims
 	s.bytes += bytes
-	return machine.Result{}, true
+	return command.Result{}, true
 }
 
-func tooMany(what, address string, most int) machine.Result {
-	return machine.Result{Code: machine.QuotaExceeded, Limit: fmt.Sprintf("%s of clients at %s: at most %d", what, address, most)}
+func tooMany(what, address string, most int) command.Result {
+	return command.Result{Code: command.QuotaExceeded, Limit: fmt.Sprintf("%s of clients at %s: at most %d", what, address, most)}
 }

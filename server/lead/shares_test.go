@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // acquireFrom opens a session of a client at an address and takes locks with it until it is refused, at most n.
@@ -16,7 +16,7 @@ func (c *bed) acquireFrom(address string, n int) (o Opened, taken int, last Answ
 		c.tag++
 		seq := uint64(taken + 1)
 		name := fmt.Sprintf("%s/%v/%d", address, o.Session, seq)
-		claim := machine.Acquire{Session: o.Session, Seq: seq, Floor: 1, Spec: spec(name)}
+		claim := command.Acquire{Session: o.Session, Seq: seq, Floor: 1, Spec: spec(name)}
 		last = c.call(Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, From: Origin{Address: address}, Body: Acquire{Claim: claim}})
 		if _, ok := last.(Claimed); !ok {
 			return o, taken, last
@@ -27,7 +27,7 @@ func (c *bed) acquireFrom(address string, n int) (o Opened, taken int, last Answ
 }
 
 func TestAnAddressHasHalfOfTheClaims(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) {
+	c := newBed(t, func(cfg *Config, limits *command.Limits) {
 		limits.ClaimsTotal = 20
 	})
 	o, taken, last := c.acquireFrom("10.0.0.1", 8)
@@ -39,12 +39,12 @@ func TestAnAddressHasHalfOfTheClaims(t *testing.T) {
 		t.Errorf("%d taken with the second session, want 2", taken)
 	}
 	r, _ := last.(Refused)
-	if r.Code != machine.QuotaExceeded || !strings.Contains(r.Limit, "claims of clients at 10.0.0.1: at most 10") {
+	if r.Code != command.QuotaExceeded || !strings.Contains(r.Limit, "claims of clients at 10.0.0.1: at most 10") {
 		t.Errorf("refused with %+v", last)
 	}
 
 	// A claim that is known is answered, also when the address is full.
-	again := machine.Acquire{Session: o.Session, Seq: 8, Floor: 1, Spec: spec(fmt.Sprintf("10.0.0.1/%v/8", o.Session))}
+	again := command.Acquire{Session: o.Session, Seq: 8, Floor: 1, Spec: spec(fmt.Sprintf("10.0.0.1/%v/8", o.Session))}
 	a := c.call(Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, Body: Acquire{Claim: again}})
 	if _, ok := a.(Claimed); !ok {
 		t.Errorf("a repeated claim was answered with %+v", a)
@@ -61,7 +61,7 @@ func TestAnAddressHasHalfOfTheClaims(t *testing.T) {
 }
 
 func TestAnAddressHasHalfOfTheBytes(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) {
+	c := newBed(t, func(cfg *Config, limits *command.Limits) {
 		limits.StateBytes = 64 << 10
 	})
 	_, taken, last := c.acquireFrom("10.0.0.1", 1000)
@@ -76,14 +76,14 @@ func TestAnAddressHasHalfOfTheBytes(t *testing.T) {
 
 // Cancelling numbers that were never used takes bytes of the address as well.
 func TestCancelledNumbersCountForTheirAddress(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) {
+	c := newBed(t, func(cfg *Config, limits *command.Limits) {
 		limits.StateBytes = 64 << 10
 	})
 	o, _ := c.openFrom("10.0.0.1")
 	for seq := uint64(1); ; seq++ {
-		a := c.call(Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, Body: Cancel{Claim: machine.Cancel{Seq: seq}}})
+		a := c.call(Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, Body: Cancel{Claim: command.Cancel{Seq: seq}}})
 		if r, ok := a.(Refused); ok {
-			if r.Code != machine.QuotaExceeded || !strings.Contains(r.Limit, "of clients at 10.0.0.1") {
+			if r.Code != command.QuotaExceeded || !strings.Contains(r.Limit, "of clients at 10.0.0.1") {
 				t.Errorf("refused with %+v", r)
 			}
 			break
@@ -99,14 +99,14 @@ func TestCancelledNumbersCountForTheirAddress(t *testing.T) {
 
 // Claims that a lock delay keeps after their session belong to its address until they are over.
 func TestClosingClaimsCountForTheirAddress(t *testing.T) {
-	c := newBed(t, func(cfg *Config, limits *machine.Limits) {
+	c := newBed(t, func(cfg *Config, limits *command.Limits) {
 		limits.ClaimsTotal = 20
 	})
 	o, _ := c.openFrom("10.0.0.1")
 	for i := range uint64(10) {
 		s := spec(fmt.Sprint("job/", i))
-		s.LockDelay = machine.Millis(30 * second / ms)
-		a := c.call(Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, Body: Acquire{Claim: machine.Acquire{Seq: i + 1, Floor: 1, Spec: s}}})
+		s.LockDelay = command.Millis(30 * second / ms)
+		a := c.call(Request{Stream: c.newStream(), Session: o.Session, Secret: &o.Secret, Body: Acquire{Claim: command.Acquire{Seq: i + 1, Floor: 1, Spec: s}}})
 		if _, ok := a.(Claimed); !ok {
 			t.Fatalf("%+v", a)
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -12,8 +13,8 @@ import (
 type stream struct {
 	id       StreamID
 	gone     bool
-	sessions map[machine.SessionID]bool // attached
-	follows  []machine.ClaimID          // claims whose changes are reported to it
+	sessions map[command.SessionID]bool // attached
+	follows  []command.ClaimID          // claims whose changes are reported to it
 }
 
 // A binding is what a session is bound to here.
@@ -30,10 +31,10 @@ type follow struct {
 	stream *stream
 }
 
-func compareIDs(a, b machine.SessionID) int { return bytes.Compare(a[:], b[:]) }
+func compareIDs(a, b command.SessionID) int { return bytes.Compare(a[:], b[:]) }
 
-func (s *stream) unfollow(id machine.ClaimID) {
-	s.follows = slices.DeleteFunc(s.follows, func(c machine.ClaimID) bool { return c == id })
+func (s *stream) unfollow(id command.ClaimID) {
+	s.follows = slices.DeleteFunc(s.follows, func(c command.ClaimID) bool { return c == id })
 }
 
 func (b *binding) followed(seq uint64) bool {
@@ -45,11 +46,11 @@ type streams struct {
 	out *outbox
 	of  map[StreamID]*stream
 	// sessions has those that a stream or a follower is bound to, or that have commands in flight.
-	sessions map[machine.SessionID]*binding
+	sessions map[command.SessionID]*binding
 }
 
 func newStreams(out *outbox) streams {
-	return streams{out: out, of: make(map[StreamID]*stream), sessions: make(map[machine.SessionID]*binding)}
+	return streams{out: out, of: make(map[StreamID]*stream), sessions: make(map[command.SessionID]*binding)}
 }
 
 // known reports whether a stream has asked for something here and is not gone.
@@ -58,13 +59,13 @@ func (t *streams) known(id StreamID) bool { return t.of[id] != nil }
 func (t *streams) stream(id StreamID) *stream {
 	s, ok := t.of[id]
 	if !ok {
-		s = &stream{id: id, sessions: make(map[machine.SessionID]bool)}
+		s = &stream{id: id, sessions: make(map[command.SessionID]bool)}
 		t.of[id] = s
 	}
 	return s
 }
 
-func (t *streams) binding(id machine.SessionID) *binding {
+func (t *streams) binding(id command.SessionID) *binding {
 	b, ok := t.sessions[id]
 	if !ok {
 		b = &binding{}
@@ -74,7 +75,7 @@ func (t *streams) binding(id machine.SessionID) *binding {
 }
 
 // attached reports whether a session is bound to a stream.
-func (t *streams) attached(id machine.SessionID, to StreamID) bool {
+func (t *streams) attached(id command.SessionID, to StreamID) bool {
 	b := t.sessions[id]
 	return b != nil && b.stream != nil && b.stream.id == to
 }
@@ -88,7 +89,7 @@ func (t *streams) count() (n int) {
 }
 
 // bind attaches a session to a stream, and detaches it from any other.
-func (t *streams) bind(id machine.SessionID, to *stream, number uint64) {
+func (t *streams) bind(id command.SessionID, to *stream, number uint64) {
 	b := t.binding(id)
 	if b.stream != nil {
 		delete(b.stream.sessions, id)
@@ -98,7 +99,7 @@ func (t *streams) bind(id machine.SessionID, to *stream, number uint64) {
 }
 
 // settle counts a command of a session as done.
-func (t *streams) settle(id machine.SessionID) {
+func (t *streams) settle(id command.SessionID) {
 	if b, ok := t.sessions[id]; ok {
 		b.pending--
 		t.dropIdle(id, b)
@@ -106,13 +107,13 @@ func (t *streams) settle(id machine.SessionID) {
 }
 
 // settled reports whether no command of a session is in flight.
-func (t *streams) settled(id machine.SessionID) bool {
+func (t *streams) settled(id command.SessionID) bool {
 	b := t.sessions[id]
 	return b == nil || b.pending == 0
 }
 
 // dropIdle forgets a binding that binds nothing.
-func (t *streams) dropIdle(id machine.SessionID, b *binding) {
+func (t *streams) dropIdle(id command.SessionID, b *binding) {
 	if b.stream == nil && b.number == 0 && b.pending == 0 && len(b.follows) == 0 {
 		delete(t.sessions, id)
 	}
@@ -120,21 +121,21 @@ func (t *streams) dropIdle(id machine.SessionID, b *binding) {
 
 // over tells the calls that still follow a claim of an ended session how it ended, and forgets the
 // session unless its owner may still confirm the end of its closing claims.
-func (t *streams) over(id machine.SessionID, m *machine.Machine) {
+func (t *streams) over(id command.SessionID, m *machine.Machine) {
 	b, ok := t.sessions[id]
 	if !ok {
 		return
 	}
 	for _, f := range b.follows {
-		state := machine.Cancelled
+		state := command.Cancelled
 		switch m.SessionEnd(id) {
-		case machine.SessionExpired:
-			state = machine.Expired
-		case machine.SessionRevoked:
-			state = machine.Revoked
+		case command.SessionExpired:
+			state = command.Expired
+		case command.SessionRevoked:
+			state = command.Revoked
 		}
-		t.out.tell(f.stream, id, Changed{machine.ClaimStatus{Seq: f.seq, State: state}})
-		f.stream.unfollow(machine.ClaimID{Session: id, Seq: f.seq})
+		t.out.tell(f.stream, id, Changed{command.ClaimStatus{Seq: f.seq, State: state}})
+		f.stream.unfollow(command.ClaimID{Session: id, Seq: f.seq})
 	}
 	b.follows = nil
 	if _, leaving := m.Leaving(id); leaving {
@@ -148,7 +149,7 @@ func (t *streams) over(id machine.SessionID, m *machine.Machine) {
 }
 
 // gone removes a stream, and returns the claims that only this stream followed.
-func (t *streams) gone(id StreamID) (abandoned []machine.ClaimID) {
+func (t *streams) gone(id StreamID) (abandoned []command.ClaimID) {
 	s, ok := t.of[id]
 	if !ok {
 		return nil
@@ -172,7 +173,7 @@ func (t *streams) gone(id StreamID) (abandoned []machine.ClaimID) {
 
 // follow reports later changes of a claim to a call. It returns false when nobody would learn of
 // them.
-func (t *streams) follow(id machine.ClaimID, by *stream) bool {
+func (t *streams) follow(id command.ClaimID, by *stream) bool {
 	b := t.binding(id.Session)
 	if by.gone {
 		return b.followed(id.Seq)
@@ -186,26 +187,26 @@ func (t *streams) follow(id machine.ClaimID, by *stream) bool {
 
 // tellOther tells the stream of a session that the session is over for its client, because of a
 // request on another stream.
-func (t *streams) tellOther(b *binding, from *stream, session machine.SessionID, why string) {
+func (t *streams) tellOther(b *binding, from *stream, session command.SessionID, why string) {
 	if b != nil && b.stream != nil && b.stream != from {
-		t.out.tell(b.stream, session, Ended{Code: machine.SessionUnknown, Reason: why})
+		t.out.tell(b.stream, session, Ended{Code: command.SessionUnknown, Reason: why})
 	}
 }
 
 // tellChange reports to the stream of a session, and to the calls that follow the claim, a change
 // that their client did not cause.
-func (t *streams) tellChange(c *machine.Change) {
+func (t *streams) tellChange(c *command.Change) {
 	b, ok := t.sessions[c.Session]
 	if !ok {
 		return
 	}
-	if c.Ended != machine.OK {
+	if c.Ended != command.OK {
 		if b.stream != nil {
 			t.out.tell(b.stream, c.Session, Ended{Code: c.Ended, By: c.By, Reason: c.Reason})
 		}
 		for _, f := range b.follows {
 			t.out.tell(f.stream, c.Session, Changed{endedWith(f.seq, c)})
-			f.stream.unfollow(machine.ClaimID{Session: c.Session, Seq: f.seq})
+			f.stream.unfollow(command.ClaimID{Session: c.Session, Seq: f.seq})
 		}
 		b.follows = nil
 		return
@@ -217,17 +218,17 @@ func (t *streams) tellChange(c *machine.Change) {
 }
 
 // endedWith returns the state of a claim that ended with its session.
-func endedWith(seq uint64, c *machine.Change) machine.ClaimStatus {
-	status := machine.ClaimStatus{Seq: seq, State: machine.Expired, Change: c.Number}
-	if c.Ended == machine.SessionRevoked {
-		status.State, status.By, status.Reason = machine.Revoked, c.By, c.Reason
+func endedWith(seq uint64, c *command.Change) command.ClaimStatus {
+	status := command.ClaimStatus{Seq: seq, State: command.Expired, Change: c.Number}
+	if c.Ended == command.SessionRevoked {
+		status.State, status.By, status.Reason = command.Revoked, c.By, c.Reason
 	}
 	return status
 }
 
 // tellFollowers notifies the calls that follow a claim, except the one that caused the change, and
 // stops following a claim that is over.
-func (t *streams) tellFollowers(session machine.SessionID, claim machine.ClaimStatus, but *stream) {
+func (t *streams) tellFollowers(session command.SessionID, claim command.ClaimStatus, but *stream) {
 	b := t.sessions[session]
 	if b == nil || len(b.follows) == 0 {
 		return
@@ -242,7 +243,7 @@ func (t *streams) tellFollowers(session machine.SessionID, claim machine.ClaimSt
 	}
 	b.follows = slices.DeleteFunc(b.follows, func(f follow) bool {
 		if f.seq == claim.Seq {
-			f.stream.unfollow(machine.ClaimID{Session: session, Seq: f.seq})
+			f.stream.unfollow(command.ClaimID{Session: session, Seq: f.seq})
 			return true
 		}
 		return false

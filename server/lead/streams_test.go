@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 func TestResumingBringsWhatWasMissedBeforeAttached(t *testing.T) {
@@ -14,8 +14,8 @@ func TestResumingBringsWhatWasMissedBeforeAttached(t *testing.T) {
 	b.acquire("1")
 	b.acquire("2")
 	c.send(Request{Stream: b.stream, Body: Gone{}}) // b's stream breaks
-	a.call(Release{machine.Release{Seq: two.Seq, Token: two.Token}})
-	a.call(Release{machine.Release{Seq: one.Seq, Token: one.Token}})
+	a.call(Release{command.Release{Seq: two.Seq, Token: two.Token}})
+	a.call(Release{command.Release{Seq: one.Seq, Token: one.Token}})
 
 	b.stream, b.number = c.newStream(), 2
 	attach := b.send(Attach{Secret: b.secret, Number: 2, Seen: 0})
@@ -29,7 +29,7 @@ func TestResumingBringsWhatWasMissedBeforeAttached(t *testing.T) {
 	want := []uint64{2, 1} // seq in the order of their changes
 	for i, seq := range want {
 		ch, ok := got[i].Answer.(Changed)
-		if !ok || ch.Claim.Seq != seq || ch.Claim.State != machine.Granted || ch.Claim.Change != uint64(i+1) {
+		if !ok || ch.Claim.Seq != seq || ch.Claim.State != command.Granted || ch.Claim.Change != uint64(i+1) {
 			t.Errorf("reply %d is %+v, want the grant of claim %d as change %d", i, got[i], seq, i+1)
 		}
 	}
@@ -50,7 +50,7 @@ func TestKeptComesBehindTheChangesThatItCounts(t *testing.T) {
 		got := a.acquire("job")
 		b.acquire("job")
 		keep := b.send(KeepAlive{Number: uint64(i)})
-		a.send(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+		a.send(Release{command.Release{Seq: got.Seq, Token: got.Token}})
 		c.run(Time(i) * 3 * ms)
 		c.until(second, "kept", func() bool {
 			return slices.ContainsFunc(c.replies, func(r Reply) bool { return r.Tag == keep })
@@ -68,7 +68,7 @@ func TestKeptComesBehindTheChangesThatItCounts(t *testing.T) {
 		}
 		c.run(20 * ms)
 		for _, hd := range c.machine.Lock("job", 100, 0).Holders {
-			seen = b.call(Release{machine.Release{Seq: b.seq, Token: hd.Token}}).(Claimed).Claim.Change
+			seen = b.call(Release{command.Release{Seq: b.seq, Token: hd.Token}}).(Claimed).Claim.Change
 		}
 		b.changes()
 	}
@@ -93,7 +93,7 @@ func TestASessionHasOneStreamAndALowerNumberCannotTakeItBack(t *testing.T) {
 			t.Errorf("attach with number %d was answered %+v", number, a)
 		}
 	}
-	if a := c.call(Request{Stream: first, Session: k.id, Body: Attach{Number: 9}}).(Refused); a.Code != machine.SessionUnknown {
+	if a := c.call(Request{Stream: first, Session: k.id, Body: Attach{Number: 9}}).(Refused); a.Code != command.SessionUnknown {
 		t.Errorf("attach with a wrong secret was answered %+v", a)
 	}
 	c.send(Request{Stream: first, Body: Gone{}}) // the old one closes late
@@ -112,7 +112,7 @@ func TestRequestsBehindAnAttachWaitForIt(t *testing.T) {
 	if a, ok := c.answer(attach).(Attached); !ok {
 		t.Fatalf("attach answered %+v", a)
 	}
-	if a := c.answer(acquire).(Claimed); a.Claim.State != machine.Granted {
+	if a := c.answer(acquire).(Claimed); a.Claim.State != command.Granted {
 		t.Errorf("acquire answered %+v", a)
 	}
 	c.answer(read)
@@ -136,12 +136,12 @@ func TestAUnaryWaiterIsToldOfItsGrant(t *testing.T) {
 	body := b.acquireBody(spec("job"))
 	body.Follow = true
 	unary := Request{Stream: call, Session: b.id, Secret: &b.secret, Body: body}
-	if st := c.call(unary).(Claimed).Claim.State; st != machine.Queued {
+	if st := c.call(unary).(Claimed).Claim.State; st != command.Queued {
 		t.Fatalf("unary acquire: state %v", st)
 	}
-	a.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+	a.call(Release{command.Release{Seq: got.Seq, Token: got.Token}})
 	told := c.take(func(r Reply) bool { return r.Stream == call })
-	if len(told) != 1 || told[0].Answer.(Changed).Claim.State != machine.Granted {
+	if len(told) != 1 || told[0].Answer.(Changed).Claim.State != command.Granted {
 		t.Errorf("the call was told %+v", told)
 	}
 	if n := len(b.changes()); n != 1 {
@@ -191,9 +191,9 @@ func TestAnAbandonedCallLeavesTheClaimToOthersThatFollowIt(t *testing.T) {
 	}
 	c.send(Request{Stream: one, Body: Gone{}})
 	c.run(50 * ms)
-	a.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+	a.call(Release{command.Release{Seq: got.Seq, Token: got.Token}})
 	told := c.take(func(r Reply) bool { return r.Stream == two })
-	if len(told) != 1 || told[0].Answer.(Changed).Claim.State != machine.Granted {
+	if len(told) != 1 || told[0].Answer.(Changed).Claim.State != command.Granted {
 		t.Errorf("the call that stayed was told %+v", told)
 	}
 }
@@ -210,12 +210,12 @@ func TestARetryLearnsThatTheFirstCallsEndEndedTheClaim(t *testing.T) {
 	c.call(Request{Stream: one, Session: b.id, Secret: &b.secret, Body: body})
 	tag := c.send(Request{Stream: two, Session: b.id, Secret: &b.secret, Body: body})
 	c.send(Request{Stream: one, Body: Gone{}})
-	if st := c.answer(tag).(Claimed).Claim.State; st != machine.Queued {
+	if st := c.answer(tag).(Claimed).Claim.State; st != command.Queued {
 		t.Fatalf("the retry is in state %v, want it queued", st)
 	}
 	c.run(200 * ms)
 	told := c.take(func(r Reply) bool { return r.Stream == two })
-	if len(told) != 1 || told[0].Answer.(Changed).Claim.State != machine.WaitEnded {
+	if len(told) != 1 || told[0].Answer.(Changed).Claim.State != command.WaitEnded {
 		t.Errorf("the retry was told %+v, want that the wait has ended", told)
 	}
 }
@@ -231,10 +231,10 @@ func TestTheEndOfACallNeverTakesAGrantBack(t *testing.T) {
 	body.Follow = true
 	one, two := c.newStream(), c.newStream()
 	c.call(Request{Stream: one, Session: b.id, Secret: &b.secret, Body: body})
-	a.send(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+	a.send(Release{command.Release{Seq: got.Seq, Token: got.Token}})
 	tag := c.send(Request{Stream: two, Session: b.id, Secret: &b.secret, Body: body})
 	c.send(Request{Stream: one, Body: Gone{}})
-	if st := c.answer(tag).(Claimed).Claim.State; st != machine.Granted {
+	if st := c.answer(tag).(Claimed).Claim.State; st != command.Granted {
 		t.Fatalf("the retry is in state %v, want it granted", st)
 	}
 	c.run(200 * ms)
@@ -247,14 +247,14 @@ func TestFollowersLearnOfEveryEndOfTheirClaim(t *testing.T) {
 	tests := []struct {
 		name string
 		end  func(c *bed, k *client)
-		want machine.State
+		want command.State
 	}{
-		{"cancelled by another call", func(c *bed, k *client) { k.call(Cancel{machine.Cancel{Seq: k.seq}}) }, machine.Cancelled},
-		{"session closed", func(c *bed, k *client) { k.call(Close{}) }, machine.Cancelled},
-		{"session expired", func(c *bed, k *client) { c.run(lease(ttl) + second) }, machine.Expired},
+		{"cancelled by another call", func(c *bed, k *client) { k.call(Cancel{command.Cancel{Seq: k.seq}}) }, command.Cancelled},
+		{"session closed", func(c *bed, k *client) { k.call(Close{}) }, command.Cancelled},
+		{"session expired", func(c *bed, k *client) { c.run(lease(ttl) + second) }, command.Expired},
 		{"session revoked", func(c *bed, k *client) {
-			c.call(Request{Stream: c.newStream(), Body: Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: k.id}, By: "ops", Reason: "r"}}})
-		}, machine.Revoked},
+			c.call(Request{Stream: c.newStream(), Body: Revoke{Command: command.Revoke{Claim: command.ClaimID{Session: k.id}, By: "ops", Reason: "r"}}})
+		}, command.Revoked},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestADeposedLeaderTellsEveryStream(t *testing.T) {
 		t.Errorf("resumed with %+v, %+v", a, missed)
 	}
 	k2.seq--
-	if got := k2.acquire("job"); got.State != machine.Queued || got.Position != 1 {
+	if got := k2.acquire("job"); got.State != command.Queued || got.Position != 1 {
 		t.Errorf("the retry has state %+v, want its old place", got)
 	}
 }
@@ -307,17 +307,17 @@ func TestAnswersAndChangesOfOneClaimKeepTheirOrder(t *testing.T) {
 	got := a.acquire("job")
 	// All in one entry: the claim is queued, then granted by the release, then cancelled.
 	acquire := b.send(b.acquireBody(spec("job")))
-	a.send(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
-	cancel := b.send(Cancel{machine.Cancel{Seq: b.seq}})
+	a.send(Release{command.Release{Seq: got.Seq, Token: got.Token}})
+	cancel := b.send(Cancel{command.Cancel{Seq: b.seq}})
 	c.run(100 * ms)
 	var order []string
 	for _, r := range c.take(func(r Reply) bool { return r.Stream == b.stream }) {
 		switch an := r.Answer.(type) {
 		case Claimed:
-			if r.Tag == acquire && an.Claim.State == machine.Queued {
+			if r.Tag == acquire && an.Claim.State == command.Queued {
 				order = append(order, "queued")
 			}
-			if r.Tag == cancel && an.Claim.State == machine.Cancelled {
+			if r.Tag == cancel && an.Claim.State == command.Cancelled {
 				order = append(order, "cancelled")
 			}
 		case Changed:
@@ -334,13 +334,13 @@ func TestAUnaryKeepAliveBringsTheChanges(t *testing.T) {
 	a, b := c.open(60_000), c.open(60_000)
 	got := a.acquire("job")
 	b.acquire("job")
-	a.call(Release{machine.Release{Seq: got.Seq, Token: got.Token}})
+	a.call(Release{command.Release{Seq: got.Seq, Token: got.Token}})
 	kept := c.call(Request{Stream: c.newStream(), Session: b.id, Secret: &b.secret, Body: KeepAlive{Number: 3, Unary: true}}).(Kept)
-	if kept.Change != 1 || len(kept.Changes) != 1 || kept.Changes[0].State != machine.Granted {
+	if kept.Change != 1 || len(kept.Changes) != 1 || kept.Changes[0].State != command.Granted {
 		t.Errorf("kept %+v", kept)
 	}
-	wrong := machine.Secret{1}
-	if a := c.call(Request{Stream: c.newStream(), Session: b.id, Secret: &wrong, Body: KeepAlive{Unary: true}}).(Refused); a.Code != machine.SessionUnknown {
+	wrong := command.Secret{1}
+	if a := c.call(Request{Stream: c.newStream(), Session: b.id, Secret: &wrong, Body: KeepAlive{Unary: true}}).(Refused); a.Code != command.SessionUnknown {
 		t.Errorf("a wrong secret was answered %+v", a)
 	}
 }
@@ -350,13 +350,13 @@ func TestAnEndedSessionIsToldItsEndAndMayConfirmIt(t *testing.T) {
 	a, b := c.open(ttl), c.open(60_000)
 	a.acquire("job")
 	b.acquire("job")
-	c.call(Request{Stream: c.newStream(), Body: Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: a.id}, By: "ops", Reason: "r"}}})
-	if e, ok := a.over(); !ok || e.Code != machine.SessionRevoked || e.By != "ops" {
+	c.call(Request{Stream: c.newStream(), Body: Revoke{Command: command.Revoke{Claim: command.ClaimID{Session: a.id}, By: "ops", Reason: "r"}}})
+	if e, ok := a.over(); !ok || e.Code != command.SessionRevoked || e.By != "ops" {
 		t.Fatalf("told %+v", e)
 	}
 	late := c.newStream()
 	a2 := c.call(Request{Stream: late, Session: a.id, Body: Attach{Secret: a.secret, Number: 2}}).(Refused)
-	if a2.Code != machine.SessionRevoked {
+	if a2.Code != command.SessionRevoked {
 		t.Errorf("attach to an ended session was answered %+v", a2)
 	}
 	if got := c.take(func(r Reply) bool { return r.Stream == late }); len(got) != 1 || got[0].Answer.(Ended).By != "ops" {
@@ -366,7 +366,7 @@ func TestAnEndedSessionIsToldItsEndAndMayConfirmIt(t *testing.T) {
 		t.Fatal("granted although the old holder has not confirmed")
 	}
 	a.call(Close{})
-	if told := b.changes(); len(told) != 1 || told[0].State != machine.Granted {
+	if told := b.changes(); len(told) != 1 || told[0].State != command.Granted {
 		t.Errorf("after the holder confirmed, the waiter was told %+v", told)
 	}
 	c.run(lease(ttl) + second)

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/expiry"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -16,14 +17,14 @@ type timers struct {
 	grace   time.Duration
 
 	clock       expiry.Clock
-	leases      expiry.Deadlines[machine.SessionID]
-	waits       expiry.Deadlines[machine.ClaimID]
-	delays      expiry.Deadlines[machine.ClaimID]
+	leases      expiry.Deadlines[command.SessionID]
+	waits       expiry.Deadlines[command.ClaimID]
+	delays      expiry.Deadlines[command.ClaimID]
 	checkpoints checkpoints
 
-	expiring  ending[machine.SessionID] // lease over
-	waitOver  ending[machine.ClaimID]
-	delayOver ending[machine.ClaimID]
+	expiring  ending[command.SessionID] // lease over
+	waitOver  ending[command.ClaimID]
+	delayOver ending[command.ClaimID]
 
 	recovering bool          // nothing is granted yet after a restore
 	recovered  time.Duration // on clock: when the wait after a restore is over; zero: it is
@@ -32,12 +33,12 @@ type timers struct {
 
 // resume starts the timers that the last leader had. A lease or a delay whose end is recorded has
 // the rest of its time left; when any other would have ended, nobody knows.
-func (t *timers) resume(m machine.Timer, rng *rng) {
+func (t *timers) resume(m command.Timer, rng *rng) {
 	span := millis(m.Span)
 	switch {
-	case m.Kind == machine.SessionStarted && m.Checkpointed:
+	case m.Kind == command.SessionStarted && m.Checkpointed:
 		t.leases.Set(m.Claim.Session, span+t.grace)
-	case m.Kind == machine.SessionStarted:
+	case m.Kind == command.SessionStarted:
 		// Jittered, so that sessions of dead clients don't all end in one burst.
 		t.leases.Set(m.Claim.Session, span+t.grace+rng.jitter(span/4))
 		t.awaitReturn(m.Claim.Session, span)
@@ -49,25 +50,25 @@ func (t *timers) resume(m machine.Timer, rng *rng) {
 }
 
 // change starts or stops a timer for the machine.
-func (t *timers) change(m machine.Timer) {
+func (t *timers) change(m command.Timer) {
 	session, now, span := m.Claim.Session, t.clock.Now(), millis(m.Span)
 	switch m.Kind {
-	case machine.SessionStarted:
+	case command.SessionStarted:
 		t.leases.Set(session, now+span+t.grace)
 		t.watchLease(session, span)
-	case machine.SessionEnded:
+	case command.SessionEnded:
 		t.leases.Drop(session)
 		t.expiring.drop(session)
 		t.checkpoints.leaseOver(session)
-	case machine.WaitStarted:
+	case command.WaitStarted:
 		t.waits.Set(m.Claim, now+span)
-	case machine.WaitOver:
+	case command.WaitOver:
 		t.waits.Drop(m.Claim)
 		t.waitOver.drop(m.Claim)
-	case machine.DelayStarted:
+	case command.DelayStarted:
 		t.delays.Set(m.Claim, now+span+t.grace)
 		t.watchDelay(m.Claim, span)
-	case machine.DelayOver:
+	case command.DelayOver:
 		t.delays.Drop(m.Claim)
 		t.delayOver.drop(m.Claim)
 		t.checkpoints.delayOver(m.Claim)
@@ -80,12 +81,12 @@ func (t *timers) renew(s *machine.Session) {
 }
 
 // left returns what is left of a lease, or zero when its end is in flight.
-func (t *timers) left(id machine.SessionID) machine.Millis {
+func (t *timers) left(id command.SessionID) command.Millis {
 	at, ok := t.leases.At(id)
 	if !ok {
 		return 0
 	}
-	return machine.Millis(max(0, at-t.clock.Now()).Milliseconds())
+	return command.Millis(max(0, at-t.clock.Now()).Milliseconds())
 }
 
 // collect collects the deadlines that have passed. It looks no further than the oldest waiting
@@ -114,4 +115,4 @@ func (t *timers) needsRounds() bool {
 	return t.leases.Len() > 0 || t.expiring.len() > 0 || t.delays.Len() > 0 || t.recovering
 }
 
-func millis(m machine.Millis) time.Duration { return time.Duration(m) * time.Millisecond }
+func millis(m command.Millis) time.Duration { return time.Duration(m) * time.Millisecond }

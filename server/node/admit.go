@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/storage"
@@ -149,7 +150,7 @@ func (n *Node) level() uint32 {
 		return r.Level
 	}
 	if life := n.life.Load(); life != nil && !life.rootless {
-		return machine.BirthLevel
+		return command.BirthLevel
 	}
 	return 0
 }

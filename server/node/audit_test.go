@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-dev/lockstep/server/audit"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A trail is the audit log of a node from its start to its stop.
@@ -99,7 +99,7 @@ func TestTheAuditLogIsCompleteAfterASnapshotWhoseHistoryIsTooShort(t *testing.T)
 	ts := trails{}
 	c := newCluster(t, 3, func(cfg *Config) {
 		smallSnapshots(cfg)
-		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits = command.DefaultLimits()
 		cfg.Limits.HistoryBytes, cfg.Limits.AbnormalBytes = 64<<10, 64<<10
 		ts.add(t, cfg)
 	})

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/lockstep-dev/lockstep/server/backup"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/storage"
@@ -52,7 +53,7 @@ func header(cluster, name, version string, meta *raftpb.SnapshotMetadata) backup
 	return backup.Header{
 		ClusterID: cluster, Node: name, Version: version, Index: meta.GetIndex(), Term: meta.GetTerm(),
 		Voters: meta.GetConfState().GetVoters(), Learners: meta.GetConfState().GetLearners(),
-		TakenAt: machine.WallMillis(time.Now().UnixMilli()),
+		TakenAt: command.WallMillis(time.Now().UnixMilli()),
 	}
 }
 
@@ -108,7 +109,7 @@ func (n *Node) poll(ctx context.Context, done func() bool) error {
 // OriginOf returns what a directory that is made from a backup records: the same for each node of
 // one restore, and different for another file, other members or another wait, so that nodes with
 // different states never meet.
-func OriginOf(b *backup.File, wait machine.Millis) string {
+func OriginOf(b *backup.File, wait command.Millis) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "lockstep origin\x00%s\x00%d", b.Sum, wait))
 	return hex.EncodeToString(sum[:16])
 }
@@ -129,7 +130,7 @@ type Restore struct {
 	Members map[string]string // of the new cluster: name -> peer address
 	// Wait is the minimum time during which nothing is granted; zero skips the wait. It must be the
 	// same on each node of the cluster.
-	Wait machine.Millis
+	Wait command.Millis
 }
 
 // Run makes the directory. Everything is checked before the directory is touched. The machine of

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // BenchmarkGrant takes and releases locks in several workers, each with its own lock, over five
@@ -33,7 +33,7 @@ func benchmarkGrant(b *testing.B, workers int) {
 			name := fmt.Sprintf("bench/%d", i)
 			for seq := range uint64(per) {
 				token := cl.acquire(seq+1, name)
-				cl.call(lead.Release{Claim: machine.Release{Session: cl.session, Seq: seq + 1, Token: token}})
+				cl.call(lead.Release{Claim: command.Release{Session: cl.session, Seq: seq + 1, Token: token}})
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/storage"
 	"github.com/lockstep-dev/lockstep/server/transport"
@@ -32,11 +33,11 @@ func (n *Node) clusterID() string {
 
 // A life identifies the cluster that a node belongs to, once it knows.
 type life struct {
-	birth    machine.BirthID
+	birth    command.BirthID
 	rootless bool // it began at a feature level without births; birth is zero
 }
 
-func parseBirth(text string) (b machine.BirthID, err error) {
+func parseBirth(text string) (b command.BirthID, err error) {
 	if raw, err := hex.DecodeString(text); err != nil || len(raw) != len(b) {
 		return b, fmt.Errorf("node: %.64q is not a birth id", text)
 	} else {
@@ -93,7 +94,7 @@ func (n *Node) settleAs(text string) error {
 // settleReplica records what the log has shown. The loop calls it.
 func (n *Node) settleReplica() error {
 	birth, rootless := n.replica.Life()
-	if known := n.life.Load(); known != nil && (birth == known.birth || birth == (machine.BirthID{})) {
+	if known := n.life.Load(); known != nil && (birth == known.birth || birth == (command.BirthID{})) {
 		return nil
 	}
 	return n.settle(life{birth, rootless})
@@ -102,7 +103,7 @@ func (n *Node) settleReplica() error {
 // noteLevel keeps builds that cannot apply the level out of the directory. Builds that can BirthLevel, and begin clusters at it,
 // write the format of before: at that level the way back to them stays open.
 func (n *Node) noteLevel() error {
-	if n.barred || n.replica.Level() < machine.SecretLevel {
+	if n.barred || n.replica.Level() < command.SecretLevel {
 		return nil
 	}
 	n.barred = true
@@ -137,8 +138,8 @@ func (n *Node) beginStart() error {
 	if err != nil {
 		return err
 	}
-	birth := machine.BirthID(noted)
-	if n.cfg.Join != "" && n.cfg.Join != n.configured() && birth != (machine.BirthID{}) && n.cfg.Join != birth.String() {
+	birth := command.BirthID(noted)
+	if n.cfg.Join != "" && n.cfg.Join != n.configured() && birth != (command.BirthID{}) && n.cfg.Join != birth.String() {
 		return fmt.Errorf("node: data directory %s belongs to cluster %s, not %s", n.cfg.DataDir, birth, n.cfg.Join)
 	}
 	if out, err := n.store.OldCopy(); err != nil {

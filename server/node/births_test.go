@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
@@ -69,7 +69,7 @@ func (c *cluster) wipe(names ...string) {
 }
 
 // hold takes a lock at the leader and returns its token.
-func (c *cluster) hold(name string) machine.Token {
+func (c *cluster) hold(name string) command.Token {
 	c.t.Helper()
 	cl := c.connect(c.leader())
 	cl.open()
@@ -563,7 +563,7 @@ func TestAPeerWithAnotherStateIsRefused(t *testing.T) {
 // as before.
 func TestAClusterWithoutABirthWorks(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) {
-		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits = command.DefaultLimits()
 		cfg.Limits.FeatureLevel = 1
 	})
 	c.hold("jobs/a")

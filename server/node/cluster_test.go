@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep/internal/testbed"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // patience is how long tests wait for what takes milliseconds on an idle machine.
@@ -212,7 +212,7 @@ type client struct {
 	id      lead.StreamID
 	replies chan lead.Reply
 	tag     uint64
-	session machine.SessionID
+	session command.SessionID
 }
 
 func (c *cluster) connect(n *running) *client {
@@ -249,7 +249,7 @@ func (cl *client) call(body lead.Body) lead.Answer {
 
 func (cl *client) open() {
 	cl.t.Helper()
-	a := cl.call(lead.Open{TTL: 60_000, Random: [8]byte{1}, Secret: machine.Secret{2}, ClientNumbered: true, Attach: true})
+	a := cl.call(lead.Open{TTL: 60_000, Random: [8]byte{1}, Secret: command.Secret{2}, ClientNumbered: true, Attach: true})
 	opened, ok := a.(lead.Opened)
 	if !ok {
 		cl.t.Fatalf("open: %+v", a)
@@ -258,13 +258,13 @@ func (cl *client) open() {
 }
 
 // acquire takes a free lock and returns its token.
-func (cl *client) acquire(seq uint64, name string) machine.Token {
+func (cl *client) acquire(seq uint64, name string) command.Token {
 	cl.t.Helper()
-	a := cl.call(lead.Acquire{Claim: machine.Acquire{
-		Session: cl.session, Seq: seq, Floor: seq, Spec: machine.Spec{Names: []string{name}},
+	a := cl.call(lead.Acquire{Claim: command.Acquire{
+		Session: cl.session, Seq: seq, Floor: seq, Spec: command.Spec{Names: []string{name}},
 	}})
 	claimed, ok := a.(lead.Claimed)
-	if !ok || claimed.Claim.State != machine.Granted {
+	if !ok || claimed.Claim.State != command.Granted {
 		cl.t.Fatalf("acquire %s: %+v", name, a)
 	}
 	return claimed.Claim.Token

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/lockstep-dev/lockstep/server/backup"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
@@ -64,7 +65,7 @@ func replay(store *storage.Store, rec *storage.Recovered) (*machine.Machine, *ra
 		if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
 			continue
 		}
-		entry, err := machine.DecodeEntry(e.GetData())
+		entry, err := command.DecodeEntry(e.GetData())
 		if err != nil {
 			return nil, nil, fmt.Errorf("node: entry %d: %w", index, err)
 		}

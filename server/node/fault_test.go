@@ -16,8 +16,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
@@ -94,7 +94,7 @@ func TestARestartFromASnapshotKeepsTheLocks(t *testing.T) {
 	c := newCluster(t, 1, smallSnapshots)
 	cl := c.connect(c.leader())
 	cl.open()
-	var last machine.Token
+	var last command.Token
 	for i := uint64(1); i <= 50; i++ {
 		last = cl.acquire(i, fmt.Sprintf("jobs/%d", i))
 	}
@@ -178,7 +178,7 @@ func TestAFailedSyncEndsTheNodeAndTheOthersGoOn(t *testing.T) {
 	// It may be the leader, whose answer then never comes: what isn't durable is reported to
 	// nobody.
 	req := lead.Request{Stream: cl.id, Tag: 99, Session: cl.session, Received: cl.n.Now(),
-		Body: lead.Acquire{Claim: machine.Acquire{Session: cl.session, Seq: 2, Floor: 2, Spec: machine.Spec{Names: []string{"jobs/b"}}}}}
+		Body: lead.Acquire{Claim: command.Acquire{Session: cl.session, Seq: 2, Floor: 2, Spec: command.Spec{Names: []string{"jobs/b"}}}}}
 	if err := cl.n.Submit([]lead.Request{req}); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestANodeThatWaitsForADescriptorDoesNotEndAsIfItsDiskHung(t *testing.T) {
 				names[i] = fmt.Sprintf("%0500d", seq*16+uint64(i))
 			}
 			_ = n.Submit([]lead.Request{{Stream: cl.id, Received: n.Now(), Session: cl.session, Body: lead.Acquire{
-				Claim: machine.Acquire{Session: cl.session, Seq: seq, Floor: seq, Spec: machine.Spec{Names: names}},
+				Claim: command.Acquire{Session: cl.session, Seq: seq, Floor: seq, Spec: command.Spec{Names: names}},
 			}}}) // refused when too much is in flight
 		}
 		if waited.IsZero() && n.Status().DescriptorWaits > 0 {
@@ -300,7 +300,7 @@ func TestABrokenInvariantIsTheErrorOfRun(t *testing.T) {
 
 func TestANodeThatIsOlderThanItsClusterSaysSo(t *testing.T) {
 	n := &Node{log: slog.New(slog.DiscardHandler)}
-	err := n.broke(fmt.Errorf("replica: entry 7 of term 2: %w", machine.ErrNewer))
+	err := n.broke(fmt.Errorf("replica: entry 7 of term 2: %w", command.ErrNewer))
 	if strings.Contains(err.Error(), "invariant") || !strings.Contains(err.Error(), "upgrade it") {
 		t.Errorf("err = %v", err)
 	}

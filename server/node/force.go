@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/lockstep-dev/lockstep/server/backup"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
@@ -22,7 +22,7 @@ import (
 type Force struct {
 	Name, DataDir string
 	Address       string         // of the node, for peers
-	Wait          machine.Millis // as in Restore
+	Wait          command.Millis // as in Restore
 	Version       string
 	Logger        *slog.Logger // not nil
 }

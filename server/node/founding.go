@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
@@ -122,7 +122,7 @@ func (f *founding) lacks(m MemberStatus, a answer) string {
 
 // found asks the others whether this node may take part, until it may. It returns the birth of the
 // cluster if that has begun.
-func (n *Node) found(ctx context.Context) (birth machine.BirthID, err error) {
+func (n *Node) found(ctx context.Context) (birth command.BirthID, err error) {
 	f := founding{missing: n.cfg.Missing, agreed: map[uint64]bool{}}
 	for _, m := range n.members {
 		if !m.Self {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/storage"
@@ -23,7 +24,7 @@ const (
 func (n *Node) identity(instance storage.InstanceID) transport.Identity {
 	return transport.Identity{
 		ClusterID: n.configured(), Node: n.id.Load(), Instance: instance, Name: n.cfg.Name,
-		ClientAddress: n.cfg.ClientAddress, PeerAddress: n.cfg.Members[n.cfg.Name], Level: machine.FeatureLevel, Zone: n.cfg.Zone,
+		ClientAddress: n.cfg.ClientAddress, PeerAddress: n.cfg.Members[n.cfg.Name], Level: command.FeatureLevel, Zone: n.cfg.Zone,
 	}
 }
 

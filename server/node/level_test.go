@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
 
 // old configures a cluster that begins without a birth, like one of builds of feature level 1.
-func old(cfg *Config) { cfg.Limits = machine.DefaultLimits().At(1, machine.Limits{}) }
+func old(cfg *Config) { cfg.Limits = command.DefaultLimits().At(1, command.Limits{}) }
 
 // raised waits until all nodes have reached a level, and checks that it is still the same cluster.
 func (c *cluster) raised(level uint32) {
@@ -26,7 +26,7 @@ func (c *cluster) raised(level uint32) {
 				return fmt.Errorf("%s: level %d, cluster %s, %+v", name, s.Level, s.ClusterID, life)
 			}
 			for _, m := range s.Members {
-				if m.Level != machine.FeatureLevel {
+				if m.Level != command.FeatureLevel {
 					return fmt.Errorf("%s says that %s can %d", name, m.Name, m.Level)
 				}
 			}
@@ -47,10 +47,10 @@ func TestTheLevelOfARunningClusterRises(t *testing.T) {
 		t.Fatal("the cluster has a birth: the test shows nothing")
 	}
 	a, err := answered[lead.LevelRaised](c.connect(c.leader()).call(lead.RaiseLevel{}))
-	if err != nil || a != (lead.LevelRaised{From: 1, To: machine.FeatureLevel}) {
+	if err != nil || a != (lead.LevelRaised{From: 1, To: command.FeatureLevel}) {
 		t.Fatalf("answer %+v, %v", a, err)
 	}
-	c.raised(machine.FeatureLevel)
+	c.raised(command.FeatureLevel)
 	for name, n := range c.nodes {
 		if n.door.seen.objections != nil {
 			t.Errorf("%s has refused peers: %+v", name, n.door.seen.objections)
@@ -65,7 +65,7 @@ func TestTheLevelOfARunningClusterRises(t *testing.T) {
 	}
 	c.stopAll()
 	c.startAll("n1", "n2", "n3")
-	c.raised(machine.FeatureLevel)
+	c.raised(command.FeatureLevel)
 	c.hold("jobs/c")
 }
 
@@ -80,11 +80,11 @@ func answered[A lead.Answer](a lead.Answer) (A, error) {
 
 func TestABirthTellsALaggingPeerFromAnotherCluster(t *testing.T) {
 	const configured = "c"
-	drawn := machine.BirthID{1, 2, 3, 4, 5, 6, 7, 8, 9}
-	late := machine.LateBirth(drawn, configured)
-	other := machine.LateBirth(drawn, "another")
-	peer := func(birth machine.BirthID) *transport.Identity {
-		return &transport.Identity{Name: "n2", Level: machine.FeatureLevel, Birth: birth.String(), Rootless: birth == machine.BirthID{}}
+	drawn := command.BirthID{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	late := command.LateBirth(drawn, configured)
+	other := command.LateBirth(drawn, "another")
+	peer := func(birth command.BirthID) *transport.Identity {
+		return &transport.Identity{Name: "n2", Level: command.FeatureLevel, Birth: birth.String(), Rootless: birth == command.BirthID{}}
 	}
 	cases := []struct {
 		name  string
@@ -92,15 +92,15 @@ func TestABirthTellsALaggingPeerFromAnotherCluster(t *testing.T) {
 		peer  *transport.Identity
 		allow bool
 	}{
-		{"both without a birth", life{rootless: true}, peer(machine.BirthID{}), true},
-		{"the peer lags", life{birth: late}, peer(machine.BirthID{}), true},
+		{"both without a birth", life{rootless: true}, peer(command.BirthID{}), true},
+		{"the peer lags", life{birth: late}, peer(command.BirthID{}), true},
 		{"this node lags", life{rootless: true}, peer(late), true},
 		{"both have the late birth", life{birth: late}, peer(late), true},
-		{"the peer lags behind another cluster", life{birth: other}, peer(machine.BirthID{}), false},
-		{"the peer is of another late birth", life{birth: late}, peer(machine.LateBirth(machine.BirthID{9}, configured)), false},
+		{"the peer lags behind another cluster", life{birth: other}, peer(command.BirthID{}), false},
+		{"the peer is of another late birth", life{birth: late}, peer(command.LateBirth(command.BirthID{9}, configured)), false},
 		{"this node lags, the peer's cluster grew elsewhere", life{rootless: true}, peer(other), false},
 		{"this node has no birth, the peer's cluster began with one", life{rootless: true}, peer(drawn), false},
-		{"this node's cluster began with a birth, the peer has none", life{birth: drawn}, peer(machine.BirthID{}), false},
+		{"this node's cluster began with a birth, the peer has none", life{birth: drawn}, peer(command.BirthID{}), false},
 	}
 	for _, c := range cases {
 		n := &Node{cfg: Config{Name: "n1"}}
@@ -131,7 +131,7 @@ func (c *cluster) holding(text []byte) (names []string) {
 	return names
 }
 
-func (cl *client) openWith(secret machine.Secret) {
+func (cl *client) openWith(secret command.Secret) {
 	cl.t.Helper()
 	a, err := answered[lead.Opened](cl.call(lead.Open{TTL: 60_000, Secret: secret, ClientNumbered: true, Attach: true}))
 	if err != nil || a.Secret != secret {
@@ -144,7 +144,7 @@ func (cl *client) openWith(secret machine.Secret) {
 // removed, even if a node ended in between.
 func TestNoFileHasASecretAfterTheRise(t *testing.T) {
 	c := newCluster(t, 3, old)
-	before, after := machine.Secret([]byte("marked secret 1.")), machine.Secret([]byte("marked secret 2."))
+	before, after := command.Secret([]byte("marked secret 1.")), command.Secret([]byte("marked secret 2."))
 	first := c.connect(c.leader())
 	first.openWith(before)
 	first.acquire(1, "jobs/a")
@@ -155,7 +155,7 @@ func TestNoFileHasASecretAfterTheRise(t *testing.T) {
 		_, err := answered[lead.LevelRaised](c.connect(c.leader()).call(lead.RaiseLevel{}))
 		return err
 	})
-	c.raised(machine.FeatureLevel)
+	c.raised(command.FeatureLevel)
 	c.stopAll()
 	c.startAll("n1", "n2", "n3")
 	late := c.connect(c.leader())

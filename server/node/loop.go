@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 )
 
@@ -73,7 +73,7 @@ func (n *Node) turn(l *load) (now lead.Time, out replica.Output, err error) {
 	}()
 	n.step(l)
 	now = n.Now()
-	out = n.replica.Turn(now, machine.WallMillis(time.Now().UnixMilli()))
+	out = n.replica.Turn(now, command.WallMillis(time.Now().UnixMilli()))
 	if out.Exit != "" && !(out.Stalled && n.store.Starved()) {
 		err = errors.New("node: " + out.Exit)
 	}
@@ -83,7 +83,7 @@ func (n *Node) turn(l *load) (now lead.Time, out replica.Output, err error) {
 // broke returns the error for a turn that panicked. A log that is newer than this build is not a
 // fault of either.
 func (n *Node) broke(what any) error {
-	if newer, ok := what.(error); ok && errors.Is(newer, machine.ErrNewer) {
+	if newer, ok := what.(error); ok && errors.Is(newer, command.ErrNewer) {
 		n.log.Error("the log contains entries that this build does not support: upgrade this node", "err", newer)
 		return fmt.Errorf("node: %w", newer)
 	}

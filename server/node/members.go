@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
@@ -23,12 +23,12 @@ type fellows struct {
 }
 
 // founders returns the members that the cluster starts with; none on a node that joined it.
-func (n *Node) founders() (all []machine.Member) {
+func (n *Node) founders() (all []command.Member) {
 	if n.cfg.Join != "" {
 		return nil
 	}
 	for _, m := range n.members {
-		all = append(all, machine.Member{ID: m.ID, Name: m.Name, Address: m.PeerAddress, Founder: true})
+		all = append(all, command.Member{ID: m.ID, Name: m.Name, Address: m.PeerAddress, Founder: true})
 	}
 	return all
 }
@@ -42,28 +42,28 @@ func (n *Node) missing() (ids []uint64) {
 }
 
 // logged finds a present or former member in the table.
-func (n *Node) logged(id uint64) (machine.Member, bool) {
+func (n *Node) logged(id uint64) (command.Member, bool) {
 	r := n.status.Load()
 	if r == nil {
-		return machine.Member{}, false
+		return command.Member{}, false
 	}
-	i := slices.IndexFunc(r.Members, func(m machine.Member) bool { return m.ID == id })
+	i := slices.IndexFunc(r.Members, func(m command.Member) bool { return m.ID == id })
 	if i < 0 {
-		return machine.Member{}, false
+		return command.Member{}, false
 	}
 	return r.Members[i], true
 }
 
 // known finds a member in the table or, failing that, among the founders.
-func (n *Node) known(id uint64) (machine.Member, bool) {
+func (n *Node) known(id uint64) (command.Member, bool) {
 	if m, ok := n.logged(id); ok {
 		return m, true
 	}
 	i := slices.IndexFunc(n.members, func(m MemberStatus) bool { return m.ID == id })
 	if i < 0 || n.cfg.Join != "" {
-		return machine.Member{}, false
+		return command.Member{}, false
 	}
-	return machine.Member{ID: id, Name: n.members[i].Name, Address: n.members[i].PeerAddress, Founder: true}, true
+	return command.Member{ID: id, Name: n.members[i].Name, Address: n.members[i].PeerAddress, Founder: true}, true
 }
 
 // nameOf returns a member's name for logging.

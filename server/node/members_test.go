@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // changeMember makes a membership change, on whichever node leads, with as many attempts as it
 // takes.
-func (c *cluster) changeMember(change lead.MemberChange, m machine.Member) machine.Member {
+func (c *cluster) changeMember(change lead.MemberChange, m command.Member) command.Member {
 	c.t.Helper()
 	var done lead.MembersChanged
 	c.eventually(fmt.Sprintf("change %d of %s", change, m.Name), func() error {
@@ -34,16 +34,16 @@ func (c *cluster) changeMember(change lead.MemberChange, m machine.Member) machi
 }
 
 // add makes a new member on a free port and starts it; it is promoted when it has caught up.
-func (c *cluster) add(name string) machine.Member {
+func (c *cluster) add(name string) command.Member {
 	c.t.Helper()
 	l := listen(c.t)
-	m := c.changeMember(lead.AddLearner, machine.Member{ID: rand.Uint64(), Name: name, Address: l.Addr().String()})
+	m := c.changeMember(lead.AddLearner, command.Member{ID: rand.Uint64(), Name: name, Address: l.Addr().String()})
 	if c.joined == nil {
 		c.joined = make(map[string]string)
 	}
 	c.joined[name] = l.Addr().String()
 	c.startOn(name, l)
-	c.changeMember(lead.PromoteLearner, machine.Member{Name: name})
+	c.changeMember(lead.PromoteLearner, command.Member{Name: name})
 	return m
 }
 
@@ -67,7 +67,7 @@ func (c *cluster) memberNames() string {
 
 func TestMembersComeAndGo(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	grant := func() machine.Token {
+	grant := func() command.Token {
 		cl := c.connect(c.leader())
 		cl.open()
 		return cl.acquire(1, fmt.Sprintf("lock-%d", rand.Uint64()))
@@ -85,7 +85,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	grows("adding n4")
 
 	leader := c.leader().cfg.Name
-	c.changeMember(lead.RemoveMember, machine.Member{Name: leader})
+	c.changeMember(lead.RemoveMember, command.Member{Name: leader})
 	c.gone(leader)
 	grows("removing the leader")
 	if r := c.start(leader); true {
@@ -104,7 +104,7 @@ func TestMembersComeAndGo(t *testing.T) {
 		t.Errorf("a joined node with a wiped disk ended with %v", err)
 	}
 	delete(c.nodes, "n4")
-	c.changeMember(lead.RemoveMember, machine.Member{Name: "n4"})
+	c.changeMember(lead.RemoveMember, command.Member{Name: "n4"})
 	second := c.add("n4")
 	if first.ID == second.ID {
 		t.Errorf("id %016x was used again", first.ID)
@@ -142,7 +142,7 @@ func TestWhatWouldLoseTheQuorumIsRefused(t *testing.T) {
 	})
 	c.stop(others[0])
 	cl := c.connect(leader)
-	refused := func(change lead.MemberChange, m machine.Member, word string) {
+	refused := func(change lead.MemberChange, m command.Member, word string) {
 		t.Helper()
 		c.eventually(word, func() error {
 			r, ok := cl.call(lead.ChangeMembers{Change: change, Member: m}).(lead.Refused)
@@ -152,18 +152,18 @@ func TestWhatWouldLoseTheQuorumIsRefused(t *testing.T) {
 			return nil
 		})
 	}
-	refused(lead.PromoteLearner, machine.Member{Name: "n9"}, "no member")
-	refused(lead.RemoveMember, machine.Member{Name: "n9"}, "no member")
-	refused(lead.RemoveMember, machine.Member{Name: leader.cfg.Name}, "is the leader")
-	refused(lead.AddLearner, machine.Member{ID: 7, Name: others[1], Address: "127.0.0.1:9"}, "already")
-	refused(lead.AddLearner, machine.Member{ID: 7, Name: "n7", Address: c.members[others[1]]}, "already")
-	if m := c.changeMember(lead.AddLearner, machine.Member{ID: 7, Name: "n7", Address: "127.0.0.1:9"}); m.ID != 7 {
+	refused(lead.PromoteLearner, command.Member{Name: "n9"}, "no member")
+	refused(lead.RemoveMember, command.Member{Name: "n9"}, "no member")
+	refused(lead.RemoveMember, command.Member{Name: leader.cfg.Name}, "is the leader")
+	refused(lead.AddLearner, command.Member{ID: 7, Name: others[1], Address: "127.0.0.1:9"}, "already")
+	refused(lead.AddLearner, command.Member{ID: 7, Name: "n7", Address: c.members[others[1]]}, "already")
+	if m := c.changeMember(lead.AddLearner, command.Member{ID: 7, Name: "n7", Address: "127.0.0.1:9"}); m.ID != 7 {
 		t.Errorf("added %+v", m)
 	}
-	if m := c.changeMember(lead.AddLearner, machine.Member{ID: 8, Name: "n7", Address: "127.0.0.1:9"}); m.ID != 7 {
+	if m := c.changeMember(lead.AddLearner, command.Member{ID: 8, Name: "n7", Address: "127.0.0.1:9"}); m.ID != 7 {
 		t.Errorf("a retry added %+v", m)
 	}
-	refused(lead.PromoteLearner, machine.Member{Name: "n7"}, "caught up")
+	refused(lead.PromoteLearner, command.Member{Name: "n7"}, "caught up")
 }
 
 func TestALaggardIsLedByAMemberThatItDoesNotKnow(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -89,24 +90,24 @@ type Config struct {
 
 	// TokenFloor, if not zero, is the first token floor of a new or restored cluster, instead of
 	// one from the wall clock.
-	TokenFloor machine.Token
+	TokenFloor command.Token
 
-	// Limits are what the first leader of a new cluster logs. Default: machine.DefaultLimits.
-	Limits machine.Limits
+	// Limits are what the first leader of a new cluster logs. Default: command.DefaultLimits.
+	Limits command.Limits
 	// SessionsPerAddress bounds the sessions of one client address while this node leads. Default:
 	// that of package replica.
 	SessionsPerAddress int
 	// Random is the source of the ids of starts and births. Default: crypto/rand.
 	Random io.Reader
 	// Built is when the binary was built. A token floor is refused while the wall clock is earlier.
-	Built machine.WallMillis
+	Built command.WallMillis
 
 	// tune changes the replica's configuration, for tests.
 	tune func(*replica.Config)
 
 	// Events receives the history as it is applied, on the node's loop: it must not block. Default:
 	// none.
-	Events func([]machine.Event)
+	Events func([]command.Event)
 	// Applied receives the entries as they are applied, on the node's loop: it must not block.
 	// Default: none.
 	Applied func([]replica.Applied)

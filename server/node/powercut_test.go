@@ -12,8 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // TestAPowerCutOfAllNodesLosesNothingAcknowledged repeatedly cuts the power of all nodes under
@@ -29,8 +29,8 @@ func TestAPowerCutOfAllNodesLosesNothingAcknowledged(t *testing.T) {
 		cfg.FS, cfg.DataDir = disk, cfg.Name
 	})
 	rng := rand.New(rand.NewPCG(1, 2))
-	granted := make(map[string]machine.Token) // acknowledged
-	var last machine.Token
+	granted := make(map[string]command.Token) // acknowledged
+	var last command.Token
 	for round := range 4 {
 		leader := c.leader()
 		cl := c.connect(leader)
@@ -82,10 +82,10 @@ func TestAPowerCutOfAllNodesLosesNothingAcknowledged(t *testing.T) {
 }
 
 // tryAcquire gives up when stop is closed before the answer arrives.
-func tryAcquire(cl *client, seq uint64, name string, stop <-chan struct{}) (machine.Token, bool) {
+func tryAcquire(cl *client, seq uint64, name string, stop <-chan struct{}) (command.Token, bool) {
 	cl.tag++
 	req := lead.Request{Stream: cl.id, Tag: cl.tag, Received: cl.n.Now(), Session: cl.session, Body: lead.Acquire{
-		Claim: machine.Acquire{Session: cl.session, Seq: seq, Floor: seq, Spec: machine.Spec{Names: []string{name}}},
+		Claim: command.Acquire{Session: cl.session, Seq: seq, Floor: seq, Spec: command.Spec{Names: []string{name}}},
 	}}
 	if err := cl.n.Submit([]lead.Request{req}); err != nil && !errors.Is(err, ErrStopped) {
 		cl.t.Errorf("submit: %v", err)
@@ -96,7 +96,7 @@ func tryAcquire(cl *client, seq uint64, name string, stop <-chan struct{}) (mach
 			return 0, false
 		case r := <-cl.replies:
 			claimed, ok := r.Answer.(lead.Claimed)
-			if r.Tag != cl.tag || !ok || claimed.Claim.State != machine.Granted {
+			if r.Tag != cl.tag || !ok || claimed.Claim.State != command.Granted {
 				continue
 			}
 			return claimed.Claim.Token, true

@@ -15,13 +15,13 @@ import (
 	"testing"
 
 	"github.com/lockstep-dev/lockstep/server/backup"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // The last token that the recorded cluster issued, and the configuration of its nodes.
 const (
-	recordedToken = machine.Token(253393940344197)
+	recordedToken = command.Token(253393940344197)
 	recordedID    = "e0d129988caf0e1d8d8d6186be38b71a"
 )
 
@@ -89,10 +89,10 @@ func resume(t *testing.T, dir string) *cluster {
 type keptSession struct {
 	Session string
 	Secret  []byte
-	Token   machine.Token
+	Token   command.Token
 }
 
-func readHandle(t *testing.T, path string) (k keptSession, id machine.SessionID) {
+func readHandle(t *testing.T, path string) (k keptSession, id command.SessionID) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func readHandle(t *testing.T, path string) (k keptSession, id machine.SessionID)
 		err = json.Unmarshal(raw, &k)
 	}
 	if err == nil {
-		id, err = machine.ParseSessionID(k.Session)
+		id, err = command.ParseSessionID(k.Session)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -126,12 +126,12 @@ func TestTheDirectoriesOfTheBuildInProductionGoOn(t *testing.T) {
 		_, err := answered[lead.LevelRaised](c.connect(c.leader()).call(lead.RaiseLevel{}))
 		return err
 	})
-	c.raised(machine.FeatureLevel)
+	c.raised(command.FeatureLevel)
 	for i, name := range []string{"handle", "handle2"} {
 		kept, id := readHandle(t, filepath.Join(dir, name))
 		cl := c.connect(c.leader())
 		cl.session = id
-		if _, err := answered[lead.Attached](cl.call(lead.Attach{Secret: machine.Secret(kept.Secret), Number: 1 << 60})); err != nil {
+		if _, err := answered[lead.Attached](cl.call(lead.Attach{Secret: command.Secret(kept.Secret), Number: 1 << 60})); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		lock, err := answered[lead.LockRead](cl.call(lead.ReadLock{Name: []string{"jobs/kept", "jobs/second"}[i], Holders: 1}))
@@ -169,7 +169,7 @@ func TestABackupOfTheBuildInProductionIsRestored(t *testing.T) {
 	if token := c.hold("jobs/kept"); token <= recordedToken {
 		t.Errorf("token %d after %d", token, recordedToken)
 	}
-	if s := n.Status(); s.Level != machine.FeatureLevel || s.ClusterID == recordedID {
+	if s := n.Status(); s.Level != command.FeatureLevel || s.ClusterID == recordedID {
 		t.Errorf("level %d, cluster %s", s.Level, s.ClusterID)
 	}
 }

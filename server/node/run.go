@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -242,7 +243,7 @@ func (n *Node) makeReplica(ctx context.Context, rec *storage.Recovered) (err err
 	}
 	n.disk = newDisk(n.store, &n.inbox, &n.busy, n.cfg.Synced)
 	n.snapshots = newSnapshotWriter(n.store, &n.inbox, &n.counts, n.log)
-	n.replica.Step(replica.Met{ID: n.id.Load(), Instance: n.store.InstanceID(), Level: machine.FeatureLevel, Zone: n.cfg.Zone})
+	n.replica.Step(replica.Met{ID: n.id.Load(), Instance: n.store.InstanceID(), Level: command.FeatureLevel, Zone: n.cfg.Zone})
 	n.publish()
 	return nil
 }

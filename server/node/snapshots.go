@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
 	"github.com/lockstep-dev/lockstep/server/storage"
@@ -203,7 +204,7 @@ func (n *Node) receiveSnapshot(msg *raftpb.Message, content io.Reader) error {
 		return err
 	}
 	m, err := n.loadMachine(meta)
-	if errors.Is(err, machine.ErrNewer) {
+	if errors.Is(err, command.ErrNewer) {
 		n.fatal(err) // it would be sent again and again, and be no more readable
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -177,7 +178,7 @@ func (n *Node) Status() Status {
 // met returns what this node and the peers that it has met say about themselves. Their levels are
 // those that their builds can apply.
 func (n *Node) met() map[uint64]replica.Met {
-	all := map[uint64]replica.Met{n.id.Load(): {Level: machine.FeatureLevel, Zone: n.cfg.Zone}}
+	all := map[uint64]replica.Met{n.id.Load(): {Level: command.FeatureLevel, Zone: n.cfg.Zone}}
 	n.door.seen.Lock()
 	defer n.door.seen.Unlock()
 	for id, m := range n.door.seen.met {

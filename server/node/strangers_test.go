@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/storage"
 	"github.com/lockstep-dev/lockstep/server/transport"
 )
@@ -44,7 +44,7 @@ func TestOnlyMembersAreRemembered(t *testing.T) {
 	leader := c.leader()
 	admit := func(id uint64, name string) {
 		t.Helper()
-		err := peerHandler{leader.Node}.Admit(transport.Identity{Node: id, Name: name, Instance: [16]byte{7}, Start: 9, Level: machine.FeatureLevel}, true)
+		err := peerHandler{leader.Node}.Admit(transport.Identity{Node: id, Name: name, Instance: [16]byte{7}, Start: 9, Level: command.FeatureLevel}, true)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // TestAGrantIsAnsweredOnlyAfterTheSync gives all nodes a disk with slow syncs. The crash tests
@@ -30,8 +30,8 @@ func TestAGrantIsAnsweredOnlyAfterTheSync(t *testing.T) {
 		cl.open()
 		armed.Store(true)
 		from := time.Now()
-		a := cl.call(lead.Acquire{Claim: machine.Acquire{
-			Session: cl.session, Seq: 1, Floor: 1, Spec: machine.Spec{Names: []string{"job"}, HasWait: true},
+		a := cl.call(lead.Acquire{Claim: command.Acquire{
+			Session: cl.session, Seq: 1, Floor: 1, Spec: command.Spec{Names: []string{"job"}, HasWait: true},
 		}})
 		took := time.Since(from)
 		if _, ok := a.(lead.Claimed); !ok {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // The answers of unary calls.
@@ -26,29 +26,29 @@ func ToKeepAlive(a lead.Kept) *pb.KeepAliveResponse {
 // ToAcquire answers Acquire, which succeeds only with a grant: a caller that checks only whether
 // the call succeeded must not take another state for a grant. For a claim that is over, ToAcquire
 // returns the error. A queued claim has neither answer nor error: the call goes on.
-func ToAcquire(c machine.ClaimStatus) (*pb.AcquireResponse, *pb.Error) {
+func ToAcquire(c command.ClaimStatus) (*pb.AcquireResponse, *pb.Error) {
 	switch c.State {
-	case machine.Queued:
+	case command.Queued:
 		return nil, nil
-	case machine.Granted:
+	case command.Granted:
 		return &pb.AcquireResponse{Claim: ToClaim(c)}, nil
 	}
 	return nil, overError(c)
 }
 
 // overError returns why an Acquire ends without a grant.
-func overError(c machine.ClaimStatus) *pb.Error {
+func overError(c command.ClaimStatus) *pb.Error {
 	e := &pb.Error{Field: "claim", Holders: holders(c.Blockers), Position: c.Position}
 	switch c.State {
-	case machine.Busy:
+	case command.Busy:
 		e.Reason, e.Message = pb.Reason_REASON_BUSY, "others hold the lock or are ahead in the queue"
-	case machine.WaitEnded:
+	case command.WaitEnded:
 		e.Reason, e.Message = pb.Reason_REASON_BUSY, "the wait timed out in the queue"
-	case machine.Cancelled:
+	case command.Cancelled:
 		e.Reason, e.Message = pb.Reason_REASON_NOT_QUEUED, "the claim was cancelled"
-	case machine.Released:
+	case command.Released:
 		e.Reason, e.Message = pb.Reason_REASON_NOT_HELD, "the claim was already granted and released"
-	case machine.Revoked:
+	case command.Revoked:
 		e.Reason, e.Message = pb.Reason_REASON_REVOKED, "the claim was revoked"
 		if c.By != "" {
 			e.Message += " by " + c.By

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
@@ -31,7 +31,7 @@ func TestEveryReasonHasACode(t *testing.T) {
 
 func TestEveryRefusalIsExplained(t *testing.T) {
 	var all []lead.Refused
-	for c := machine.SessionUnknown; c <= machine.Void; c++ {
+	for c := command.SessionUnknown; c <= command.Void; c++ {
 		all = append(all, lead.Refused{Code: c})
 	}
 	for r := lead.NotLeader; r <= lead.OldAttachment; r++ {
@@ -46,7 +46,7 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 }
 
 func TestARefusalSaysItsLimitAndWhoIsInTheWay(t *testing.T) {
-	e := protocol.FromRefused(lead.Refused{Code: machine.QuotaExceeded, Limit: "16384 waiters of one name"})
+	e := protocol.FromRefused(lead.Refused{Code: command.QuotaExceeded, Limit: "16384 waiters of one name"})
 	if !strings.Contains(e.GetMessage(), "16384 waiters") {
 		t.Errorf("got %q", e.GetMessage())
 	}
@@ -100,8 +100,8 @@ func TestAnErrorOfAnotherKindHasNoReason(t *testing.T) {
 }
 
 func TestRepliesBecomeEvents(t *testing.T) {
-	id, _ := machine.ParseSessionID(someID)
-	secret := machine.Secret(someSecret)
+	id, _ := command.ParseSessionID(someID)
+	secret := command.Secret(someSecret)
 	for _, c := range []struct {
 		answer lead.Answer
 		want   string
@@ -109,11 +109,11 @@ func TestRepliesBecomeEvents(t *testing.T) {
 		{lead.Opened{Session: id, Secret: secret, TTL: 3, Grace: 4}, `opened { session: "` + someID + `" secret: "` + strings.Repeat(`\x07`, 16) + `" ttl_ms: 3 grace_ms: 4 }`},
 		{lead.Attached{Change: 2, TTL: 3, Grace: 4}, `attached { change: 2 ttl_ms: 3 grace_ms: 4 }`},
 		{lead.Kept{Number: 5, Change: 6}, `kept { number: 5 change: 6 }`},
-		{lead.Claimed{Claim: machine.ClaimStatus{Seq: 1, State: machine.Granted, Token: 9}}, `claim { seq: 1 state: CLAIM_STATE_GRANTED token: 9 }`},
+		{lead.Claimed{Claim: command.ClaimStatus{Seq: 1, State: command.Granted, Token: 9}}, `claim { seq: 1 state: CLAIM_STATE_GRANTED token: 9 }`},
 		{lead.Closed{}, `closed {}`},
-		{lead.Changed{Claim: machine.ClaimStatus{Seq: 1, State: machine.Revoked, Change: 7, By: "b", Reason: "r"}}, `change { seq: 1 state: CLAIM_STATE_REVOKED change: 7 by: "b" reason: "r" }`},
-		{lead.Ended{Code: machine.SessionRevoked, By: "b", Reason: "r"}, `ended { reason: REASON_REVOKED by: "b" detail: "r" }`},
-		{lead.Ended{Code: machine.SessionExpired}, `ended { reason: REASON_SESSION_EXPIRED }`},
+		{lead.Changed{Claim: command.ClaimStatus{Seq: 1, State: command.Revoked, Change: 7, By: "b", Reason: "r"}}, `change { seq: 1 state: CLAIM_STATE_REVOKED change: 7 by: "b" reason: "r" }`},
+		{lead.Ended{Code: command.SessionRevoked, By: "b", Reason: "r"}, `ended { reason: REASON_REVOKED by: "b" detail: "r" }`},
+		{lead.Ended{Code: command.SessionExpired}, `ended { reason: REASON_SESSION_EXPIRED }`},
 		{lead.Refused{Reason: lead.OldAttachment}, `error { reason: REASON_STALE_REQUEST field: "number" message: "another connection has attached the session with this number or a higher one: attach with a higher number" }`},
 	} {
 		want := &pb.ServerEvent{}
@@ -136,22 +136,22 @@ func TestAnAnswerThatIsNotOfAStreamPanics(t *testing.T) {
 }
 
 func TestTheNumbersOfTheWireAreThoseOfTheMachine(t *testing.T) {
-	for s, want := range map[machine.State]pb.ClaimState{
-		machine.Queued: pb.ClaimState_CLAIM_STATE_QUEUED, machine.Granted: pb.ClaimState_CLAIM_STATE_GRANTED,
-		machine.Released: pb.ClaimState_CLAIM_STATE_RELEASED, machine.Cancelled: pb.ClaimState_CLAIM_STATE_CANCELLED,
-		machine.Busy: pb.ClaimState_CLAIM_STATE_BUSY, machine.WaitEnded: pb.ClaimState_CLAIM_STATE_WAIT_ENDED,
-		machine.Revoked: pb.ClaimState_CLAIM_STATE_REVOKED, machine.Expired: pb.ClaimState_CLAIM_STATE_EXPIRED,
+	for s, want := range map[command.State]pb.ClaimState{
+		command.Queued: pb.ClaimState_CLAIM_STATE_QUEUED, command.Granted: pb.ClaimState_CLAIM_STATE_GRANTED,
+		command.Released: pb.ClaimState_CLAIM_STATE_RELEASED, command.Cancelled: pb.ClaimState_CLAIM_STATE_CANCELLED,
+		command.Busy: pb.ClaimState_CLAIM_STATE_BUSY, command.WaitEnded: pb.ClaimState_CLAIM_STATE_WAIT_ENDED,
+		command.Revoked: pb.ClaimState_CLAIM_STATE_REVOKED, command.Expired: pb.ClaimState_CLAIM_STATE_EXPIRED,
 	} {
-		if got := protocol.ToClaim(machine.ClaimStatus{State: s}).GetState(); got != want {
+		if got := protocol.ToClaim(command.ClaimStatus{State: s}).GetState(); got != want {
 			t.Errorf("state %d is %v, want %v", s, got, want)
 		}
 	}
-	for k, want := range map[machine.EventKind]pb.EventKind{
-		machine.EventGranted: pb.EventKind_EVENT_KIND_GRANTED, machine.EventQueued: pb.EventKind_EVENT_KIND_QUEUED,
-		machine.EventReleased: pb.EventKind_EVENT_KIND_RELEASED, machine.EventExpired: pb.EventKind_EVENT_KIND_EXPIRED,
-		machine.EventRevoked: pb.EventKind_EVENT_KIND_REVOKED, machine.EventCancelled: pb.EventKind_EVENT_KIND_CANCELLED,
+	for k, want := range map[command.EventKind]pb.EventKind{
+		command.EventGranted: pb.EventKind_EVENT_KIND_GRANTED, command.EventQueued: pb.EventKind_EVENT_KIND_QUEUED,
+		command.EventReleased: pb.EventKind_EVENT_KIND_RELEASED, command.EventExpired: pb.EventKind_EVENT_KIND_EXPIRED,
+		command.EventRevoked: pb.EventKind_EVENT_KIND_REVOKED, command.EventCancelled: pb.EventKind_EVENT_KIND_CANCELLED,
 	} {
-		got := protocol.ToHistory(lead.HistoryRead{Events: []machine.Event{{Kind: k}}}).GetEvents()[0].GetKind()
+		got := protocol.ToHistory(lead.HistoryRead{Events: []command.Event{{Kind: k}}}).GetEvents()[0].GetKind()
 		if got != want {
 			t.Errorf("event %d is %v, want %v", k, got, want)
 		}
@@ -159,30 +159,30 @@ func TestTheNumbersOfTheWireAreThoseOfTheMachine(t *testing.T) {
 }
 
 func TestAnAcquireSucceedsOnlyWithAGrant(t *testing.T) {
-	for state, want := range map[machine.State]pb.Reason{
-		machine.Busy: pb.Reason_REASON_BUSY, machine.WaitEnded: pb.Reason_REASON_BUSY,
-		machine.Cancelled: pb.Reason_REASON_NOT_QUEUED, machine.Released: pb.Reason_REASON_NOT_HELD,
-		machine.Revoked: pb.Reason_REASON_REVOKED, machine.Expired: pb.Reason_REASON_SESSION_EXPIRED,
+	for state, want := range map[command.State]pb.Reason{
+		command.Busy: pb.Reason_REASON_BUSY, command.WaitEnded: pb.Reason_REASON_BUSY,
+		command.Cancelled: pb.Reason_REASON_NOT_QUEUED, command.Released: pb.Reason_REASON_NOT_HELD,
+		command.Revoked: pb.Reason_REASON_REVOKED, command.Expired: pb.Reason_REASON_SESSION_EXPIRED,
 	} {
-		resp, e := protocol.ToAcquire(machine.ClaimStatus{State: state})
+		resp, e := protocol.ToAcquire(command.ClaimStatus{State: state})
 		if resp != nil || e.GetReason() != want {
 			t.Errorf("state %d: %v, %v, want %v", state, resp, e, want)
 		}
 	}
-	if resp, e := protocol.ToAcquire(machine.ClaimStatus{State: machine.Queued}); resp != nil || e != nil {
+	if resp, e := protocol.ToAcquire(command.ClaimStatus{State: command.Queued}); resp != nil || e != nil {
 		t.Errorf("a queued claim was answered %v, %v", resp, e)
 	}
-	if resp, e := protocol.ToAcquire(machine.ClaimStatus{State: machine.Granted, Token: 3}); e != nil || resp.GetClaim().GetToken() != 3 {
+	if resp, e := protocol.ToAcquire(command.ClaimStatus{State: command.Granted, Token: 3}); e != nil || resp.GetClaim().GetToken() != 3 {
 		t.Errorf("a granted claim was answered %v, %v", resp, e)
 	}
 }
 
-func bigHolder() machine.Holder {
-	return machine.Holder{Metadata: []machine.Label{{Key: "k", Value: strings.Repeat("v", 2000)}}}
+func bigHolder() command.Holder {
+	return command.Holder{Metadata: []command.Label{{Key: "k", Value: strings.Repeat("v", 2000)}}}
 }
 
 func TestALockWithManyWaitersIsCutBelowWhatClientsAccept(t *testing.T) {
-	l := machine.Lock{Name: "a", Waiters: slices.Repeat([]machine.Holder{bigHolder()}, 10_000), Waiting: 10_000}
+	l := command.Lock{Name: "a", Waiters: slices.Repeat([]command.Holder{bigHolder()}, 10_000), Waiting: 10_000}
 	got := protocol.ToGetLock(lead.LockRead{Lock: l})
 	if n := proto.Size(got); n > 300<<10 || n < 200<<10 {
 		t.Errorf("the answer has %d bytes", n)
@@ -193,23 +193,23 @@ func TestALockWithManyWaitersIsCutBelowWhatClientsAccept(t *testing.T) {
 }
 
 func TestALockWithManyHoldersIsCutToo(t *testing.T) {
-	many := slices.Repeat([]machine.Holder{bigHolder()}, 10_000)
-	l := machine.Lock{Name: "a", Mode: machine.Shared, Holders: many, Waiters: many, Waiting: len(many)}
+	many := slices.Repeat([]command.Holder{bigHolder()}, 10_000)
+	l := command.Lock{Name: "a", Mode: command.Shared, Holders: many, Waiters: many, Waiting: len(many)}
 	got := protocol.ToGetLock(lead.LockRead{Lock: l})
 	if n := proto.Size(got); n > 600<<10 || len(got.GetLock().GetHolders()) < 100 || len(got.GetLock().GetWaiters()) < 1 {
 		t.Errorf("the answer has %d bytes", n)
 	}
 	// Paging must get past it.
-	page := protocol.ToListLocks(lead.LocksRead{Locks: []machine.Lock{l}, More: true})
+	page := protocol.ToListLocks(lead.LocksRead{Locks: []command.Lock{l}, More: true})
 	if n := proto.Size(page); n > 600<<10 || len(page.GetLocks()) != 1 || page.GetNextPageToken() == "" {
 		t.Errorf("a page has %d bytes, %d locks, next page %q", n, len(page.GetLocks()), page.GetNextPageToken())
 	}
 }
 
 func TestPagesCutByTheirSizeLoseNothing(t *testing.T) {
-	var all []machine.Lock
+	var all []command.Lock
 	for i := range 1000 {
-		all = append(all, machine.Lock{Name: fmt.Sprintf("a/%04d", i), Holders: slices.Repeat([]machine.Holder{bigHolder()}, 5)})
+		all = append(all, command.Lock{Name: fmt.Sprintf("a/%04d", i), Holders: slices.Repeat([]command.Holder{bigHolder()}, 5)})
 	}
 	var names []string
 	for token := ""; ; {
@@ -235,7 +235,7 @@ func TestPagesCutByTheirSizeLoseNothing(t *testing.T) {
 	}
 }
 
-func sortSearch(all []machine.Lock, after string) int {
+func sortSearch(all []command.Lock, after string) int {
 	i := 0
 	for i < len(all) && all[i].Name <= after {
 		i++
@@ -244,9 +244,9 @@ func sortSearch(all []machine.Lock, after string) int {
 }
 
 func TestAHistoryThatIsTooBigLosesItsOldestEventsAndSaysSo(t *testing.T) {
-	events := make([]machine.Event, 1000)
+	events := make([]command.Event, 1000)
 	for i := range events {
-		events[i] = machine.Event{Number: uint64(i + 1), Metadata: bigHolder().Metadata, Reason: strings.Repeat("r", 1000)}
+		events[i] = command.Event{Number: uint64(i + 1), Metadata: bigHolder().Metadata, Reason: strings.Repeat("r", 1000)}
 	}
 	got := protocol.ToHistory(lead.HistoryRead{Events: events, Complete: true})
 	kept := got.GetEvents()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // broken returns the error for a field that breaks a rule.
@@ -34,7 +34,7 @@ func outOfRange(field string, got, lowest, highest uint64, unit string) *pb.Erro
 // unknownSession is the answer for every session that the service does not know, and for anything
 // that is not even a session id.
 func unknownSession() *pb.Error {
-	row := refusedByMachine[machine.SessionUnknown]
+	row := refusedByMachine[command.SessionUnknown]
 	return &pb.Error{Reason: row.reason, Field: row.field, Message: row.message}
 }
 
@@ -71,14 +71,14 @@ func explain(reason pb.Reason, field string, err error) *pb.Error {
 	return broken(reason, field, "%s %s", e.Value, e.Rule)
 }
 
-func checkNames(names []string, mode machine.Mode) *pb.Error {
+func checkNames(names []string, mode command.Mode) *pb.Error {
 	const field = "spec.names"
 	switch {
 	case len(names) == 0:
 		return invalid(field, "must have 1 to %d names", lockstep.MaxNames)
 	case len(names) > lockstep.MaxNames:
 		return invalid(field, "has %d names, the limit is %d", len(names), lockstep.MaxNames)
-	case len(names) > 1 && mode != machine.Exclusive:
+	case len(names) > 1 && mode != command.Exclusive:
 		return invalid(field, "has %d names: a claim on several must be exclusive", len(names))
 	}
 	for i, name := range names {
@@ -130,23 +130,23 @@ func printable(s string) bool {
 }
 
 // metadata checks labels and sorts them by key, as the machine requires.
-func metadata(field string, m map[string]string) ([]machine.Label, *pb.Error) {
+func metadata(field string, m map[string]string) ([]command.Label, *pb.Error) {
 	if len(m) == 0 {
 		return nil, nil
 	}
 	if err := lockstep.CheckMetadata(m); err != nil {
 		return nil, explain(pb.Reason_REASON_INVALID_METADATA, field, err)
 	}
-	ls := make([]machine.Label, 0, len(m))
+	ls := make([]command.Label, 0, len(m))
 	for key, value := range m { // in any order: they are sorted below
-		ls = append(ls, machine.Label{Key: key, Value: value})
+		ls = append(ls, command.Label{Key: key, Value: value})
 	}
-	slices.SortFunc(ls, func(a, b machine.Label) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(ls, func(a, b command.Label) int { return cmp.Compare(a.Key, b.Key) })
 	return ls, nil
 }
 
 // checkTTL compares in milliseconds, before any conversion could overflow.
-func checkTTL(ms uint64) (machine.Millis, *pb.Error) {
+func checkTTL(ms uint64) (command.Millis, *pb.Error) {
 	const field = "ttl_ms"
 	if ms == 0 {
 		return 0, invalid(field, "must not be 0")
@@ -154,7 +154,7 @@ func checkTTL(ms uint64) (machine.Millis, *pb.Error) {
 	if lowest, highest := millis(lockstep.MinTTL), millis(lockstep.MaxTTL); ms < lowest || ms > highest {
 		return 0, outOfRange(field, ms, lowest, highest, " ms")
 	}
-	return machine.Millis(ms), nil
+	return command.Millis(ms), nil
 }
 
 func millis(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
@@ -171,16 +171,16 @@ func limit(field string, asked uint32, highest int) (int, *pb.Error) {
 	}
 }
 
-func session(text string) (machine.SessionID, *pb.Error) {
-	id, err := machine.ParseSessionID(text)
-	if err != nil || id == (machine.SessionID{}) {
-		return machine.SessionID{}, unknownSession()
+func session(text string) (command.SessionID, *pb.Error) {
+	id, err := command.ParseSessionID(text)
+	if err != nil || id == (command.SessionID{}) {
+		return command.SessionID{}, unknownSession()
 	}
 	return id, nil
 }
 
-func secret(b []byte) (machine.Secret, *pb.Error) {
-	var s machine.Secret
+func secret(b []byte) (command.Secret, *pb.Error) {
+	var s command.Secret
 	if len(b) != len(s) {
 		return s, unknownSession()
 	}
@@ -197,8 +197,8 @@ func fill(rnd io.Reader, b []byte) {
 }
 
 // spec checks what a claim asks for.
-func spec(s *pb.ClaimSpec) (machine.Spec, *pb.Error) {
-	out := machine.Spec{Names: s.GetNames()}
+func spec(s *pb.ClaimSpec) (command.Spec, *pb.Error) {
+	out := command.Spec{Names: s.GetNames()}
 	var err *pb.Error
 	if out.Mode, err = mode(s); err != nil {
 		return out, err
@@ -211,30 +211,30 @@ func spec(s *pb.ClaimSpec) (machine.Spec, *pb.Error) {
 		if highest := millis(lockstep.MaxWait); s.GetWaitMs() > highest {
 			return out, outOfRange("spec.wait_ms", s.GetWaitMs(), 0, highest, " ms")
 		}
-		out.HasWait, out.Wait = true, machine.Millis(s.GetWaitMs())
+		out.HasWait, out.Wait = true, command.Millis(s.GetWaitMs())
 	}
 	if highest := millis(lockstep.MaxLockDelay); s.GetLockDelayMs() > highest {
 		return out, outOfRange("spec.lock_delay_ms", s.GetLockDelayMs(), 0, highest, " ms")
 	}
-	out.LockDelay = machine.Millis(s.GetLockDelayMs())
+	out.LockDelay = command.Millis(s.GetLockDelayMs())
 	out.Metadata, err = metadata("spec.metadata", s.GetMetadata())
 	return out, err
 }
 
 // mode checks the mode, and that permits are requested only in the mode that has them.
-func mode(s *pb.ClaimSpec) (machine.Mode, *pb.Error) {
+func mode(s *pb.ClaimSpec) (command.Mode, *pb.Error) {
 	weight, capacity := s.GetWeight(), s.GetCapacity()
 	switch m := s.GetMode(); m {
 	case pb.Mode_MODE_EXCLUSIVE, pb.Mode_MODE_SHARED:
 		if weight != 0 || capacity != 0 {
 			return 0, invalid("spec.weight", "weight %d of capacity %d requires MODE_PERMITS", weight, capacity)
 		}
-		return machine.Mode(m), nil
+		return command.Mode(m), nil
 	case pb.Mode_MODE_PERMITS:
 		if weight < 1 || weight > capacity || capacity > lockstep.MaxPermits {
 			return 0, invalid("spec.weight", "is %d of capacity %d, must be 1 <= weight <= capacity <= %d", weight, capacity, lockstep.MaxPermits)
 		}
-		return machine.Permits, nil
+		return command.Permits, nil
 	default:
 		return 0, invalid("spec.mode", "%d is not a mode", m)
 	}

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // Domain is the domain of every google.rpc.ErrorInfo of the service.
@@ -60,21 +60,21 @@ type refusal struct {
 
 // refusedByMachine has a row for each code of the machine except OK.
 var refusedByMachine = [...]refusal{
-	machine.SessionUnknown: {pb.Reason_REASON_SESSION_UNKNOWN, "session", "no such session, or wrong secret"},
-	machine.SessionExpired: {pb.Reason_REASON_SESSION_EXPIRED, "session", "the lease of the session expired: open a new session"},
-	machine.SessionRevoked: {pb.Reason_REASON_REVOKED, "session", "an operator ended the session"},
-	machine.StaleRequest:   {pb.Reason_REASON_STALE_REQUEST, "seq", "the number, or the floor of this call, is below the floor of the session: the claim has ended"},
-	machine.RequestReused:  {pb.Reason_REASON_REQUEST_REUSED, "seq", "the number was already used for a different claim"},
-	machine.ModeMismatch:   {pb.Reason_REASON_MODE_MISMATCH, "spec.mode", "the name is in use as another kind of lock, or with another capacity"},
-	machine.NotHeld:        {pb.Reason_REASON_NOT_HELD, "token", "the claim has no grant with this token; use cancel for a waiting claim"},
-	machine.NotQueued:      {pb.Reason_REASON_NOT_QUEUED, "seq", "the claim is not in a queue"},
-	machine.Lost:           {pb.Reason_REASON_LOST, "token", "the grant has ended: another session may hold the lock"},
-	machine.QuotaExceeded:  {pb.Reason_REASON_QUOTA_EXCEEDED, "", "a limit was reached"},
-	machine.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant locks yet"},
-	machine.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor, or a value is out of range"},
-	machine.Malformed:      {pb.Reason_REASON_INVALID_ARGUMENT, "seq", "a client-numbered session requires seq and takes no nonce; other sessions take no seq, and optionally a nonce"},
-	machine.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that proposed this has stepped down"}, // only leaders propose what can be void
-	machine.Exhausted:      {pb.Reason_REASON_QUOTA_EXCEEDED, "", "all 2^53 fencing tokens of this cluster have been issued: it can never grant a lock again, build a new cluster"},
+	command.SessionUnknown: {pb.Reason_REASON_SESSION_UNKNOWN, "session", "no such session, or wrong secret"},
+	command.SessionExpired: {pb.Reason_REASON_SESSION_EXPIRED, "session", "the lease of the session expired: open a new session"},
+	command.SessionRevoked: {pb.Reason_REASON_REVOKED, "session", "an operator ended the session"},
+	command.StaleRequest:   {pb.Reason_REASON_STALE_REQUEST, "seq", "the number, or the floor of this call, is below the floor of the session: the claim has ended"},
+	command.RequestReused:  {pb.Reason_REASON_REQUEST_REUSED, "seq", "the number was already used for a different claim"},
+	command.ModeMismatch:   {pb.Reason_REASON_MODE_MISMATCH, "spec.mode", "the name is in use as another kind of lock, or with another capacity"},
+	command.NotHeld:        {pb.Reason_REASON_NOT_HELD, "token", "the claim has no grant with this token; use cancel for a waiting claim"},
+	command.NotQueued:      {pb.Reason_REASON_NOT_QUEUED, "seq", "the claim is not in a queue"},
+	command.Lost:           {pb.Reason_REASON_LOST, "token", "the grant has ended: another session may hold the lock"},
+	command.QuotaExceeded:  {pb.Reason_REASON_QUOTA_EXCEEDED, "", "a limit was reached"},
+	command.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant locks yet"},
+	command.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor, or a value is out of range"},
+	command.Malformed:      {pb.Reason_REASON_INVALID_ARGUMENT, "seq", "a client-numbered session requires seq and takes no nonce; other sessions take no seq, and optionally a nonce"},
+	command.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that proposed this has stepped down"}, // only leaders propose what can be void
+	command.Exhausted:      {pb.Reason_REASON_QUOTA_EXCEEDED, "", "all 2^53 fencing tokens of this cluster have been issued: it can never grant a lock again, build a new cluster"},
 }
 
 // refusedByLead has a row for each refusal of the leader except RefusedByMachine.

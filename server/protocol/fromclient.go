@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // FromClient checks one request of a stream and translates it. received is when its bytes were
@@ -65,7 +65,7 @@ func streamOpen(o *pb.StreamOpen, rnd io.Reader) (lead.Body, *pb.Error) {
 }
 
 // streamBody translates everything except an Open.
-func streamBody(id machine.SessionID, r *pb.ClientRequest) (lead.Body, *pb.Error) {
+func streamBody(id command.SessionID, r *pb.ClientRequest) (lead.Body, *pb.Error) {
 	switch b := r.GetBody().(type) {
 	case *pb.ClientRequest_Attach:
 		return streamAttach(b.Attach)
@@ -75,9 +75,9 @@ func streamBody(id machine.SessionID, r *pb.ClientRequest) (lead.Body, *pb.Error
 		return streamAcquire(id, b.Acquire)
 	case *pb.ClientRequest_Cancel:
 		c := b.Cancel
-		return cancel(machine.Cancel{Session: id, Seq: c.GetSeq(), Floor: c.GetFloor(), Seen: c.GetSeen()})
+		return cancel(command.Cancel{Session: id, Seq: c.GetSeq(), Floor: c.GetFloor(), Seen: c.GetSeen()})
 	case *pb.ClientRequest_Release:
-		return release(machine.Release{Session: id, Seq: b.Release.GetSeq(), Token: machine.Token(b.Release.GetToken())})
+		return release(command.Release{Session: id, Seq: b.Release.GetSeq(), Token: command.Token(b.Release.GetToken())})
 	case *pb.ClientRequest_Close:
 		return lead.Close{}, nil
 	default:
@@ -97,7 +97,7 @@ func streamAttach(a *pb.StreamAttach) (lead.Body, *pb.Error) {
 }
 
 // streamAcquire takes the claim's number from the client: sessions on streams are client-numbered.
-func streamAcquire(id machine.SessionID, a *pb.StreamAcquire) (lead.Body, *pb.Error) {
+func streamAcquire(id command.SessionID, a *pb.StreamAcquire) (lead.Body, *pb.Error) {
 	if a.GetSeq() == 0 {
 		return nil, noSeq()
 	}
@@ -105,21 +105,21 @@ func streamAcquire(id machine.SessionID, a *pb.StreamAcquire) (lead.Body, *pb.Er
 	if err != nil {
 		return nil, err
 	}
-	return lead.Acquire{Claim: machine.Acquire{
+	return lead.Acquire{Claim: command.Acquire{
 		Session: id, Seq: a.GetSeq(), Floor: a.GetFloor(), Seen: a.GetSeen(), Spec: s,
 	}}, nil
 }
 
 func noSeq() *pb.Error { return invalid("seq", "must not be 0") }
 
-func cancel(c machine.Cancel) (lead.Body, *pb.Error) {
+func cancel(c command.Cancel) (lead.Body, *pb.Error) {
 	if c.Seq == 0 {
 		return nil, noSeq()
 	}
 	return lead.Cancel{Claim: c}, nil
 }
 
-func release(r machine.Release) (lead.Body, *pb.Error) {
+func release(r command.Release) (lead.Body, *pb.Error) {
 	if r.Seq == 0 {
 		return nil, noSeq()
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
@@ -163,19 +163,19 @@ func TestARequestIsTranslatedFieldByField(t *testing.T) {
 	if e != nil {
 		t.Fatal(e)
 	}
-	id, _ := machine.ParseSessionID(someID)
-	expect(t, got, lead.Request{Stream: 5, Tag: 9, Received: 6, Session: id, Body: lead.Acquire{Claim: machine.Acquire{
+	id, _ := command.ParseSessionID(someID)
+	expect(t, got, lead.Request{Stream: 5, Tag: 9, Received: 6, Session: id, Body: lead.Acquire{Claim: command.Acquire{
 		Session: id, Seq: 4, Floor: 3, Seen: 2,
-		Spec: machine.Spec{
-			Names: []string{"pool/db"}, Mode: machine.Permits, Weight: 2, Capacity: 3, HasWait: true, LockDelay: 5,
-			Metadata: []machine.Label{{Key: "host", Value: "h"}, {Key: "pid", Value: "7"}},
+		Spec: command.Spec{
+			Names: []string{"pool/db"}, Mode: command.Permits, Weight: 2, Capacity: 3, HasWait: true, LockDelay: 5,
+			Metadata: []command.Label{{Key: "host", Value: "h"}, {Key: "pid", Value: "7"}},
 		},
 	}}})
 }
 
 func TestEveryKindOfRequestHasItsBody(t *testing.T) {
-	id, _ := machine.ParseSessionID(someID)
-	secret := machine.Secret(someSecret)
+	id, _ := command.ParseSessionID(someID)
+	secret := command.Secret(someSecret)
 	for _, c := range []struct {
 		name string
 		in   *pb.ClientRequest
@@ -183,8 +183,8 @@ func TestEveryKindOfRequestHasItsBody(t *testing.T) {
 	}{
 		{"attach", &pb.ClientRequest{Body: &pb.ClientRequest_Attach{Attach: &pb.StreamAttach{Secret: someSecret, Number: 2, Seen: 3}}}, lead.Attach{Secret: secret, Number: 2, Seen: 3}},
 		{"keepalive", &pb.ClientRequest{Body: &pb.ClientRequest_KeepAlive{KeepAlive: &pb.StreamKeepAlive{Number: 8}}}, lead.KeepAlive{Number: 8}},
-		{"cancel", &pb.ClientRequest{Body: &pb.ClientRequest_Cancel{Cancel: &pb.StreamCancel{Seq: 1, Floor: 2, Seen: 3}}}, lead.Cancel{Claim: machine.Cancel{Session: id, Seq: 1, Floor: 2, Seen: 3}}},
-		{"release", &pb.ClientRequest{Body: &pb.ClientRequest_Release{Release: &pb.StreamRelease{Seq: 1, Token: 2}}}, lead.Release{Claim: machine.Release{Session: id, Seq: 1, Token: 2}}},
+		{"cancel", &pb.ClientRequest{Body: &pb.ClientRequest_Cancel{Cancel: &pb.StreamCancel{Seq: 1, Floor: 2, Seen: 3}}}, lead.Cancel{Claim: command.Cancel{Session: id, Seq: 1, Floor: 2, Seen: 3}}},
+		{"release", &pb.ClientRequest{Body: &pb.ClientRequest_Release{Release: &pb.StreamRelease{Seq: 1, Token: 2}}}, lead.Release{Claim: command.Release{Session: id, Seq: 1, Token: 2}}},
 		{"close", &pb.ClientRequest{Body: &pb.ClientRequest_Close{}}, lead.Close{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

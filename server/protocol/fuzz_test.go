@@ -10,8 +10,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
@@ -64,7 +64,7 @@ func checkTranslation(t failer, r *pb.ClientRequest) {
 	}
 }
 
-func checkSpec(t failer, s machine.Spec) {
+func checkSpec(t failer, s command.Spec) {
 	if len(s.Names) < 1 || len(s.Names) > 16 {
 		t.Errorf("%d names were let through", len(s.Names))
 	}
@@ -73,13 +73,13 @@ func checkSpec(t failer, s machine.Spec) {
 			t.Errorf("the name %q was let through", n)
 		}
 	}
-	if s.Mode == machine.Permits && (s.Weight < 1 || s.Weight > s.Capacity) || s.Mode != machine.Permits && s.Capacity != 0 {
+	if s.Mode == command.Permits && (s.Weight < 1 || s.Weight > s.Capacity) || s.Mode != command.Permits && s.Capacity != 0 {
 		t.Errorf("%d of %d permits were let through in mode %d", s.Weight, s.Capacity, s.Mode)
 	}
 	checkLabels(t, s.Metadata)
 }
 
-func checkLabels(t failer, ls []machine.Label) {
+func checkLabels(t failer, ls []command.Label) {
 	total := 0
 	for _, l := range ls {
 		total += len(l.Key) + len(l.Value)
@@ -87,7 +87,7 @@ func checkLabels(t failer, ls []machine.Label) {
 	if total > 1024 {
 		t.Errorf("%d bytes of metadata were let through", total)
 	}
-	if !slices.IsSortedFunc(ls, func(a, b machine.Label) int {
+	if !slices.IsSortedFunc(ls, func(a, b command.Label) int {
 		if a.Key < b.Key {
 			return -1
 		}

@@ -4,15 +4,15 @@ import (
 	"fmt"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // ToClient returns the event that carries a reply on a stream. It panics on an answer that only
 // unary calls get: requests with such answers never come from a stream.
 func ToClient(r lead.Reply) *pb.ServerEvent {
 	e := &pb.ServerEvent{Tag: r.Tag}
-	if r.Session != (machine.SessionID{}) {
+	if r.Session != (command.SessionID{}) {
 		e.Session = r.Session.String()
 	}
 	switch a := r.Answer.(type) {
@@ -48,7 +48,7 @@ func ended(a lead.Ended) *pb.SessionEnded {
 }
 
 // ToClaim returns the state of a claim for its owner.
-func ToClaim(c machine.ClaimStatus) *pb.ClaimStatus {
+func ToClaim(c command.ClaimStatus) *pb.ClaimStatus {
 	return &pb.ClaimStatus{
 		Seq:      c.Seq,
 		State:    pb.ClaimState(c.State),
@@ -61,7 +61,7 @@ func ToClaim(c machine.ClaimStatus) *pb.ClaimStatus {
 	}
 }
 
-func claims(cs []machine.ClaimStatus) []*pb.ClaimStatus {
+func claims(cs []command.ClaimStatus) []*pb.ClaimStatus {
 	out := make([]*pb.ClaimStatus, len(cs))
 	for i, c := range cs {
 		out[i] = ToClaim(c)
@@ -69,7 +69,7 @@ func claims(cs []machine.ClaimStatus) []*pb.ClaimStatus {
 	return out
 }
 
-func holders(hs []machine.Holder) []*pb.Holder {
+func holders(hs []command.Holder) []*pb.Holder {
 	if len(hs) == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func holders(hs []machine.Holder) []*pb.Holder {
 	return out
 }
 
-func toHolder(h machine.Holder) *pb.Holder {
+func toHolder(h command.Holder) *pb.Holder {
 	return &pb.Holder{
 		Session:     h.Claim.Session.String(),
 		Seq:         h.Claim.Seq,
@@ -94,7 +94,7 @@ func toHolder(h machine.Holder) *pb.Holder {
 	}
 }
 
-func labels(ls []machine.Label) map[string]string {
+func labels(ls []command.Label) map[string]string {
 	if len(ls) == 0 {
 		return nil
 	}
@@ -105,7 +105,7 @@ func labels(ls []machine.Label) map[string]string {
 	return out
 }
 
-func toLock(l machine.Lock) *pb.Lock {
+func toLock(l command.Lock) *pb.Lock {
 	return &pb.Lock{
 		Name:        l.Name,
 		Mode:        pb.Mode(l.Mode),
@@ -120,7 +120,7 @@ func toLock(l machine.Lock) *pb.Lock {
 }
 
 // ToEvent converts an event of the history.
-func ToEvent(e machine.Event) *pb.Event {
+func ToEvent(e command.Event) *pb.Event {
 	return &pb.Event{
 		Number:   e.Number,
 		Kind:     pb.EventKind(e.Kind),

@@ -6,8 +6,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // The requests of unary calls. Each function checks the form of one and translates it; the caller
@@ -78,7 +78,7 @@ func FromAcquire(r *pb.AcquireRequest) (lead.Request, *pb.Error) {
 	if err != nil {
 		return req, err
 	}
-	req.Body = lead.Acquire{Follow: true, Claim: machine.Acquire{
+	req.Body = lead.Acquire{Follow: true, Claim: command.Acquire{
 		Session: req.Session, Seq: r.GetSeq(), Nonce: r.GetNonce(), Floor: r.GetFloor(), Seen: r.GetSeen(), Spec: s,
 	}}
 	return req, nil
@@ -90,7 +90,7 @@ func FromRelease(r *pb.ReleaseRequest) (lead.Request, *pb.Error) {
 	if err != nil {
 		return req, err
 	}
-	req.Body, err = release(machine.Release{Session: req.Session, Seq: r.GetSeq(), Token: machine.Token(r.GetToken())})
+	req.Body, err = release(command.Release{Session: req.Session, Seq: r.GetSeq(), Token: command.Token(r.GetToken())})
 	return req, err
 }
 
@@ -100,7 +100,7 @@ func FromCancel(r *pb.CancelRequest) (lead.Request, *pb.Error) {
 	if err != nil {
 		return req, err
 	}
-	req.Body, err = cancel(machine.Cancel{Session: req.Session, Seq: r.GetSeq(), Floor: r.GetFloor(), Seen: r.GetSeen()})
+	req.Body, err = cancel(command.Cancel{Session: req.Session, Seq: r.GetSeq(), Floor: r.GetFloor(), Seen: r.GetSeen()})
 	return req, err
 }
 
@@ -116,11 +116,11 @@ func FromRevoke(r *pb.RevokeRequest, by string) (lead.Request, *pb.Error) {
 	if err := checkText("reason", r.GetReason(), MaxReasonBytes); err != nil {
 		return lead.Request{}, err
 	}
-	body := lead.Revoke{Command: machine.Revoke{By: by, Reason: r.GetReason(), Now: r.GetNow()}}
+	body := lead.Revoke{Command: command.Revoke{By: by, Reason: r.GetReason(), Now: r.GetNow()}}
 	if err := revokeTarget(&body, r); err != nil {
 		return lead.Request{}, err
 	}
-	if body.Last = machine.Token(r.GetLastToken()); body.Last != 0 && body.Name == "" {
+	if body.Last = command.Token(r.GetLastToken()); body.Last != 0 && body.Name == "" {
 		return lead.Request{}, invalid("last_token", "must be 0 unless a name is revoked: a claim already identifies its token")
 	}
 	return lead.Request{Body: body}, nil
@@ -136,7 +136,7 @@ func revokeTarget(body *lead.Revoke, r *pb.RevokeRequest) (err *pb.Error) {
 		if t.Claim.GetToken() == 0 {
 			return invalid("token", "must not be 0: no grant has token 0")
 		}
-		claim.Seq, body.Command.Token = t.Claim.GetSeq(), machine.Token(t.Claim.GetToken())
+		claim.Seq, body.Command.Token = t.Claim.GetSeq(), command.Token(t.Claim.GetToken())
 		claim.Session, err = session(t.Claim.GetSession())
 		return err
 	case *pb.RevokeRequest_Session:
@@ -184,7 +184,7 @@ func FromListSessions(r *pb.ListSessionsRequest) (lead.Request, *pb.Error) {
 	}
 	read := lead.ReadSessions{Limit: size}
 	if token := r.GetPageToken(); token != "" {
-		after, err := machine.ParseSessionID(token)
+		after, err := command.ParseSessionID(token)
 		if err != nil {
 			return lead.Request{}, invalid("page_token", "%s is not the next_page_token of a response", lockstep.Excerpt(token))
 		}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
@@ -117,7 +117,7 @@ func TestEveryBeginningOfANameIsAPrefix(t *testing.T) {
 }
 
 func TestAMalformedSessionLooksLikeAnUnknownOne(t *testing.T) {
-	unknown := protocol.FromRefused(lead.Refused{Code: machine.SessionUnknown})
+	unknown := protocol.FromRefused(lead.Refused{Code: command.SessionUnknown})
 	_, malformed := protocol.FromKeepAlive(&pb.KeepAliveRequest{Session: "?", Secret: someSecret})
 	_, noSecret := protocol.FromKeepAlive(&pb.KeepAliveRequest{Session: someID})
 	for _, e := range []*pb.Error{malformed, noSecret} {
@@ -128,8 +128,8 @@ func TestAMalformedSessionLooksLikeAnUnknownOne(t *testing.T) {
 }
 
 func TestUnaryRequestsAreTranslated(t *testing.T) {
-	id, _ := machine.ParseSessionID(someID)
-	secret := machine.Secret(someSecret)
+	id, _ := command.ParseSessionID(someID)
+	secret := command.Secret(someSecret)
 	own := func(b lead.Body) lead.Request { return lead.Request{Session: id, Secret: &secret, Body: b} }
 	type translation struct {
 		name string
@@ -145,25 +145,25 @@ func TestUnaryRequestsAreTranslated(t *testing.T) {
 		}, own(lead.Close{})},
 		{"acquire", func() (lead.Request, *pb.Error) {
 			return protocol.FromAcquire(&pb.AcquireRequest{Session: someID, Secret: someSecret, Nonce: "n", Spec: someSpec})
-		}, own(lead.Acquire{Follow: true, Claim: machine.Acquire{Session: id, Nonce: "n", Spec: machine.Spec{Names: []string{"a"}}}})},
+		}, own(lead.Acquire{Follow: true, Claim: command.Acquire{Session: id, Nonce: "n", Spec: command.Spec{Names: []string{"a"}}}})},
 		{"release", func() (lead.Request, *pb.Error) {
 			return protocol.FromRelease(&pb.ReleaseRequest{Session: someID, Secret: someSecret, Seq: 1, Token: 2})
-		}, own(lead.Release{Claim: machine.Release{Session: id, Seq: 1, Token: 2}})},
+		}, own(lead.Release{Claim: command.Release{Session: id, Seq: 1, Token: 2}})},
 		{"cancel", func() (lead.Request, *pb.Error) {
 			return protocol.FromCancel(&pb.CancelRequest{Session: someID, Secret: someSecret, Seq: 1, Floor: 2, Seen: 3})
-		}, own(lead.Cancel{Claim: machine.Cancel{Session: id, Seq: 1, Floor: 2, Seen: 3}})},
+		}, own(lead.Cancel{Claim: command.Cancel{Session: id, Seq: 1, Floor: 2, Seen: 3}})},
 		{"revoke a claim", func() (lead.Request, *pb.Error) {
 			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", Now: true, Target: &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: someID, Seq: 1, Token: 2}}}, "b")
-		}, lead.Request{Body: lead.Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: id, Seq: 1}, Token: 2, By: "b", Reason: "r", Now: true}}}},
+		}, lead.Request{Body: lead.Revoke{Command: command.Revoke{Claim: command.ClaimID{Session: id, Seq: 1}, Token: 2, By: "b", Reason: "r", Now: true}}}},
 		{"revoke a session", func() (lead.Request, *pb.Error) {
 			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Session{Session: someID}}, "b")
-		}, lead.Request{Body: lead.Revoke{Command: machine.Revoke{Claim: machine.ClaimID{Session: id}, By: "b", Reason: "r"}}}},
+		}, lead.Request{Body: lead.Revoke{Command: command.Revoke{Claim: command.ClaimID{Session: id}, By: "b", Reason: "r"}}}},
 		{"revoke a name", func() (lead.Request, *pb.Error) {
 			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Name{Name: "a"}}, "b")
-		}, lead.Request{Body: lead.Revoke{Name: "a", Command: machine.Revoke{By: "b", Reason: "r"}}}},
+		}, lead.Request{Body: lead.Revoke{Name: "a", Command: command.Revoke{By: "b", Reason: "r"}}}},
 		{"revoke a name up to a token", func() (lead.Request, *pb.Error) {
 			return protocol.FromRevoke(&pb.RevokeRequest{Reason: "r", LastToken: 7, Target: &pb.RevokeRequest_Name{Name: "a"}}, "b")
-		}, lead.Request{Body: lead.Revoke{Name: "a", Last: 7, Command: machine.Revoke{By: "b", Reason: "r"}}}},
+		}, lead.Request{Body: lead.Revoke{Name: "a", Last: 7, Command: command.Revoke{By: "b", Reason: "r"}}}},
 		{"read a lock", func() (lead.Request, *pb.Error) { return protocol.FromGetLock(&pb.GetLockRequest{Name: "a"}) },
 			lead.Request{Body: lead.ReadLock{Name: "a", Holders: 1000, Waiters: 100}}},
 		{"read a page", func() (lead.Request, *pb.Error) {

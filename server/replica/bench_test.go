@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // BenchmarkGrants takes and releases 512 names a turn on three replicas with disks and a network
@@ -27,13 +27,13 @@ func BenchmarkGrants(b *testing.B) {
 	grants := 0
 	for b.Loop() {
 		for i, k := range clients {
-			k.send(lead.Acquire{Claim: machine.Acquire{Seq: k.seq + 1, Floor: k.seq + 1, Spec: spec(names[i])}})
+			k.send(lead.Acquire{Claim: command.Acquire{Seq: k.seq + 1, Floor: k.seq + 1, Spec: spec(names[i])}})
 			k.seq++
 		}
 		c.until(second, "grants", func() bool { return len(h.replies) == len(clients) })
 		for i, r := range h.replies {
 			claim := r.Answer.(lead.Claimed).Claim
-			clients[i].send(lead.Release{Claim: machine.Release{Seq: claim.Seq, Token: claim.Token}})
+			clients[i].send(lead.Release{Claim: command.Release{Seq: claim.Seq, Token: claim.Token}})
 		}
 		h.replies = nil
 		c.until(second, "releases", func() bool { return answers(h) == len(clients) })

@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // A cluster that is new or was restored is young until it has a token floor: it grants nothing. Its
@@ -23,7 +23,7 @@ import (
 // So two groups of founders cannot both begin a history: each would need all of them. At feature
 // level 1 there is no birth, and the limits and the floor are logged at once. When the level of
 // such a cluster rises, its leader logs a birth that identifies the configuration it grew from; see
-// [machine.LateBirth].
+// [command.LateBirth].
 
 const (
 	// waitNoted is how long a wait for founders lasts before it is first logged, and waitNotedAgain
@@ -36,7 +36,7 @@ const (
 type founding struct {
 	*core
 	members *membership
-	draw    machine.BirthID // the birth of the cluster, if this replica is its first leader
+	draw    command.BirthID // the birth of the cluster, if this replica is its first leader
 	noFloor string          // why there is no token floor yet, or ""
 	progress
 }
@@ -79,21 +79,21 @@ func (f *founding) beginLevel() (level uint32, unmet []uint64) {
 // wantsBirth reports whether the birth is to be logged: by the first leader, or as soon as the
 // feature level allows it.
 func (f *founding) wantsBirth() bool {
-	if f.birthLogged || f.machine.Birth() != (machine.BirthID{}) {
+	if f.birthLogged || f.machine.Birth() != (command.BirthID{}) {
 		return false
 	}
-	if f.machine.Limits().FeatureLevel >= machine.BirthLevel {
+	if f.machine.Limits().FeatureLevel >= command.BirthLevel {
 		return true
 	}
 	if !f.young() {
 		return false
 	}
 	level, _ := f.beginLevel()
-	return level >= machine.BirthLevel
+	return level >= command.BirthLevel
 }
 
 // birthCommands begin a cluster: the limits, if they are not in force, and the birth.
-func (f *founding) birthCommands() (commands []machine.Command) {
+func (f *founding) birthCommands() (commands []command.Command) {
 	limits := f.machine.Limits()
 	if f.young() {
 		if !f.machine.Recovery().FloorDue {
@@ -104,14 +104,14 @@ func (f *founding) birthCommands() (commands []machine.Command) {
 		limits = limits.At(max(level, f.machine.Limits().FeatureLevel), f.cfg.Limits)
 	}
 	if limits != f.machine.Limits() {
-		commands = append(commands, machine.SetLimits{Limits: limits})
+		commands = append(commands, command.SetLimits{Limits: limits})
 	}
 	birth := f.draw
 	if f.machine.Rootless() {
-		birth = machine.LateBirth(f.draw, f.cfg.Configured)
+		birth = command.LateBirth(f.draw, f.cfg.Configured)
 	}
 	f.log.Info("recording the birth of the cluster", "birth", birth)
-	return append(commands, machine.SetBirth{Birth: birth})
+	return append(commands, command.SetBirth{Birth: birth})
 }
 
 // wantsFloor reports whether the token floor of a young cluster is to be logged now.
@@ -130,9 +130,9 @@ func (f *founding) wantsFloor() bool {
 // awaitFounders returns why the floor must wait for the founders or for the birth, or "".
 func (f *founding) awaitFounders() string {
 	lacking, what := []uint64(nil), "have not connected"
-	if f.machine.Birth() == (machine.BirthID{}) {
+	if f.machine.Birth() == (command.BirthID{}) {
 		level, unmet := f.beginLevel()
-		if level >= machine.BirthLevel {
+		if level >= command.BirthLevel {
 			return "the birth of the cluster is being logged"
 		}
 		lacking = unmet
@@ -180,18 +180,18 @@ func (f *founding) noteWait(names, what string) {
 
 // floorCommands give a young cluster its first tokens and, at feature level 1, also its limits. A
 // restored cluster has the limits of the backup.
-func (f *founding) floorCommands() (commands []machine.Command) {
+func (f *founding) floorCommands() (commands []command.Command) {
 	floor := f.cfg.TokenFloor
 	if floor == 0 {
 		floor = tokenFloor(f.wall)
 	}
 	f.log.Info("first token floor", "floor", uint64(floor), "next token before", uint64(f.machine.Counts().NextToken),
 		"restored", f.machine.Recovery().FloorDue)
-	if f.machine.Birth() == (machine.BirthID{}) && !f.machine.Recovery().FloorDue {
+	if f.machine.Birth() == (command.BirthID{}) && !f.machine.Recovery().FloorDue {
 		level, _ := f.beginLevel()
-		commands = append(commands, machine.SetLimits{Limits: f.cfg.Limits.At(level, f.cfg.Limits)})
+		commands = append(commands, command.SetLimits{Limits: f.cfg.Limits.At(level, f.cfg.Limits)})
 	}
-	return append(commands, machine.SetTokenFloor{Floor: floor})
+	return append(commands, command.SetTokenFloor{Floor: floor})
 }
 
 // clockObstacle returns why the wall clock cannot provide the first token floor, or "". A clock

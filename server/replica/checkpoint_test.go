@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // firstLevel sets the feature level of the builds before checkpoints.
 func firstLevel(cfg *Config) {
-	cfg.Limits = machine.DefaultLimits()
+	cfg.Limits = command.DefaultLimits()
 	cfg.Limits.FeatureLevel = 1
 }
 
@@ -30,7 +30,7 @@ func (c *cluster) change(crash bool) {
 }
 
 // checkpointsIn collects the commands of this kind that any host applied, once each.
-func checkpointsIn[T machine.Command](c *cluster) (commands []T) {
+func checkpointsIn[T command.Command](c *cluster) (commands []T) {
 	seen := map[uint64]bool{}
 	for _, h := range c.hosts {
 		for _, a := range h.applied {
@@ -99,7 +99,7 @@ func TestAtTheFirstFeatureLevelNothingIsWrittenDown(t *testing.T) {
 	if n := c.expired(); n != 0 {
 		t.Errorf("%d sessions expired", n)
 	}
-	if n := len(checkpointsIn[machine.CheckpointLeases](c)) + len(checkpointsIn[machine.RenewLeases](c)); n != 0 {
+	if n := len(checkpointsIn[command.CheckpointLeases](c)) + len(checkpointsIn[command.RenewLeases](c)); n != 0 {
 		t.Errorf("%d commands were logged that a build of level 1 cannot apply", n)
 	}
 }
@@ -113,7 +113,7 @@ func TestSessionsThatRenewLogNothing(t *testing.T) {
 	c.beat(60*second, ttl, clients, nil)
 	c.change(false)
 	c.beat(20*second, ttl, clients, nil)
-	if n := len(checkpointsIn[machine.CheckpointLeases](c)) + len(checkpointsIn[machine.RenewLeases](c)); n != 0 {
+	if n := len(checkpointsIn[command.CheckpointLeases](c)) + len(checkpointsIn[command.RenewLeases](c)); n != 0 {
 		t.Errorf("%d commands were logged for sessions that renew", n)
 	}
 }
@@ -134,7 +134,7 @@ func TestAMassDeathIsWrittenDownInBoundedPieces(t *testing.T) {
 	}
 	c.run(lease(ttl) - second - 200*ms)
 	written, clocks := 0, 0
-	for _, cp := range checkpointsIn[machine.CheckpointLeases](c) {
+	for _, cp := range checkpointsIn[command.CheckpointLeases](c) {
 		if len(cp.Sessions) > 4_096 {
 			t.Errorf("one command has %d sessions", len(cp.Sessions))
 		}
@@ -259,9 +259,9 @@ func TestARevokedLockIsFreedHoweverOftenTheLeaderChanges(t *testing.T) {
 	dead, live := c.open(h, 60_000), c.open(h, 60_000)
 	dead.acquire("job")
 	live.acquire("job")
-	c.call(h, lead.Request{Stream: c.newStream(), Body: lead.Revoke{Name: "job", Command: machine.Revoke{By: "ops", Reason: "test"}}})
+	c.call(h, lead.Request{Stream: c.newStream(), Body: lead.Revoke{Name: "job", Command: command.Revoke{By: "ops", Reason: "test"}}})
 	from := c.now
-	holder := func() machine.SessionID { return c.leader().r.machine.Lock("job", 1, 0).Holders[0].Claim.Session }
+	holder := func() command.SessionID { return c.leader().r.machine.Lock("job", 1, 0).Holders[0].Claim.Session }
 	changes := lead.Time(0)
 	for holder() == dead.id && c.now < from+200*second {
 		c.beat(4*second, 40_000, []*client{live, dead}, nil)

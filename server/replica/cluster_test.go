@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -50,8 +51,8 @@ func (s *splitmix) next() uint64 {
 const (
 	ms      = lead.Time(time.Millisecond)
 	second  = lead.Time(time.Second)
-	wall0   = machine.WallMillis(1_767_225_600_000) // 2026-01-01
-	ttl     = machine.Millis(10_000)
+	wall0   = command.WallMillis(1_767_225_600_000) // 2026-01-01
+	ttl     = command.Millis(10_000)
 	latency = ms // of the network and of the disk
 )
 
@@ -88,7 +89,7 @@ type host struct {
 	wake    lead.Time
 	inputs  []Input
 	replies []lead.Reply
-	events  []machine.Event
+	events  []command.Event
 	applied []Applied
 	forget  []Forget
 	exit    string
@@ -107,7 +108,7 @@ type cluster struct {
 	tune    func(*Config)
 	tag     uint64
 	stream  lead.StreamID
-	wall    machine.WallMillis
+	wall    command.WallMillis
 	// diskTime is how long a write takes.
 	diskTime lead.Time
 	// snapshotTime is the additional time that it takes to make a snapshot durable.
@@ -393,15 +394,15 @@ type client struct {
 	c      *cluster
 	host   *host
 	stream lead.StreamID
-	id     machine.SessionID
-	secret machine.Secret
+	id     command.SessionID
+	secret command.Secret
 	seq    uint64
 	number uint64 // of the attachment
 	term   uint64 // of the leader that it is attached to
 }
 
 // open opens a session with its own stream.
-func (c *cluster) open(h *host, ttl machine.Millis) *client {
+func (c *cluster) open(h *host, ttl command.Millis) *client {
 	c.t.Helper()
 	k := &client{c: c, host: h, stream: c.newStream(), number: 1}
 	_, _ = io.ReadFull(rand.Reader, k.secret[:]) // the fixed reader never returns an error
@@ -425,15 +426,15 @@ func (k *client) call(b lead.Body) lead.Answer { k.c.t.Helper(); return k.c.call
 func (k *client) send(b lead.Body) uint64 { return k.c.send(k.host, k.request(b)) }
 
 // spec asks for one name, waiting as long as the session lives.
-func spec(name string) machine.Spec { return machine.Spec{Names: []string{name}} }
+func spec(name string) command.Spec { return command.Spec{Names: []string{name}} }
 
-func (k *client) acquireBody(s machine.Spec) lead.Acquire {
+func (k *client) acquireBody(s command.Spec) lead.Acquire {
 	k.seq++
-	return lead.Acquire{Claim: machine.Acquire{Seq: k.seq, Spec: s}}
+	return lead.Acquire{Claim: command.Acquire{Seq: k.seq, Spec: s}}
 }
 
 // acquire asks for a name and returns the state in the answer.
-func (k *client) acquire(name string) machine.ClaimStatus {
+func (k *client) acquire(name string) command.ClaimStatus {
 	k.c.t.Helper()
 	a := k.call(k.acquireBody(spec(name)))
 	claimed, ok := a.(lead.Claimed)
@@ -444,7 +445,7 @@ func (k *client) acquire(name string) machine.ClaimStatus {
 }
 
 // attach binds the session to a new stream at a host.
-func (k *client) attach(h *host, seen uint64) (lead.Answer, []machine.ClaimStatus) {
+func (k *client) attach(h *host, seen uint64) (lead.Answer, []command.ClaimStatus) {
 	k.c.t.Helper()
 	k.host, k.stream, k.term = h, k.c.newStream(), h.r.term
 	k.number++
@@ -454,7 +455,7 @@ func (k *client) attach(h *host, seen uint64) (lead.Answer, []machine.ClaimStatu
 }
 
 // changes returns the changes that were reported to the client on its stream.
-func (k *client) changes() (claims []machine.ClaimStatus) {
+func (k *client) changes() (claims []command.ClaimStatus) {
 	for _, r := range k.host.take(func(r lead.Reply) bool {
 		_, ok := r.Answer.(lead.Changed)
 		return ok && r.Stream == k.stream && r.Session == k.id

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -83,7 +84,7 @@ type Config struct {
 
 	// Founders are the members of Recovered's first ConfState, as the first leader logs them.
 	// Default: none; then none are logged, and the membership cannot change.
-	Founders []machine.Member
+	Founders []command.Member
 
 	// Configured is the id of the configuration that the cluster began with, the same on all nodes.
 	// A cluster that began at a feature level without births gets a birth derived from it. Default:
@@ -104,12 +105,12 @@ type Config struct {
 	// CheckEvery is the number of entries between two checks of the state's hash. Default: 4,096.
 	CheckEvery uint64
 
-	// Limits are what the first leader of a new cluster logs. Default: machine.DefaultLimits.
-	Limits machine.Limits
+	// Limits are what the first leader of a new cluster logs. Default: command.DefaultLimits.
+	Limits command.Limits
 	// Built is when the binary was built. A token floor is refused while the wall clock is earlier.
-	Built machine.WallMillis
+	Built command.WallMillis
 	// TokenFloor, if not zero, replaces the first token floor of a new or restored cluster.
-	TokenFloor machine.Token
+	TokenFloor command.Token
 
 	// Zone is where this node is, and LeaderZone where the leader should be, if a member there is
 	// up and not behind. Default: none, and anywhere.
@@ -163,7 +164,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.SnapshotPace, 5*time.Millisecond)
 	orDefault(&c.CheckEvery, 4_096)
 	orDefault(&c.SessionsPerAddress, DefaultSessionsPerAddress)
-	orDefault(&c.Limits, machine.DefaultLimits())
+	orDefault(&c.Limits, command.DefaultLimits())
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

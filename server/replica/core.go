@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -29,7 +30,7 @@ type core struct {
 
 	now   lead.Time
 	awake lead.Time // like now, but without the gaps in which this process did not run
-	wall  machine.WallMillis
+	wall  command.WallMillis
 }
 
 // level returns the cluster's feature level as far as this replica has applied the log.

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -63,7 +64,7 @@ func TestAZombieLeaderFallsSilentAndLeadsNoMore(t *testing.T) {
 	}
 	next := c.leader(1)
 	k2 := c.open(next, 60_000)
-	if got := k2.acquire("job2"); got.State != machine.Granted {
+	if got := k2.acquire("job2"); got.State != command.Granted {
 		t.Errorf("claim %+v", got)
 	}
 	for _, r := range h.replies {
@@ -273,7 +274,7 @@ func TestNoVoteOrAcknowledgementLeavesBeforeItIsDurable(t *testing.T) {
 		t.Errorf("answered %+v with one disk of three", got)
 	}
 	c.host(2).disk.stuck = false
-	if a, ok := c.answer(h, tag).(lead.Claimed); !ok || a.Claim.State != machine.Granted {
+	if a, ok := c.answer(h, tag).(lead.Claimed); !ok || a.Claim.State != command.Granted {
 		t.Errorf("answered %+v", a)
 	}
 }
@@ -300,7 +301,7 @@ func TestACommitIndexAloneDoesNotGoToTheDisk(t *testing.T) {
 	const rounds = 10
 	for range rounds {
 		got := k.acquire("job")
-		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: command.Release{Seq: got.Seq, Token: got.Token}})
 	}
 	c.run(200 * ms)
 	if n := wrote() - before; n != 2*rounds*3 {

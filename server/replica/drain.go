@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // drain carries out everything that Raft has ready. Entries are applied on the way; what goes to
@@ -101,7 +101,7 @@ func (r *Replica) apply(e *raftpb.Entry) {
 		c := &raftpb.ConfChangeV2{}
 		r.applyConfChange(&done, e, c, c.GetContext)
 	case len(e.GetData()) > 0:
-		entry, err := machine.DecodeEntry(e.GetData())
+		entry, err := command.DecodeEntry(e.GetData())
 		if err != nil {
 			// It was written by a newer binary, or the log is damaged: going on without it would
 			// fork the replicas.

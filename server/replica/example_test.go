@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/replica"
@@ -29,7 +30,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	now, wall := lead.Time(0), machine.WallMillis(1_767_225_600_000)
+	now, wall := lead.Time(0), command.WallMillis(1_767_225_600_000)
 	run := func(d time.Duration, inputs ...replica.Input) (replies []lead.Reply) {
 		for _, in := range inputs {
 			r.Step(in)
@@ -48,20 +49,20 @@ func Example() {
 	fmt.Println(r.Status().Role, "serving:", r.Status().Serving)
 
 	const stream = 7
-	secret := machine.Secret{1, 2, 3}
+	secret := command.Secret{1, 2, 3}
 	opened := run(time.Second, replica.Asked{Request: lead.Request{
 		Stream: stream, Tag: 1, Body: lead.Open{TTL: 10_000, Secret: secret, ClientNumbered: true, Attach: true},
 	}})[0].Answer.(lead.Opened)
 
-	claim := machine.Acquire{Seq: 1, Spec: machine.Spec{Names: []string{"billing/nightly"}}}
+	claim := command.Acquire{Seq: 1, Spec: command.Spec{Names: []string{"billing/nightly"}}}
 	claimed := run(time.Second, replica.Asked{Request: lead.Request{
 		Stream: stream, Tag: 2, Session: opened.Session, Body: lead.Acquire{Claim: claim},
 	}})[0].Answer.(lead.Claimed)
-	fmt.Println("granted:", claimed.Claim.State == machine.Granted, "token:", claimed.Claim.Token > 0)
+	fmt.Println("granted:", claimed.Claim.State == command.Granted, "token:", claimed.Claim.Token > 0)
 
 	// The client falls silent: its lease and the grace pass.
 	ended := run(12 * time.Second)[0].Answer.(lead.Ended)
-	fmt.Println("expired:", ended.Code == machine.SessionExpired)
+	fmt.Println("expired:", ended.Code == command.SessionExpired)
 	// Output:
 	// leader serving: true
 	// granted: true token: true

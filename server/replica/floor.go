@@ -1,6 +1,6 @@
 package replica
 
-import "github.com/lockstep-dev/lockstep/server/machine"
+import "github.com/lockstep-dev/lockstep/server/command"
 
 const (
 	// tokenEpoch is 2025-01-01, from which token floors count.
@@ -10,7 +10,7 @@ const (
 	tokenAhead = 3_600
 	// tokenShift leaves room for 4,194,304 grants per second between two floors.
 	tokenShift = 22
-	// tokenEnd is in 2093, when floors would outgrow machine.MaxToken.
+	// tokenEnd is in 2093, when floors would outgrow command.MaxToken.
 	tokenEnd = tokenEpoch - tokenAhead + 1<<(53-tokenShift)
 )
 
@@ -19,7 +19,7 @@ const (
 // seconds are in the high bits. The microseconds within the second are added, so that two lives
 // that begin within one second have floors 1,000 apart for each millisecond between them, which is
 // more than a life can grant. The floor stays below 2^53 until 2093.
-func tokenFloor(wall machine.WallMillis) machine.Token {
+func tokenFloor(wall command.WallMillis) command.Token {
 	seconds, millis := uint64(wall)/1000, uint64(wall)%1000
-	return machine.Token((seconds-tokenEpoch+tokenAhead)<<tokenShift + millis*1000)
+	return command.Token((seconds-tokenEpoch+tokenAhead)<<tokenShift + millis*1000)
 }

@@ -5,8 +5,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // A group is the replica as its Lead sees it.
@@ -48,7 +48,7 @@ func (r *Replica) confirm(state raft.ReadState) {
 func (g group) WantsFounding() bool { return g.founding.wantsBirth() || g.founding.wantsFloor() }
 
 // Founding logs what is wanted of the two.
-func (g group) Founding() (commands []machine.Command) {
+func (g group) Founding() (commands []command.Command) {
 	if g.founding.wantsBirth() {
 		g.founding.birthLogged = true
 		commands = append(commands, g.founding.birthCommands()...)
@@ -64,7 +64,7 @@ func (g group) Founding() (commands []machine.Command) {
 func (g group) WantsMembers() bool { return g.members.wantsMembers() }
 
 // Members logs what is known of the members.
-func (g group) Members() []machine.Command {
+func (g group) Members() []command.Command {
 	if !g.members.wantsMembers() {
 		return nil
 	}
@@ -85,4 +85,4 @@ func (g group) Floored() bool { return g.founding.floorLogged || !g.young() }
 func (g group) ChangeMembers(q *lead.Request, b lead.ChangeMembers) { g.changeMembers(q, b) }
 
 // PlanLevel returns the limits that raise the feature level.
-func (g group) PlanLevel(b lead.RaiseLevel) (machine.Limits, *lead.Refused) { return g.planLevel(b) }
+func (g group) PlanLevel(b lead.RaiseLevel) (command.Limits, *lead.Refused) { return g.planLevel(b) }

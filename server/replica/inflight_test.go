@@ -3,8 +3,8 @@ package replica
 import (
 	"testing"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 func TestSeveralEntriesMayBeInFlight(t *testing.T) {
@@ -20,7 +20,7 @@ func TestSeveralEntriesMayBeInFlight(t *testing.T) {
 	for _, a := range c.hosts[0].applied {
 		if a.Entry != nil {
 			for _, cmd := range a.Entry.Commands {
-				if _, ok := cmd.(machine.SetTokenFloor); ok {
+				if _, ok := cmd.(command.SetTokenFloor); ok {
 					floors++
 				}
 			}

@@ -3,6 +3,7 @@ package replica
 import (
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -88,7 +89,7 @@ type Output struct {
 	// Replies go to clients; those of one stream in this order.
 	Replies []lead.Reply
 	// Events are the history events applied in this turn.
-	Events []machine.Event
+	Events []command.Event
 	// Applied are the entries applied in this turn, for checkers. They do not include the effect of
 	// an installed snapshot.
 	Applied []Applied
@@ -121,8 +122,8 @@ const (
 // Applied is one applied entry and its results.
 type Applied struct {
 	Index, Term uint64
-	Entry       *machine.Entry // nil for Raft's own entries
-	Output      machine.Output
+	Entry       *command.Entry // nil for Raft's own entries
+	Output      command.Output
 }
 
 // A SnapshotPart is a piece of a snapshot. Parts of one snapshot come in order; a part with another

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // describe formats members with their addresses.
@@ -13,11 +13,11 @@ func (s *membership) describe(ids []uint64) string {
 	var all []string
 	for _, id := range ids {
 		m, ok := s.machine.Member(id)
-		if i := slices.IndexFunc(s.cfg.Founders, func(f machine.Member) bool { return f.ID == id }); !ok && i >= 0 {
+		if i := slices.IndexFunc(s.cfg.Founders, func(f command.Member) bool { return f.ID == id }); !ok && i >= 0 {
 			m, ok = s.cfg.Founders[i], true
 		}
 		if !ok {
-			m = machine.Member{Name: fmt.Sprintf("%016x", id), Address: "address unknown"}
+			m = command.Member{Name: fmt.Sprintf("%016x", id), Address: "address unknown"}
 		}
 		all = append(all, fmt.Sprintf("%s (%s)", m.Name, m.Address))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -36,7 +37,7 @@ func TestNothingIsServedBeforeAnOwnTermEntryIsApplied(t *testing.T) {
 }
 
 func TestTheFirstTokenFloorIsLateEnoughAndNeedsAClockThatCanBeRight(t *testing.T) {
-	if got, want := tokenFloor(1_735_689_600_000), machine.Token(3_600<<22); got != want {
+	if got, want := tokenFloor(1_735_689_600_000), command.Token(3_600<<22); got != want {
 		t.Errorf("floor at the epoch is %d, want %d", got, want)
 	}
 	// A cluster that is wiped and recreated within the second, after a thousand grants.
@@ -46,8 +47,8 @@ func TestTheFirstTokenFloorIsLateEnoughAndNeedsAClockThatCanBeRight(t *testing.T
 	if before, next := tokenFloor(wall0+999), tokenFloor(wall0+1000); next <= before {
 		t.Errorf("a floor of %d in the next second, after %d", next, before)
 	}
-	year2093 := machine.WallMillis(time.Date(2092, 12, 31, 0, 0, 0, 0, time.UTC).UnixMilli())
-	if got := tokenFloor(year2093); got > machine.MaxToken {
+	year2093 := command.WallMillis(time.Date(2092, 12, 31, 0, 0, 0, 0, time.UTC).UnixMilli())
+	if got := tokenFloor(year2093); got > command.MaxToken {
 		t.Errorf("floor at the end of 2092 is %d", got)
 	}
 
@@ -78,7 +79,7 @@ func TestTheFirstTokenFloorIsLateEnoughAndNeedsAClockThatCanBeRight(t *testing.T
 	for _, a := range h.applied {
 		if a.Entry != nil {
 			for _, cmd := range a.Entry.Commands {
-				if _, ok := cmd.(machine.SetTokenFloor); ok {
+				if _, ok := cmd.(command.SetTokenFloor); ok {
 					floors++
 				}
 			}
@@ -125,7 +126,7 @@ func TestProposalsThatRaftDropsAreRetriedInside(t *testing.T) {
 	h.inputs = append(h.inputs, HandOver{3})
 	c.tick()
 	from := c.now
-	if got := k.acquire("job"); got.State != machine.Granted {
+	if got := k.acquire("job"); got.State != command.Granted {
 		t.Errorf("claim %+v", got)
 	}
 	if took := c.now - from; took < 100*ms || took > second {
@@ -168,7 +169,7 @@ func TestAConfChangeIsAppliedByAll(t *testing.T) {
 			t.Errorf("replica %d has voters %v", o.id, o.r.Status().Voters)
 		}
 	}
-	if got := c.open(h, ttl).acquire("job"); got.State != machine.Granted {
+	if got := c.open(h, ttl).acquire("job"); got.State != command.Granted {
 		t.Errorf("claim %+v", got)
 	}
 }
@@ -193,13 +194,13 @@ func TestReplicasCompareTheirHashes(t *testing.T) {
 	k := c.open(h, 60_000)
 	for range 30 {
 		got := k.acquire("job")
-		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: command.Release{Seq: got.Seq, Token: got.Token}})
 	}
 	checks := 0
 	for _, a := range h.applied {
 		if a.Entry != nil {
 			for _, cmd := range a.Entry.Commands {
-				if _, ok := cmd.(machine.CheckHash); ok {
+				if _, ok := cmd.(command.CheckHash); ok {
 					checks++
 				}
 			}
@@ -217,7 +218,7 @@ func TestReplicasCompareTheirHashes(t *testing.T) {
 	}()
 	for range 20 {
 		got := k.acquire("job")
-		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: command.Release{Seq: got.Seq, Token: got.Token}})
 	}
 }
 
@@ -256,7 +257,7 @@ func TestEveryAnswerThatWasGivenSurvivesTheCrashOfAll(t *testing.T) {
 		c.diskTime = 7 * ms
 		h := c.leader()
 		k := c.open(h, 60_000)
-		var last machine.ClaimStatus
+		var last command.ClaimStatus
 		n := 3 + int(seed)
 		for i := range n {
 			last = k.acquire("job" + string(rune('a'+i)))
@@ -298,7 +299,7 @@ func TestAGrantCostsOneMessageEachWayToEveryPeer(t *testing.T) {
 	const entries = 20
 	for range entries / 2 {
 		got := k.acquire("job")
-		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: command.Release{Seq: got.Seq, Token: got.Token}})
 	}
 	if appends != 2*entries || sent > 4*entries {
 		t.Errorf("%d appends and %d messages with their answers for %d entries and two peers", appends, sent, entries)
@@ -315,7 +316,7 @@ func TestAGrantCostsOneMessageEachWayToEveryPeer(t *testing.T) {
 func TestAClockBeyondTheLastTokenGrantsNothingUntilItIsMended(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	right := c.wall
-	c.wall = machine.WallMillis(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+	c.wall = command.WallMillis(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
 	h := c.host(1)
 	c.until(5*second, "a leader that says why it grants nothing", func() bool { return h.r.Status().NoFloor != "" })
 	c.wall = right
@@ -387,11 +388,11 @@ func TestAnEntryOfANewerBuildAsksForAnUpgrade(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	h := c.leader()
 	defer func() {
-		if err, ok := recover().(error); !ok || !errors.Is(err, machine.ErrNewer) || !strings.Contains(err.Error(), "upgrade") {
+		if err, ok := recover().(error); !ok || !errors.Is(err, command.ErrNewer) || !strings.Contains(err.Error(), "upgrade") {
 			t.Errorf("panic %v", err)
 		}
 	}()
-	data := machine.AppendEntry(nil, &machine.Entry{Commands: []machine.Command{machine.CloseSession{}}})
+	data := command.AppendEntry(nil, &command.Entry{Commands: []command.Command{command.CloseSession{}}})
 	data[len(data)-17] = 250 // the kind of the command
 	index, term, kind := h.r.applied+1, uint64(1), raftpb.EntryNormal
 	h.r.apply(&raftpb.Entry{Index: &index, Term: &term, Type: &kind, Data: data})

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // grace is the default of Config.Grace.
@@ -14,11 +14,11 @@ const grace = 500 * ms
 
 // lease returns the longest time that a session lives after its last renewal, except for the bound
 // on the expiry itself.
-func lease(ttl machine.Millis) lead.Time { return lead.Time(ttl)*ms + grace }
+func lease(ttl command.Millis) lead.Time { return lead.Time(ttl)*ms + grace }
 
 // beat advances the time while clients renew every TTL/3 at whichever host serves. lose drops a
 // renewal.
-func (c *cluster) beat(d lead.Time, ttl machine.Millis, clients []*client, lose func(n int) bool) {
+func (c *cluster) beat(d lead.Time, ttl command.Millis, clients []*client, lose func(n int) bool) {
 	c.t.Helper()
 	n := 0
 	for end := c.now + d; c.now < end; {
@@ -53,7 +53,7 @@ func (c *cluster) expired() (n int) {
 		ended := 0
 		for _, a := range h.applied {
 			for _, change := range a.Output.Changes {
-				if change.Ended == machine.SessionExpired {
+				if change.Ended == command.SessionExpired {
 					ended++
 				}
 			}
@@ -88,10 +88,10 @@ func TestADeadClientsLockPassesOnAfterTTLAndGrace(t *testing.T) {
 	if took := applied - last; took < lease(ttl)-10*ms || took > lease(ttl)+second {
 		t.Errorf("expired %v after the last renewal, want %v to %v", time.Duration(took), time.Duration(lease(ttl)), time.Duration(lease(ttl)+second))
 	}
-	if e, ok := dead.over(); !ok || e.Code != machine.SessionExpired {
+	if e, ok := dead.over(); !ok || e.Code != command.SessionExpired {
 		t.Errorf("the dead session's stream was told %+v, want its end", e)
 	}
-	if a := dead.call(lead.KeepAlive{Number: 2}).(lead.Refused); a.Code != machine.SessionExpired {
+	if a := dead.call(lead.KeepAlive{Number: 2}).(lead.Refused); a.Code != command.SessionExpired {
 		t.Errorf("a late keepalive was answered %+v", a)
 	}
 }
@@ -99,10 +99,10 @@ func TestADeadClientsLockPassesOnAfterTTLAndGrace(t *testing.T) {
 const ttlThird = lead.Time(10*time.Second) / 3
 
 // expiredAt returns the wall time of the expiry in the history, on the cluster's clock.
-func (c *cluster) expiredAt(id machine.SessionID) lead.Time {
+func (c *cluster) expiredAt(id command.SessionID) lead.Time {
 	for _, h := range c.hosts {
 		for _, e := range h.events {
-			if e.Kind == machine.EventExpired && e.Claim.Session == id {
+			if e.Kind == command.EventExpired && e.Claim.Session == id {
 				return c.now - lead.Time(c.wall-e.Wall)*ms
 			}
 		}
@@ -129,7 +129,7 @@ func TestASessionThatDueIsAnsweredOnlyWithItsEnd(t *testing.T) {
 	for _, o := range c.hosts {
 		o.disk.stuck = false
 	}
-	if a := c.answer(h, tag).(lead.Refused); a.Code != machine.SessionExpired {
+	if a := c.answer(h, tag).(lead.Refused); a.Code != command.SessionExpired {
 		t.Errorf("answered %+v, want its end", a)
 	}
 }
@@ -282,10 +282,10 @@ func TestManyExpiriesAreChunked(t *testing.T) {
 		k := c.open(h, ttl)
 		for j := range claims {
 			var names []string
-			for n := range machine.MaxNames {
+			for n := range command.MaxNames {
 				names = append(names, fmt.Sprintf("team/%d/%d/%d", i, j, n))
 			}
-			k.send(k.acquireBody(machine.Spec{Names: names}))
+			k.send(k.acquireBody(command.Spec{Names: names}))
 		}
 	}
 	c.run(100 * ms)
@@ -298,7 +298,7 @@ func TestManyExpiriesAreChunked(t *testing.T) {
 	for _, a := range h.applied {
 		ended := 0
 		for _, e := range a.Output.Events {
-			if e.Kind == machine.EventExpired {
+			if e.Kind == command.EventExpired {
 				ended++
 			}
 		}
@@ -355,18 +355,18 @@ func TestAWaitEndsInItsTimeAndNeverTakesBackAGrant(t *testing.T) {
 	h := c.leader()
 	a, b := c.open(h, 60_000), c.open(h, 60_000)
 	first := a.acquire("job")
-	wait := b.acquireBody(machine.Spec{Names: []string{"job"}, HasWait: true, Wait: 2_000})
+	wait := b.acquireBody(command.Spec{Names: []string{"job"}, HasWait: true, Wait: 2_000})
 	b.call(wait)
 	from := c.now
 	c.until(4*second, "end of the wait", func() bool { return h.r.machine.Lock("job", 100, 1).Waiting == 0 })
 	if took := c.now - from; took < 2*second-10*ms || took > 3*second {
 		t.Errorf("the wait of 2 s ended after %v", time.Duration(took))
 	}
-	if told := b.changes(); len(told) != 1 || told[0].State != machine.WaitEnded {
+	if told := b.changes(); len(told) != 1 || told[0].State != command.WaitEnded {
 		t.Errorf("the waiter was told %+v", told)
 	}
-	b.call(b.acquireBody(machine.Spec{Names: []string{"job"}, HasWait: true, Wait: 2_000}))
-	a.call(lead.Release{Claim: machine.Release{Seq: first.Seq, Token: first.Token}})
+	b.call(b.acquireBody(command.Spec{Names: []string{"job"}, HasWait: true, Wait: 2_000}))
+	a.call(lead.Release{Claim: command.Release{Seq: first.Seq, Token: first.Token}})
 	c.run(5 * second)
 	if got := h.r.machine.Lock("job", 100, 0).Holders; len(got) != 1 || got[0].Claim.Session != b.id {
 		t.Errorf("held by %+v, want the waiter, whose wait has run out since", got)
@@ -380,11 +380,11 @@ func TestARevokedLockStaysClosedForTTLAndGrace(t *testing.T) {
 	a.acquire("job")
 	b.acquire("job")
 	admin := c.newStream()
-	got := c.call(h, lead.Request{Stream: admin, Body: lead.Revoke{Name: "job", Command: machine.Revoke{By: "ops", Reason: "test"}}})
+	got := c.call(h, lead.Request{Stream: admin, Body: lead.Revoke{Name: "job", Command: command.Revoke{By: "ops", Reason: "test"}}})
 	if got != (lead.RevokedClaims{Count: 1}) {
 		t.Fatalf("revoke answered %+v", got)
 	}
-	if told := a.changes(); len(told) != 1 || told[0].State != machine.Revoked || told[0].By != "ops" {
+	if told := a.changes(); len(told) != 1 || told[0].State != command.Revoked || told[0].By != "ops" {
 		t.Fatalf("the holder was told %+v", told)
 	}
 	from := c.now
@@ -396,7 +396,7 @@ func TestARevokedLockStaysClosedForTTLAndGrace(t *testing.T) {
 		}
 	}
 	for _, e := range h.events {
-		if e.Kind == machine.EventGranted && e.Claim.Session == b.id {
+		if e.Kind == command.EventGranted && e.Claim.Session == b.id {
 			granted = c.now - lead.Time(c.wall-e.Wall)*ms
 		}
 	}

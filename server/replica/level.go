@@ -3,8 +3,8 @@ package replica
 import (
 	"fmt"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // A cluster's feature level rises when an operator asks for it and every member can apply what may
@@ -12,7 +12,7 @@ import (
 // part.
 
 // planLevel returns the limits with a higher level, or says which members prevent it.
-func (r *Replica) planLevel(b lead.RaiseLevel) (machine.Limits, *lead.Refused) {
+func (r *Replica) planLevel(b lead.RaiseLevel) (command.Limits, *lead.Refused) {
 	limits := r.machine.Limits()
 	to := b.To
 	if to == 0 {
@@ -28,9 +28,9 @@ func (r *Replica) planLevel(b lead.RaiseLevel) (machine.Limits, *lead.Refused) {
 }
 
 // freshLimits provides the limits that the cluster does not have yet.
-func (c *Config) freshLimits(level uint32) machine.Limits {
+func (c *Config) freshLimits(level uint32) command.Limits {
 	if c.Limits.FeatureLevel < level {
-		return machine.DefaultLimits()
+		return command.DefaultLimits()
 	}
 	return c.Limits
 }
@@ -47,8 +47,8 @@ func (r *Replica) mayRaise(from, to uint32) (lead.Refusal, string) {
 		return lead.LevelBusy, fmt.Sprintf("a change of member %q is in progress", r.members.change.member.Name)
 	}
 	needed := to
-	if from < machine.BirthLevel { // a birth that is given late is known only to the builds that can SecretLevel
-		needed = max(to, machine.SecretLevel)
+	if from < command.BirthLevel { // a birth that is given late is known only to the builds that can SecretLevel
+		needed = max(to, command.SecretLevel)
 	}
 	if why := r.members.lacking(needed); why != "" {
 		return lead.LevelBusy, fmt.Sprintf("the cluster stays at feature level %d, because not every member supports level %d: %s", from, needed, why)
@@ -59,12 +59,12 @@ func (r *Replica) mayRaise(from, to uint32) (lead.Refusal, string) {
 // beforeRise gives up the capture in progress before an entry that changes the secrets of all
 // sessions: the machine would have to encode at once all that the capture has not reached. Another
 // one follows.
-func (r *Replica) beforeRise(e *machine.Entry) {
-	if r.snaps.capture == nil || r.level() >= machine.SecretLevel {
+func (r *Replica) beforeRise(e *command.Entry) {
+	if r.snaps.capture == nil || r.level() >= command.SecretLevel {
 		return
 	}
 	for _, c := range e.Commands {
-		if limits, ok := c.(machine.SetLimits); ok && limits.Limits.FeatureLevel >= machine.SecretLevel {
+		if limits, ok := c.(command.SetLimits); ok && limits.Limits.FeatureLevel >= command.SecretLevel {
 			r.snaps.failed(r.snaps.meta.GetIndex())
 			r.snaps.wanted = true
 			return
@@ -79,7 +79,7 @@ func (r *Replica) risen(before uint32) {
 		return
 	}
 	r.log.Info("feature level changed", "before", before, "now", now)
-	if before < machine.SecretLevel && now >= machine.SecretLevel {
+	if before < command.SecretLevel && now >= command.SecretLevel {
 		r.out.Forget = r.snaps.forgetSecrets(r.out.Forget)
 	}
 	r.lead.Raised(before)

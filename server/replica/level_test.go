@@ -6,19 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // begunAt makes a cluster that begins at a feature level, like builds that know no newer one.
 func begunAt(t *testing.T, level uint32) *cluster {
 	c := newCluster(t, 3, func(cfg *Config) {
-		cfg.Limits, cfg.Configured = machine.DefaultLimits().At(level, machine.Limits{}), "configuration"
+		cfg.Limits, cfg.Configured = command.DefaultLimits().At(level, command.Limits{}), "configuration"
 	})
 	c.until(10*second, "tokens", func() bool { return tokens(c) })
 	// The founders have their table, and the leader a config of this build.
 	for _, h := range c.hosts {
-		h.r.cfg.Limits = machine.DefaultLimits()
+		h.r.cfg.Limits = command.DefaultLimits()
 	}
 	c.run(second)
 	return c
@@ -46,15 +46,15 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 	c := begunAt(t, 1)
 	k := c.open(c.leader(), ttl)
 	before := k.acquire("job").Token
-	introduce(c, machine.FeatureLevel)
+	introduce(c, command.FeatureLevel)
 	c.run(second)
-	if a := c.raise(lead.RaiseLevel{Check: true}); a != (lead.LevelRaised{From: 1, To: machine.FeatureLevel}) || c.leader().r.Status().Level != 1 {
+	if a := c.raise(lead.RaiseLevel{Check: true}); a != (lead.LevelRaised{From: 1, To: command.FeatureLevel}) || c.leader().r.Status().Level != 1 {
 		t.Errorf("a check answered %+v, level %d", a, c.leader().r.Status().Level)
 	}
 	for _, to := range []uint32{2, 0, 0} {
 		want := lead.LevelRaised{From: c.leader().r.Status().Level, To: max(to, 2)}
 		if to == 0 {
-			want.To = machine.FeatureLevel
+			want.To = command.FeatureLevel
 		}
 		if a := c.raise(lead.RaiseLevel{To: to}); a != want {
 			t.Errorf("to %d answered %+v, want %+v", to, a, want)
@@ -63,7 +63,7 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 	c.refusedRaise(lead.RaiseLevel{To: 1}, lead.LevelRefused, "cannot be lowered")
 	c.until(5*second, "the level and the birth everywhere", func() bool {
 		for _, h := range c.hosts {
-			if h.r.Status().Level != machine.FeatureLevel || !h.r.Birth().GrewFrom("configuration") || h.r.machine.Limits() != machine.DefaultLimits() {
+			if h.r.Status().Level != command.FeatureLevel || !h.r.Birth().GrewFrom("configuration") || h.r.machine.Limits() != command.DefaultLimits() {
 				return false
 			}
 		}
@@ -72,8 +72,8 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 	if after := k.acquire("other").Token; after <= before {
 		t.Errorf("token %d after %d", after, before)
 	}
-	wrong := machine.Secret{1}
-	if a := c.call(k.host, lead.Request{Stream: c.newStream(), Session: k.id, Secret: &wrong, Body: lead.KeepAlive{Unary: true}}).(lead.Refused); a.Code != machine.SessionUnknown {
+	wrong := command.Secret{1}
+	if a := c.call(k.host, lead.Request{Stream: c.newStream(), Session: k.id, Secret: &wrong, Body: lead.KeepAlive{Unary: true}}).(lead.Refused); a.Code != command.SessionUnknown {
 		t.Errorf("a wrong secret: %+v", a)
 	}
 	if a, _ := k.attach(k.host, 0); a.(lead.Attached).Change == 0 && a.(lead.Attached).TTL == 0 {
@@ -82,7 +82,7 @@ func TestTheLevelRisesWhenEveryMemberCan(t *testing.T) {
 	if late := c.open(c.leader(), ttl); late.acquire("third").Token <= before {
 		t.Error("a session of after the rise gets no lock")
 	}
-	for _, open := range checkpointsIn[machine.OpenSession](c) {
+	for _, open := range checkpointsIn[command.OpenSession](c) {
 		if open.Hashed != (open.Secret != k.secret) {
 			t.Errorf("logged as %+v", open)
 		}
@@ -119,7 +119,7 @@ func TestWhoCannotApplyTheLevelIsNamed(t *testing.T) {
 func TestTheLeasesOfBeforeAreWrittenDownAfterTheRise(t *testing.T) {
 	c := begunAt(t, 1)
 	silent := c.open(c.leader(), ttl)
-	introduce(c, machine.FeatureLevel)
+	introduce(c, command.FeatureLevel)
 	c.run(second)
 	c.raise(lead.RaiseLevel{})
 	c.until(lease(ttl), "the end of the lease in the log", func() bool {
@@ -131,14 +131,14 @@ func TestTheLeasesOfBeforeAreWrittenDownAfterTheRise(t *testing.T) {
 // Builds that can level 2 alone would take the birth of a cluster that had none for another cluster's.
 func TestABirthIsNotGivenLateWhileAMemberWouldNotKnowIt(t *testing.T) {
 	c := begunAt(t, 1)
-	introduce(c, machine.BirthLevel)
+	introduce(c, command.BirthLevel)
 	c.run(second)
-	for _, to := range []uint32{0, machine.BirthLevel} {
+	for _, to := range []uint32{0, command.BirthLevel} {
 		c.refusedRaise(lead.RaiseLevel{To: to}, lead.LevelBusy, "supports level 2: upgrade it")
 	}
-	introduce(c, machine.FeatureLevel)
+	introduce(c, command.FeatureLevel)
 	c.run(second)
-	if a := c.raise(lead.RaiseLevel{To: machine.BirthLevel}); a != (lead.LevelRaised{From: 1, To: machine.BirthLevel}) {
+	if a := c.raise(lead.RaiseLevel{To: command.BirthLevel}); a != (lead.LevelRaised{From: 1, To: command.BirthLevel}) {
 		t.Errorf("answered %+v", a)
 	}
 }
@@ -147,7 +147,7 @@ func TestABirthIsNotGivenLateWhileAMemberWouldNotKnowIt(t *testing.T) {
 func raised(t *testing.T, before func(c *cluster)) (*cluster, *client) {
 	c := begunAt(t, 2)
 	k := c.open(c.leader(), 600_000)
-	introduce(c, machine.FeatureLevel)
+	introduce(c, command.FeatureLevel)
 	c.run(second)
 	before(c)
 	c.raise(lead.RaiseLevel{})
@@ -216,7 +216,7 @@ func TestTheRiseGivesUpTheCaptureInProgress(t *testing.T) {
 		})
 		before = c.leader().r.applied
 	})
-	for c.hosts[0].r.Level() < machine.SecretLevel || c.hosts[1].r.Level() < machine.SecretLevel || c.hosts[2].r.Level() < machine.SecretLevel {
+	for c.hosts[0].r.Level() < command.SecretLevel || c.hosts[1].r.Level() < command.SecretLevel || c.hosts[2].r.Level() < command.SecretLevel {
 		c.tick()
 	}
 	for _, h := range c.hosts {

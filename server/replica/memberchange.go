@@ -3,8 +3,8 @@ package replica
 import (
 	"fmt"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // meet records what a handshake has shown about a peer.
@@ -32,9 +32,9 @@ func (r *Replica) changeMembers(q *lead.Request, b lead.ChangeMembers) {
 	}
 	number := r.lead.NextBatch()
 	cc.NodeId = new(m.ID)
-	cc.Context = machine.AppendEntry(nil, &machine.Entry{
-		Header:   machine.Header{Proposer: r.cfg.ID, Batch: number, Wall: r.wall},
-		Commands: []machine.Command{memberCommand(b.Change, m)},
+	cc.Context = command.AppendEntry(nil, &command.Entry{
+		Header:   command.Header{Proposer: r.cfg.ID, Batch: number, Wall: r.wall},
+		Commands: []command.Command{memberCommand(b.Change, m)},
 	})
 	if err := r.raft.ProposeConfChange(cc); err != nil {
 		r.refuseChange(q, lead.MembersBusy, err.Error())
@@ -44,11 +44,11 @@ func (r *Replica) changeMembers(q *lead.Request, b lead.ChangeMembers) {
 	r.members.change = &proposedChange{number: number, asked: *q, member: m, since: r.now}
 }
 
-func memberCommand(c lead.MemberChange, m machine.Member) machine.Command {
+func memberCommand(c lead.MemberChange, m command.Member) command.Command {
 	if c == lead.RemoveMember {
-		return machine.RemoveMember{ID: m.ID}
+		return command.RemoveMember{ID: m.ID}
 	}
-	return machine.SetMember{Member: m}
+	return command.SetMember{Member: m}
 }
 
 func (r *Replica) refuseChange(q *lead.Request, reason lead.Refusal, why string) {
@@ -58,13 +58,13 @@ func (r *Replica) refuseChange(q *lead.Request, reason lead.Refusal, why string)
 // applyMembership applies the machine's part of a membership change, and reports whether Raft's
 // part is to follow: both change with the same entry on every replica.
 func (r *Replica) applyMembership(done *Applied, data []byte) (accepted bool) {
-	entry, err := machine.DecodeEntry(data)
+	entry, err := command.DecodeEntry(data)
 	if err != nil {
 		panic(fmt.Errorf("replica: context of the conf change at %d: %w", done.Index, err))
 	}
 	done.Entry, done.Output = &entry, r.machine.Apply(done.Index, done.Term, &entry)
 	for _, result := range done.Output.Results {
-		if result.Code != machine.OK {
+		if result.Code != command.OK {
 			r.log.Warn("membership: refused", "index", done.Index, "reason", result.Limit)
 			return false
 		}
@@ -82,7 +82,7 @@ func (r *Replica) afterMembership(done *Applied) {
 		return
 	}
 	r.members.change = nil
-	if result := done.Output.Results[0]; result.Code != machine.OK {
+	if result := done.Output.Results[0]; result.Code != command.OK {
 		r.refuseChange(&c.asked, lead.MembersRefused, result.Limit)
 		return
 	}

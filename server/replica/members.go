@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 const (
@@ -51,7 +51,7 @@ type membership struct {
 type proposedChange struct {
 	number uint64 // Header.Batch of its entry
 	asked  lead.Request
-	member machine.Member
+	member command.Member
 	since  lead.Time
 }
 
@@ -64,7 +64,7 @@ func (s *membership) hears(from uint64) {
 }
 
 // changeMade finds the member of a change that is already in force: the request may be a retry.
-func (s *membership) changeMade(b lead.ChangeMembers) (machine.Member, bool) {
+func (s *membership) changeMade(b lead.ChangeMembers) (command.Member, bool) {
 	m, present := s.memberNamed(b.Member.Name)
 	switch b.Change {
 	case lead.AddLearner:
@@ -73,7 +73,7 @@ func (s *membership) changeMade(b lead.ChangeMembers) (machine.Member, bool) {
 		return m, present && s.isVoter(m.ID)
 	default:
 		all := s.machine.Members()
-		gone := slices.IndexFunc(all, func(m machine.Member) bool { return m.Removed && m.Name == b.Member.Name })
+		gone := slices.IndexFunc(all, func(m command.Member) bool { return m.Removed && m.Name == b.Member.Name })
 		if present || gone < 0 {
 			return m, false
 		}
@@ -81,19 +81,19 @@ func (s *membership) changeMade(b lead.ChangeMembers) (machine.Member, bool) {
 	}
 }
 
-func (s *membership) memberNamed(name string) (machine.Member, bool) {
+func (s *membership) memberNamed(name string) (command.Member, bool) {
 	for _, m := range s.machine.Members() {
 		if m.Name == name && !m.Removed {
 			return m, true
 		}
 	}
-	return machine.Member{}, false
+	return command.Member{}, false
 }
 
 // planChange checks a change against the present membership and the health of its members.
-func (s *membership) planChange(b lead.ChangeMembers) (*raftpb.ConfChange, machine.Member, lead.Refusal, string) {
+func (s *membership) planChange(b lead.ChangeMembers) (*raftpb.ConfChange, command.Member, lead.Refusal, string) {
 	if missing := s.unknownMembers(); missing > 0 {
-		return nil, machine.Member{}, lead.MembersBusy, fmt.Sprintf("%d members are not in the log yet", missing)
+		return nil, command.Member{}, lead.MembersBusy, fmt.Sprintf("%d members are not in the log yet", missing)
 	}
 	m, present := s.memberNamed(b.Member.Name)
 	switch {
@@ -121,7 +121,7 @@ func (s *membership) unknownMembers() (missing int) {
 	return missing
 }
 
-func (s *membership) planAdd(m machine.Member) (*raftpb.ConfChange, machine.Member, lead.Refusal, string) {
+func (s *membership) planAdd(m command.Member) (*raftpb.ConfChange, command.Member, lead.Refusal, string) {
 	why := s.machine.CheckMember(m)
 	if _, known := s.machine.Member(m.ID); known && why == "" {
 		why = "its id is already in use"
@@ -139,7 +139,7 @@ func (s *membership) planAdd(m machine.Member) (*raftpb.ConfChange, machine.Memb
 
 // mayPromote requires that the learner has nearly all of the log, that its directory is known, and
 // that the healthy voters are a majority once it is one.
-func (s *membership) mayPromote(m machine.Member) (lead.Refusal, string) {
+func (s *membership) mayPromote(m command.Member) (lead.Refusal, string) {
 	last, _ := s.disk.LastIndex() // never returns an error
 	match, follows := uint64(0), false
 	s.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
@@ -162,7 +162,7 @@ func (s *membership) mayPromote(m machine.Member) (lead.Refusal, string) {
 }
 
 // mayRemove requires that the healthy voters left are a majority of the voters left.
-func (s *membership) mayRemove(m machine.Member, force bool) (lead.Refusal, string) {
+func (s *membership) mayRemove(m command.Member, force bool) (lead.Refusal, string) {
 	if !s.isVoter(m.ID) {
 		return 0, ""
 	}
@@ -220,11 +220,11 @@ func (s *membership) wantsMembers() bool {
 }
 
 // memberCommands log the founders, and the instances that handshakes have shown since.
-func (s *membership) memberCommands() (commands []machine.Command) {
+func (s *membership) memberCommands() (commands []command.Command) {
 	for _, id := range s.memberIDs() {
 		m, logged := s.machine.Member(id)
 		if !logged {
-			i := slices.IndexFunc(s.cfg.Founders, func(f machine.Member) bool { return f.ID == id })
+			i := slices.IndexFunc(s.cfg.Founders, func(f command.Member) bool { return f.ID == id })
 			if i < 0 {
 				continue
 			}
@@ -236,7 +236,7 @@ func (s *membership) memberCommands() (commands []machine.Command) {
 		}
 		m.Instance = instance
 		if s.machine.CheckMember(m) == "" {
-			commands = append(commands, machine.SetMember{Member: m})
+			commands = append(commands, command.SetMember{Member: m})
 		}
 	}
 	return commands

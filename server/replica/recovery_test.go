@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -15,10 +16,10 @@ const restoreWait = 20_000 // milliseconds
 
 // renewed makes every replica start from the same renewed state, as in a restored cluster. The
 // machine has issued tokens up to next, and its backup was taken at stamp.
-func renewed(next machine.Token, stamp machine.WallMillis, wait machine.Millis) func(*Config) {
+func renewed(next command.Token, stamp command.WallMillis, wait command.Millis) func(*Config) {
 	return func(cfg *Config) {
 		m := machine.New()
-		m.Apply(8, 1, &machine.Entry{Commands: []machine.Command{machine.SetTokenFloor{Floor: next}}})
+		m.Apply(8, 1, &command.Entry{Commands: []command.Command{command.SetTokenFloor{Floor: next}}})
 		m.Renew(stamp, wait)
 		cfg.Machine = m
 		cfg.Snapshot = &raftpb.SnapshotMetadata{Index: new(m.Index()), Term: new(uint64(1)), ConfState: cfg.Snapshot.GetConfState()}
@@ -29,7 +30,7 @@ func TestARestoredClusterGrantsAfterTheWaitWithTokensAboveTheFloor(t *testing.T)
 	restored := renewed(500, wall0, restoreWait)
 	c := newCluster(t, 3, func(cfg *Config) {
 		restored(cfg)
-		cfg.Limits = machine.DefaultLimits()
+		cfg.Limits = command.DefaultLimits()
 		cfg.Limits.FeatureLevel = 1 // at level 2 a new leader waits for what is left
 	})
 	h := c.leader()
@@ -41,7 +42,7 @@ func TestARestoredClusterGrantsAfterTheWaitWithTokensAboveTheFloor(t *testing.T)
 	refused := func() bool {
 		k := c.open(h, ttl)
 		r, ok := k.call(k.acquireBody(spec("job"))).(lead.Refused)
-		return ok && r.Code == machine.NotReady
+		return ok && r.Code == command.NotReady
 	}
 	if !refused() {
 		t.Error("granted in the wait")
@@ -74,8 +75,8 @@ func TestARestoredClusterGrantsAfterTheWaitWithTokensAboveTheFloor(t *testing.T)
 func TestTheWaitAfterARestoreEndsHoweverOftenTheLeaderChanges(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) {
 		m := machine.New()
-		limits := machine.SetLimits{Limits: machine.DefaultLimits()}
-		m.Apply(8, 1, &machine.Entry{Commands: []machine.Command{limits, machine.SetTokenFloor{Floor: 500}}})
+		limits := command.SetLimits{Limits: command.DefaultLimits()}
+		m.Apply(8, 1, &command.Entry{Commands: []command.Command{limits, command.SetTokenFloor{Floor: 500}}})
 		m.Renew(wall0, restoreWait)
 		cfg.Machine = m
 		cfg.Snapshot = &raftpb.SnapshotMetadata{Index: new(m.Index()), Term: new(uint64(1)), ConfState: cfg.Snapshot.GetConfState()}
@@ -140,9 +141,9 @@ func TestNothingIsLoggedForClaimsThatCannotBeGrantedYet(t *testing.T) {
 			cl.run(second)
 			for range 50 {
 				// So that something of the session is in flight.
-				tag := k.send(lead.Cancel{Claim: machine.Cancel{Seq: k.seq + 500}})
+				tag := k.send(lead.Cancel{Claim: command.Cancel{Seq: k.seq + 500}})
 				no, ok := k.call(k.acquireBody(spec("job"))).(lead.Refused)
-				if !ok || no.Code != machine.NotReady || no.Limit == "" || (no.RetryAfter > 0) != c.knows {
+				if !ok || no.Code != command.NotReady || no.Limit == "" || (no.RetryAfter > 0) != c.knows {
 					t.Fatalf("answered %+v", no)
 				}
 				cl.answer(h, tag)
@@ -176,12 +177,12 @@ func TestTheRestOfTheWaitIsTold(t *testing.T) {
 }
 
 func TestTheEndOfTheTokensIsFinal(t *testing.T) {
-	c := newCluster(t, 1, func(cfg *Config) { cfg.TokenFloor = machine.MaxToken })
+	c := newCluster(t, 1, func(cfg *Config) { cfg.TokenFloor = command.MaxToken })
 	k := c.open(c.leader(), ttl)
-	if got := k.acquire("last"); got.Token != machine.MaxToken {
+	if got := k.acquire("last"); got.Token != command.MaxToken {
 		t.Fatalf("token %d", got.Token)
 	}
-	if no, ok := k.call(k.acquireBody(spec("one too many"))).(lead.Refused); !ok || no.Code != machine.Exhausted || no.RetryAfter != 0 {
+	if no, ok := k.call(k.acquireBody(spec("one too many"))).(lead.Refused); !ok || no.Code != command.Exhausted || no.RetryAfter != 0 {
 		t.Errorf("answered %+v", no)
 	}
 	if st := k.host.r.Status(); st.GrantsHeld == "" {
@@ -195,7 +196,7 @@ func acquiresIn(applied []Applied) (n int) {
 			continue
 		}
 		for _, c := range a.Entry.Commands {
-			if _, ok := c.(machine.Acquire); ok {
+			if _, ok := c.(command.Acquire); ok {
 				n++
 			}
 		}

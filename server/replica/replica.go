@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 const (
@@ -81,7 +81,7 @@ func New(cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica: raft: %w", err)
 	}
-	if cfg.ForgetDue && r.level() >= machine.SecretLevel {
+	if cfg.ForgetDue && r.level() >= command.SecretLevel {
 		r.snaps.owed, r.snaps.owedFrom = keptSnapshots, r.applied+1
 	}
 	return r, nil
@@ -219,7 +219,7 @@ func (r *Replica) step(m *raftpb.Message) {
 
 // Turn does what the inputs since the last turn and the time require. now must not fall from turn
 // to turn; wall is the wall clock, used only for display and for the first token floor.
-func (r *Replica) Turn(now lead.Time, wall machine.WallMillis) Output {
+func (r *Replica) Turn(now lead.Time, wall command.WallMillis) Output {
 	r.begin(now, wall)
 	r.drain()
 	r.tick()
@@ -241,7 +241,7 @@ func (r *Replica) Turn(now lead.Time, wall machine.WallMillis) Output {
 	return out
 }
 
-func (r *Replica) begin(now lead.Time, wall machine.WallMillis) {
+func (r *Replica) begin(now lead.Time, wall command.WallMillis) {
 	if now < r.now {
 		panic(fmt.Sprintf("replica: time fell from %v to %v", time.Duration(r.now), time.Duration(now)))
 	}

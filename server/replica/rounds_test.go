@@ -6,8 +6,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 func refusal(a lead.Answer) lead.Refusal {
@@ -35,7 +35,7 @@ func TestALeaderThatIsCutOffAnswersNothingThatNeedsARound(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	h := c.lead(1)
 	k := c.open(h, ttl)
-	unknown := &client{c: c, host: h, stream: c.newStream(), id: machine.SessionID{1}}
+	unknown := &client{c: c, host: h, stream: c.newStream(), id: command.SessionID{1}}
 	far := k.acquireBody(spec("far"))
 	far.Claim.Seq = 1 << 40
 	c.isolate(1)
@@ -230,7 +230,7 @@ func TestAReadSeesWhatWasAnsweredBefore(t *testing.T) {
 	k := c.open(h, ttl)
 	for range 5 {
 		got := k.acquire("job")
-		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: command.Release{Seq: got.Seq, Token: got.Token}})
 		if a := k.call(lead.ReadLock{Name: "job", Holders: 100}).(lead.LockRead); len(a.Lock.Holders) != 0 {
 			t.Errorf("a read after a release shows %+v", a.Lock.Holders)
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // A script is a cluster that the commands in testdata drive:
@@ -33,13 +33,13 @@ import (
 type script struct {
 	*cluster
 	names  map[string]*client
-	tokens map[machine.Token]int // in order of appearance: tokens differ from run to run
+	tokens map[command.Token]int // in order of appearance: tokens differ from run to run
 }
 
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		reseed(3)
-		s := &script{names: map[string]*client{}, tokens: map[machine.Token]int{}}
+		s := &script{names: map[string]*client{}, tokens: map[command.Token]int{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd == "cluster" {
 				s.cluster = newCluster(t, 3, nil)
@@ -78,7 +78,7 @@ func (s *script) do(cmd string, args []datadriven.CmdArg) string {
 	case "heal":
 		s.heal()
 	case "revoke":
-		a := s.call(s.serving(), lead.Request{Stream: s.newStream(), Body: lead.Revoke{Name: word(0), Command: machine.Revoke{By: "ops", Reason: "test"}}})
+		a := s.call(s.serving(), lead.Request{Stream: s.newStream(), Body: lead.Revoke{Name: word(0), Command: command.Revoke{By: "ops", Reason: "test"}}})
 		return fmt.Sprintf("%d revoked\n", a.(lead.RevokedClaims).Count)
 	case "show":
 		return s.show(word(0))
@@ -120,12 +120,12 @@ func number(word string) uint64 {
 	return n
 }
 
-func milliseconds(word string) machine.Millis {
+func milliseconds(word string) command.Millis {
 	d, err := time.ParseDuration(word)
 	if err != nil {
 		panic(err)
 	}
-	return machine.Millis(d.Milliseconds())
+	return command.Millis(d.Milliseconds())
 }
 
 // serving returns the host that serves now.
@@ -133,7 +133,7 @@ func (s *script) serving() *host { return s.leader() }
 
 func (s *script) acquire(args []datadriven.CmdArg) string {
 	k := s.names[args[0].Key]
-	want := machine.Spec{Names: []string{args[1].Key}}
+	want := command.Spec{Names: []string{args[1].Key}}
 	unary := false
 	for _, arg := range args[2:] {
 		switch arg.Key {
@@ -159,26 +159,26 @@ func (s *script) acquire(args []datadriven.CmdArg) string {
 	}
 }
 
-func (s *script) state(c machine.ClaimStatus) string {
+func (s *script) state(c command.ClaimStatus) string {
 	switch c.State {
-	case machine.Queued:
+	case command.Queued:
 		return fmt.Sprintf("queued as number %d", c.Position)
-	case machine.Granted:
+	case command.Granted:
 		return "granted with " + s.token(c.Token)
-	case machine.WaitEnded:
+	case command.WaitEnded:
 		return "wait ended"
-	case machine.Revoked:
+	case command.Revoked:
 		return "revoked by " + c.By
-	case machine.Busy:
+	case command.Busy:
 		return "busy"
-	case machine.Released:
+	case command.Released:
 		return "released"
 	default:
 		return fmt.Sprintf("state %d", c.State)
 	}
 }
 
-func (s *script) token(t machine.Token) string {
+func (s *script) token(t command.Token) string {
 	if _, ok := s.tokens[t]; !ok {
 		s.tokens[t] = len(s.tokens) + 1
 	}
@@ -189,11 +189,11 @@ func (s *script) release(name, lock string) string {
 	k := s.names[name]
 	for _, h := range s.serving().r.machine.Lock(lock, 100, 0).Holders {
 		if h.Claim.Session == k.id {
-			switch a := k.call(lead.Release{Claim: machine.Release{Seq: h.Claim.Seq, Token: h.Token}}).(type) {
+			switch a := k.call(lead.Release{Claim: command.Release{Seq: h.Claim.Seq, Token: h.Token}}).(type) {
 			case lead.Claimed:
 				return s.state(a.Claim) + "\n"
 			case lead.Refused:
-				if a.Code == machine.Lost {
+				if a.Code == command.Lost {
 					return "lost before; the end is confirmed\n"
 				}
 			}
@@ -211,7 +211,7 @@ func (s *script) pass(duration string, names []datadriven.CmdArg) {
 	}
 }
 
-func (s *script) name(id machine.SessionID) string {
+func (s *script) name(id command.SessionID) string {
 	for name, k := range s.names {
 		if k.id == id {
 			return name
@@ -248,7 +248,7 @@ func (s *script) told(name string) string {
 			case lead.Changed:
 				fmt.Fprintf(&b, "%d says: %s\n", h.id, s.state(a.Claim))
 			case lead.Ended:
-				fmt.Fprintf(&b, "%d says: session over, %s\n", h.id, map[machine.Code]string{machine.SessionExpired: "expired", machine.SessionRevoked: "revoked"}[a.Code])
+				fmt.Fprintf(&b, "%d says: session over, %s\n", h.id, map[command.Code]string{command.SessionExpired: "expired", command.SessionRevoked: "revoked"}[a.Code])
 			case lead.Refused:
 				fmt.Fprintf(&b, "%d says: not the leader any more\n", h.id)
 			}

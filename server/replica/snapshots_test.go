@@ -9,8 +9,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 func smallSnapshots(cfg *Config) { cfg.SnapshotEntries, cfg.SnapshotTail, cfg.SnapshotLag = 20, 400, 1 }
@@ -21,9 +21,9 @@ func (k *client) work(n uint64) {
 	for end := k.host.r.Status().Applied + n; k.host.r.Status().Applied < end; {
 		got := k.acquire(fmt.Sprintf("job/%d", k.seq%7))
 		if k.seq%3 != 0 {
-			k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
+			k.call(lead.Release{Claim: command.Release{Seq: got.Seq, Token: got.Token}})
 		} else {
-			k.call(lead.Cancel{Claim: machine.Cancel{Seq: got.Seq, Floor: got.Seq}})
+			k.call(lead.Cancel{Claim: command.Cancel{Seq: got.Seq, Floor: got.Seq}})
 		}
 	}
 }
@@ -371,7 +371,7 @@ func TestGrantsGoOnWhileASnapshotIsMade(t *testing.T) {
 		from := c.now
 		got := k.acquire("job")
 		slowest = max(slowest, c.now-from)
-		k.call(lead.Release{Claim: machine.Release{Seq: got.Seq, Token: got.Token}})
+		k.call(lead.Release{Claim: command.Release{Seq: got.Seq, Token: got.Token}})
 	}
 	if slowest > 10*ms {
 		t.Errorf("a grant took %d ms while a snapshot was made", slowest/ms)
@@ -386,7 +386,7 @@ func TestALargeChunkIsWrittenAtTheSamePace(t *testing.T) {
 	const claims = 32
 	for i := range claims {
 		large := spec(fmt.Sprintf("large/%d", i))
-		large.Metadata = []machine.Label{{Key: "k", Value: strings.Repeat("v", partSize/2)}}
+		large.Metadata = []command.Label{{Key: "k", Value: strings.Repeat("v", partSize/2)}}
 		k.call(k.acquireBody(large))
 	}
 	h.inputs = append(h.inputs, SnapshotWanted{})

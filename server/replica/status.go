@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
@@ -38,7 +39,7 @@ type Status struct {
 	Learner   bool
 	Voters    []uint64
 	Learners  []uint64
-	Members   []machine.Member // the member table, including former members; not to be modified
+	Members   []command.Member // the member table, including former members; not to be modified
 	Peers     []Peer           // by id, without this node; on a leader only
 	Counts    machine.Counts
 

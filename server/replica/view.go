@@ -1,6 +1,9 @@
 package replica
 
-import "github.com/lockstep-dev/lockstep/server/machine"
+import (
+	"github.com/lockstep-dev/lockstep/server/command"
+	"github.com/lockstep-dev/lockstep/server/machine"
+)
 
 // A View is the part of a Status that decides where clients go. It is cheap to read, and
 // comparable.
@@ -18,7 +21,7 @@ func (r *Replica) View() View {
 
 // Birth returns the cluster's birth as far as this replica has applied the log, zero if it has none
 // yet.
-func (r *Replica) Birth() machine.BirthID { return r.machine.Birth() }
+func (r *Replica) Birth() command.BirthID { return r.machine.Birth() }
 
 // Level returns the cluster's feature level as far as this replica has applied the log.
 func (r *Replica) Level() uint32 { return r.level() }
@@ -28,7 +31,7 @@ func (r *Replica) Recovery() machine.Recovery { return r.machine.Recovery() }
 
 // Life is like Birth, and also reports whether the cluster began without one; see
 // [machine.Machine.Rootless].
-func (r *Replica) Life() (birth machine.BirthID, rootless bool) {
+func (r *Replica) Life() (birth command.BirthID, rootless bool) {
 	return r.machine.Birth(), r.machine.Rootless()
 }
 

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
@@ -61,7 +62,7 @@ func (r *Replica) write(m *raftpb.Message) {
 	w := write{since: r.awake, responses: slices.Clip(m.GetResponses())}
 	if snap := m.GetSnapshot(); !raft.IsEmptySnap(snap) {
 		w.meta, w.snapshot = snap.GetMetadata(), r.takeIncoming(snap.GetMetadata().GetIndex())
-		if r.level() < machine.SecretLevel && w.snapshot.Limits().FeatureLevel >= machine.SecretLevel {
+		if r.level() < command.SecretLevel && w.snapshot.Limits().FeatureLevel >= command.SecretLevel {
 			r.out.Forget = ForgetLater // after a crash before install, nothing else would show that the level rose here
 		}
 		if err := r.disk.ApplySnapshot(snap); err != nil {

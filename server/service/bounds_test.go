@@ -8,8 +8,8 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
@@ -70,7 +70,7 @@ func TestAnOutboxAboveItsLimitKeepsNothing(t *testing.T) {
 }
 
 func TestAnOutboxCountsWhatRepliesHold(t *testing.T) {
-	busy := lead.Reply{Answer: lead.Claimed{Claim: machine.ClaimStatus{Blockers: make([]machine.Holder, 16)}}}
+	busy := lead.Reply{Answer: lead.Claimed{Claim: command.ClaimStatus{Blockers: make([]command.Holder, 16)}}}
 	o := newOutbox(100)
 	for range 20 {
 		o.deliver([]lead.Reply{busy})

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 const (
@@ -28,7 +28,7 @@ type Feed struct {
 
 // A part has events that are dropped together, so that nothing is ever moved on the node's loop.
 type part struct {
-	events []machine.Event // at least one
+	events []command.Event // at least one
 	bytes  int
 }
 
@@ -43,7 +43,7 @@ func NewFeed() *Feed { return &Feed{} }
 
 // Add adds the events of a turn. It is called on the node's loop and does not block. If events were
 // skipped, because a snapshot took their place, the feed starts over.
-func (f *Feed) Add(events []machine.Event) {
+func (f *Feed) Add(events []command.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range events {
@@ -57,7 +57,7 @@ func (f *Feed) Add(events []machine.Event) {
 }
 
 // addLocked appends one event. f.mu must be held.
-func (f *Feed) addLocked(e *machine.Event) {
+func (f *Feed) addLocked(e *command.Event) {
 	if last := f.lastLocked(); last != 0 && last+1 != e.Number {
 		f.mu.parts, f.mu.count, f.mu.bytes = nil, 0, 0
 	}
@@ -83,7 +83,7 @@ func (f *Feed) lastLocked() uint64 {
 }
 
 // eventBytes returns about how much memory an event takes.
-func eventBytes(e *machine.Event) int {
+func eventBytes(e *command.Event) int {
 	n := 192 + len(e.Name) + len(e.By) + len(e.Reason)
 	for _, l := range e.Metadata {
 		n += 32 + len(l.Key) + len(l.Value)
@@ -104,7 +104,7 @@ func (f *Feed) trimLocked() {
 
 // A page is what a feed has after a number.
 type page struct {
-	events []machine.Event // a copy
+	events []command.Event // a copy
 	oldest uint64          // the lowest number after which no event is missing
 	gone   bool            // some of the requested events are gone
 	more   <-chan struct{} // closed when there are more; nil if events were returned

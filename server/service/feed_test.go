@@ -3,13 +3,13 @@ package service
 import (
 	"testing"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
-func numbered(from, to uint64) []machine.Event {
-	var all []machine.Event
+func numbered(from, to uint64) []command.Event {
+	var all []command.Event
 	for n := from; n <= to; n++ {
-		all = append(all, machine.Event{Number: n, Name: "job"})
+		all = append(all, command.Event{Number: n, Name: "job"})
 	}
 	return all
 }

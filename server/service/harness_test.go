@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 	"github.com/lockstep-dev/lockstep/server/service"
@@ -44,7 +44,7 @@ type member struct {
 type clusterOptions struct {
 	nodes   int
 	limits  service.Limits
-	machine machine.Limits
+	machine command.Limits
 
 	sessionsPerAddress int
 }

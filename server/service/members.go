@@ -11,8 +11,8 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
@@ -40,7 +40,7 @@ func (s *Service) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.Me
 	if err != nil || host == "" || errPort != nil || number == 0 || len(r.GetPeerAddress()) > maxPeerAddress {
 		return nil, invalidField("peer_address", "must be the host:port at which the other nodes reach the new one, at most 262 bytes")
 	}
-	m, err := s.changeMembers(ctx, lead.AddLearner, machine.Member{ID: newMemberID(), Name: r.GetName(), Address: r.GetPeerAddress()}, false)
+	m, err := s.changeMembers(ctx, lead.AddLearner, command.Member{ID: newMemberID(), Name: r.GetName(), Address: r.GetPeerAddress()}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func newMemberID() uint64 {
 
 // MemberPromote gives a learner its vote.
 func (s *Service) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	m, err := s.changeMembers(ctx, lead.PromoteLearner, machine.Member{Name: r.GetName()}, false)
+	m, err := s.changeMembers(ctx, lead.PromoteLearner, command.Member{Name: r.GetName()}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Service) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequest) (
 		}
 		return nil, s.notLeader(ctx)
 	}
-	m, err := s.changeMembers(ctx, lead.RemoveMember, machine.Member{Name: r.GetName()}, r.GetForce())
+	m, err := s.changeMembers(ctx, lead.RemoveMember, command.Member{Name: r.GetName()}, r.GetForce())
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Service) stepDown(ctx context.Context, to uint64) error {
 	return nil
 }
 
-func (s *Service) changeMembers(ctx context.Context, change lead.MemberChange, m machine.Member, force bool) (machine.Member, error) {
+func (s *Service) changeMembers(ctx context.Context, change lead.MemberChange, m command.Member, force bool) (command.Member, error) {
 	req := lead.Request{Body: lead.ChangeMembers{Change: change, Member: m, Force: force}}
 	a, err := ask[lead.MembersChanged](ctx, s, req, nil)
 	return a.Member, err

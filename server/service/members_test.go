@@ -6,7 +6,7 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 func TestTheMembershipIsChangedByCallsThatSayWhatIsWrong(t *testing.T) {
@@ -59,18 +59,18 @@ func TestTheFeatureLevelIsToldAndDoesNotFall(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	for _, r := range []*pb.UpgradeRequest{{}, {Check: true}, {ToLevel: machine.FeatureLevel}} {
+	for _, r := range []*pb.UpgradeRequest{{}, {Check: true}, {ToLevel: command.FeatureLevel}} {
 		got, err := admin.Upgrade(ctx, r)
-		if err != nil || got.GetFromLevel() != machine.FeatureLevel || got.GetToLevel() != machine.FeatureLevel || len(got.GetMembers()) != 1 {
+		if err != nil || got.GetFromLevel() != command.FeatureLevel || got.GetToLevel() != command.FeatureLevel || len(got.GetMembers()) != 1 {
 			t.Errorf("%v: %v, %v", r, got, err)
 		}
 	}
 	_, err := admin.Upgrade(ctx, &pb.UpgradeRequest{ToLevel: 1})
 	wantReason(t, err, pb.Reason_REASON_INVALID_ARGUMENT)
-	_, err = admin.Upgrade(ctx, &pb.UpgradeRequest{ToLevel: machine.FeatureLevel + 1})
+	_, err = admin.Upgrade(ctx, &pb.UpgradeRequest{ToLevel: command.FeatureLevel + 1})
 	wantReason(t, err, pb.Reason_REASON_BUSY)
 	st, err := admin.Status(ctx, &pb.StatusRequest{})
-	if err != nil || st.GetFeatureLevel() != machine.FeatureLevel || st.GetMembers()[0].GetFeatureLevel() != machine.FeatureLevel {
+	if err != nil || st.GetFeatureLevel() != command.FeatureLevel || st.GetMembers()[0].GetFeatureLevel() != command.FeatureLevel {
 		t.Errorf("status %v, %v", st, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 	"github.com/lockstep-dev/lockstep/server/service"
 )
@@ -369,7 +369,7 @@ func TestAStreamEndsWhenItsNodeLeadsNoLonger(t *testing.T) {
 
 func TestALimitOfTheMachineIsNamed(t *testing.T) {
 	t.Parallel()
-	limits := machine.DefaultLimits()
+	limits := command.DefaultLimits()
 	limits.WaitersPerName, limits.Sessions = 1, 3
 	l := connect(t, startCluster(t, clusterOptions{nodes: 1, machine: limits}).leader())
 	for range 3 {

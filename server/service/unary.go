@@ -6,8 +6,8 @@ import (
 	"time"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/lead"
-	"github.com/lockstep-dev/lockstep/server/machine"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
@@ -76,10 +76,10 @@ func (c *call) untilGranted(ctx context.Context) (resp *pb.AcquireResponse, seq 
 }
 
 // nextClaim waits for the next state of the claim that the call follows.
-func (c *call) nextClaim(ctx context.Context) (machine.ClaimStatus, error) {
+func (c *call) nextClaim(ctx context.Context) (command.ClaimStatus, error) {
 	answer, err := c.next(ctx)
 	if err != nil {
-		return machine.ClaimStatus{}, err
+		return command.ClaimStatus{}, err
 	}
 	switch a := answer.(type) {
 	case lead.Claimed:
@@ -87,7 +87,7 @@ func (c *call) nextClaim(ctx context.Context) (machine.ClaimStatus, error) {
 	case lead.Changed:
 		return a.Claim, nil
 	case lead.Ended:
-		return machine.ClaimStatus{}, protocol.Err(protocol.FromEnded(a))
+		return command.ClaimStatus{}, protocol.Err(protocol.FromEnded(a))
 	default:
 		panic(fmt.Sprintf("service: an Acquire was answered %T", answer))
 	}
@@ -112,7 +112,7 @@ func (s *Service) abandon(c *call, acquire lead.Request, seq uint64) {
 			}
 			seq = claim.Seq
 		}
-		acquire.Body = lead.Cancel{Claim: machine.Cancel{Session: acquire.Session, Seq: seq}}
+		acquire.Body = lead.Cancel{Claim: command.Cancel{Session: acquire.Session, Seq: seq}}
 		_ = c.submit(acquire)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
@@ -147,7 +147,7 @@ func (w *watch) run() error {
 	}
 }
 
-func (w *watch) send(events []machine.Event) error {
+func (w *watch) send(events []command.Event) error {
 	out := &pb.WatchResponse{}
 	for _, e := range events {
 		if strings.HasPrefix(e.Name, w.prefix) {

@@ -3,16 +3,16 @@ package check
 import (
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // An Applied is one entry of the log as one replica applied it.
 type Applied struct {
 	Node        uint64
 	Index, Term uint64
-	Entry       *machine.Entry // nil for Raft's own entries
+	Entry       *command.Entry // nil for Raft's own entries
 	Encoded     []byte         // Entry as it is in the log
-	Output      *machine.Output
+	Output      *command.Output
 }
 
 // A Book is the committed log as an outsider sees it. The zero value is not usable: see [NewBook].
@@ -21,7 +21,7 @@ type Book struct {
 	first    uint64 // index of the first entry of log
 	log      []digest
 	reads    map[string][]held
-	renewals map[machine.SessionID]renewal
+	renewals map[command.SessionID]renewal
 	count    func(event string)
 	top      struct { // the newest term in the log
 		term  uint64
@@ -40,7 +40,7 @@ func NewBook(start uint64, count func(event string)) *Book {
 	}
 	return &Book{
 		table: newTable(), first: start + 1, reads: map[string][]held{},
-		renewals: map[machine.SessionID]renewal{}, count: count,
+		renewals: map[command.SessionID]renewal{}, count: count,
 	}
 }
 

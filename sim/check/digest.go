@@ -1,6 +1,6 @@
 package check
 
-import "github.com/lockstep-dev/lockstep/server/machine"
+import "github.com/lockstep-dev/lockstep/server/command"
 
 // A digester is a running FNV-1a hash over words and texts.
 type digester uint64
@@ -28,12 +28,12 @@ func (d *digester) text(s string) {
 	*d = digester(h)
 }
 
-func (d *digester) claim(id machine.ClaimID) {
+func (d *digester) claim(id command.ClaimID) {
 	d.text(string(id.Session[:]))
 	d.word(id.Seq)
 }
 
-func (d *digester) status(c *machine.ClaimStatus) {
+func (d *digester) status(c *command.ClaimStatus) {
 	d.word(c.Seq)
 	d.word(uint64(c.State))
 	d.word(uint64(c.Token))
@@ -43,7 +43,7 @@ func (d *digester) status(c *machine.ClaimStatus) {
 }
 
 // outputDigest returns a hash of what applying one entry produced.
-func outputDigest(o *machine.Output) uint64 {
+func outputDigest(o *command.Output) uint64 {
 	d := digester(fnvOffset)
 	for i := range o.Results {
 		r := &o.Results[i]

@@ -1,6 +1,6 @@
 package check
 
-import "github.com/lockstep-dev/lockstep/server/machine"
+import "github.com/lockstep-dev/lockstep/server/command"
 
 // Names of noteworthy events, for the counters of a report.
 const (
@@ -29,7 +29,7 @@ const (
 	Rewritten      = "end of a lease taken back"
 )
 
-func (r *replay) expire(c machine.Expire) *Violation {
+func (r *replay) expire(c command.Expire) *Violation {
 	if c.Term != r.term {
 		r.count(StaleIgnored)
 		return r.match(nil, owedToOwners)
@@ -37,13 +37,13 @@ func (r *replay) expire(c machine.Expire) *Violation {
 	var ended []*session
 	for _, id := range c.Sessions {
 		s := r.sessions[id]
-		if s == nil || s.ended != machine.OK {
+		if s == nil || s.ended != command.OK {
 			continue
 		}
 		if v := r.early(s); v != nil {
 			return v
 		}
-		s.ended = machine.SessionExpired
+		s.ended = command.SessionExpired
 		ended = append(ended, s)
 		r.ended = append(r.ended, s)
 		r.expireQueued(s)
@@ -56,21 +56,21 @@ func (r *replay) expire(c machine.Expire) *Violation {
 
 func (r *replay) expireQueued(s *session) {
 	for _, k := range s.order {
-		if k.state == machine.Queued {
+		if k.state == command.Queued {
 			r.count(ExpiredQueued)
 			r.dequeue(k)
-			k.state = machine.Expired
+			k.state = command.Expired
 		}
 	}
 }
 
 func (r *replay) expireHeld(s *session) {
 	for _, k := range s.order {
-		if k.state != machine.Granted {
+		if k.state != command.Granted {
 			continue
 		}
 		r.count(ExpiredHolding)
-		k.state = machine.Expired
+		k.state = command.Expired
 		if k.spec.LockDelay > 0 {
 			r.count(Delayed)
 			k.since, k.counted = r.begin()
@@ -80,7 +80,7 @@ func (r *replay) expireHeld(s *session) {
 	}
 }
 
-func (r *replay) checkpoint(c machine.CheckpointLeases) {
+func (r *replay) checkpoint(c command.CheckpointLeases) {
 	if len(c.Sessions) > 0 {
 		r.count(WrittenLease)
 	}
@@ -89,25 +89,25 @@ func (r *replay) checkpoint(c machine.CheckpointLeases) {
 	}
 }
 
-func (r *replay) endWait(c machine.EndWait) *Violation {
+func (r *replay) endWait(c command.EndWait) *Violation {
 	if c.Term != r.term {
 		r.count(StaleIgnored)
 		return r.match(nil, owedToOwners)
 	}
 	for _, id := range c.Claims {
 		k := r.claim(id)
-		if k == nil || k.state != machine.Queued {
+		if k == nil || k.state != command.Queued {
 			continue
 		}
 		r.count(WaitEnded)
 		r.dequeue(k)
-		k.state = machine.WaitEnded
+		k.state = command.WaitEnded
 		r.owed = append(r.owed, k)
 	}
 	return r.match(r.settle(), owedToOwners)
 }
 
-func (r *replay) endDelay(c machine.EndDelay) *Violation {
+func (r *replay) endDelay(c command.EndDelay) *Violation {
 	if c.Term != r.term {
 		r.count(StaleIgnored)
 		return r.match(nil, owedToOwners)
@@ -121,7 +121,7 @@ func (r *replay) endDelay(c machine.EndDelay) *Violation {
 	return r.match(r.settle(), owedToOwners)
 }
 
-func (r *replay) revoke(c machine.Revoke) *Violation {
+func (r *replay) revoke(c command.Revoke) *Violation {
 	s := r.sessions[c.Claim.Session]
 	if s == nil {
 		return r.match(nil, owedToOwners)
@@ -133,7 +133,7 @@ func (r *replay) revoke(c machine.Revoke) *Violation {
 	k := s.claims[c.Claim.Seq]
 	switch {
 	case k == nil || k.token != c.Token || !k.held:
-	case k.state == machine.Granted:
+	case k.state == command.Granted:
 		r.owed = append(r.owed, k)
 		r.revokeClaim(k, c.Now)
 	case c.Now:
@@ -144,7 +144,7 @@ func (r *replay) revoke(c machine.Revoke) *Violation {
 
 func (r *replay) revokeClaim(k *claim, now bool) {
 	r.count(RevokedClaim)
-	k.state = machine.Revoked
+	k.state = command.Revoked
 	k.since, k.counted = r.begin()
 	if now {
 		r.count(RevokedNow)
@@ -166,18 +166,18 @@ func (r *replay) revokeSession(s *session, now bool) {
 			r.hurry(k)
 		}
 	}
-	if s.ended != machine.OK {
+	if s.ended != command.OK {
 		return
 	}
 	r.count(RevokedSession)
-	s.ended = machine.SessionRevoked
+	s.ended = command.SessionRevoked
 	r.ended = append(r.ended, s)
 	for _, k := range s.order {
 		switch k.state {
-		case machine.Queued:
+		case command.Queued:
 			r.dequeue(k)
-			k.state = machine.Revoked
-		case machine.Granted:
+			k.state = command.Revoked
+		case command.Granted:
 			r.revokeClaim(k, now)
 		}
 	}

@@ -3,7 +3,7 @@ package check_test
 import (
 	"fmt"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/sim/check"
 )
 
@@ -11,7 +11,7 @@ import (
 func ExampleBook_Told() {
 	book := check.NewBook(1, nil)
 
-	v := book.Told(machine.SessionID{15: 7}, machine.ClaimStatus{Seq: 1, State: machine.Granted, Token: 42})
+	v := book.Told(command.SessionID{15: 7}, command.ClaimStatus{Seq: 1, State: command.Granted, Token: 42})
 
 	fmt.Println(v.Promise)
 	// Output: what was acknowledged survives

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A replay compares one entry with the table, command by command.
@@ -13,7 +13,7 @@ type replay struct {
 	count  func(string)
 	term   uint64
 	index  uint64
-	events []machine.Event // Granted ones not matched yet
+	events []command.Event // Granted ones not matched yet
 	owed   []*claim        // claims whose change must be reported to the owner
 	ended  []*session      // sessions whose end must be reported to the owner
 	early  func(*session) *Violation
@@ -30,9 +30,9 @@ func (b *Book) replay(a Applied) *Violation {
 			return broken(History, "event %d follows event %d at %d", e.Number, r.event-1, a.Index)
 		}
 		switch e.Kind {
-		case machine.EventGranted:
+		case command.EventGranted:
 			r.events = append(r.events, e)
-		case machine.EventQueued:
+		case command.EventQueued:
 			if v := r.queuedOnce(e); v != nil {
 				return v
 			}
@@ -55,7 +55,7 @@ func (b *Book) replay(a Applied) *Violation {
 }
 
 // queuedOnce checks that a claim enters the queue of a name only once, ever.
-func (r *replay) queuedOnce(e machine.Event) *Violation {
+func (r *replay) queuedOnce(e command.Event) *Violation {
 	place := queuePlace{e.Claim, e.Name}
 	if r.claim(e.Claim) != nil || r.queued[place] {
 		return broken(AtMostOnce, "claim %v entered the queue of %q again", e.Claim, e.Name)
@@ -65,7 +65,7 @@ func (r *replay) queuedOnce(e machine.Event) *Violation {
 }
 
 type queuePlace struct {
-	claim machine.ClaimID
+	claim command.ClaimID
 	name  string
 }
 
@@ -115,22 +115,22 @@ func (r *replay) noteGrant(c *claim, owed bool) {
 	if len(c.spec.Names) > 1 {
 		r.count(GrantedMulti)
 	}
-	if c.spec.Mode == machine.Permits {
+	if c.spec.Mode == command.Permits {
 		r.count(GrantedPermits)
 	}
 }
 
 // token checks the token of one grant of one name.
-func (r *replay) token(c *claim, e machine.Event) *Violation {
+func (r *replay) token(c *claim, e command.Event) *Violation {
 	n := r.name(e.Name)
 	switch {
 	case c.token != 0 && c.token != e.Token:
 		return broken(Tokens, "claim %v has two tokens, %d and %d", c.id, c.token, e.Token)
 	case c.token != 0:
 		return nil
-	case c.spec.Mode == machine.Shared:
+	case c.spec.Mode == command.Shared:
 		for _, h := range n.holders {
-			if h == c || h.state != machine.Granted || h.token == 0 {
+			if h == c || h.state != command.Granted || h.token == 0 {
 				continue
 			}
 			if h.token != e.Token {
@@ -141,7 +141,7 @@ func (r *replay) token(c *claim, e machine.Event) *Violation {
 			return nil
 		}
 	}
-	if c.spec.Mode != machine.Permits || e.Token != 0 {
+	if c.spec.Mode != command.Permits || e.Token != 0 {
 		if e.Token <= r.top {
 			return broken(Tokens, "claim %v on %q got %d, and %d had been issued", c.id, e.Name, e.Token, r.top)
 		}
@@ -153,14 +153,14 @@ func (r *replay) token(c *claim, e machine.Event) *Violation {
 
 // unexpected says which promise a grant breaks that the rule does not allow. granted is what the
 // rule grants instead.
-func (r *replay) unexpected(e machine.Event, granted []*claim) *Violation {
+func (r *replay) unexpected(e command.Event, granted []*claim) *Violation {
 	c, s := r.claim(e.Claim), r.sessions[e.Claim.Session]
 	switch {
-	case s == nil || s.ended != machine.OK:
+	case s == nil || s.ended != command.OK:
 		return broken(DeadSession, "%q was granted to %v", e.Name, e.Claim)
 	case c == nil:
 		return broken(WrongAnswer, "%q was granted to %v, which asked for nothing", e.Name, e.Claim)
-	case c.state != machine.Queued:
+	case c.state != command.Queued:
 		return broken(AtMostOnce, "%q was granted to %v again: it was %s", e.Name, e.Claim, stateName(c.state))
 	}
 	n := r.name(e.Name)
@@ -176,7 +176,7 @@ func (r *replay) unexpected(e machine.Event, granted []*claim) *Violation {
 }
 
 // told checks that every change that a client did not cause was reported to it.
-func (r *replay) told(changes []machine.Change) *Violation {
+func (r *replay) told(changes []command.Change) *Violation {
 	for i := range changes {
 		ch := &changes[i]
 		s := r.sessions[ch.Session]
@@ -192,22 +192,22 @@ func (r *replay) told(changes []machine.Change) *Violation {
 		}
 	}
 	for _, c := range r.owed {
-		if !slices.ContainsFunc(changes, func(ch machine.Change) bool {
-			return ch.Session == c.id.Session && (ch.Claim.Seq == c.id.Seq || ch.Ended != machine.OK)
+		if !slices.ContainsFunc(changes, func(ch command.Change) bool {
+			return ch.Session == c.id.Session && (ch.Claim.Seq == c.id.Seq || ch.Ended != command.OK)
 		}) {
 			return broken(LostWakeUp, "nobody told %v that it was %s at %d", c.id, stateName(c.state), r.index)
 		}
 	}
 	for _, s := range r.ended {
-		if !slices.ContainsFunc(changes, func(ch machine.Change) bool { return ch.Session == s.id && ch.Ended == s.ended }) {
+		if !slices.ContainsFunc(changes, func(ch command.Change) bool { return ch.Session == s.id && ch.Ended == s.ended }) {
 			return broken(LostWakeUp, "nobody told session %v of its end at %d", s.id, r.index)
 		}
 	}
 	return nil
 }
 
-func ids(claims []*claim) []machine.ClaimID {
-	var out []machine.ClaimID
+func ids(claims []*claim) []command.ClaimID {
+	var out []command.ClaimID
 	for _, c := range claims {
 		out = append(out, c.id)
 	}
@@ -216,7 +216,7 @@ func ids(claims []*claim) []machine.ClaimID {
 
 var stateNames = [...]string{"nothing", "queued", "granted", "released", "cancelled", "busy", "out of its wait", "revoked", "expired"}
 
-func stateName(s machine.State) string {
+func stateName(s command.State) string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
 	}

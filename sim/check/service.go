@@ -3,7 +3,7 @@ package check
 import (
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A tally adds up how long leaders were well. The bounds for freeing what is over are measured in
@@ -42,7 +42,7 @@ func (b *Book) overstayed(counted time.Duration) *Violation {
 	for _, s := range b.table.opened {
 		// The first leader may serve for TTL/2 before it records the end of a lease; a later one
 		// spreads the ends over TTL/4.
-		if ttl := millis(s.ttl); s.ended == machine.OK && late(s.counted, ttl*7/4) {
+		if ttl := millis(s.ttl); s.ended == command.OK && late(s.counted, ttl*7/4) {
 			return broken(Bound, "session %v was last renewed at %v for %v; leaders have served %v since", s.id, s.heard, ttl, counted-s.counted)
 		}
 	}
@@ -59,7 +59,7 @@ func (b *Book) overstayed(counted time.Duration) *Violation {
 
 // NeedlessExpiry checks the expiry, now, of a session whose keepalive the leader read at the time
 // read and has neither answered nor refused.
-func (b *Book) NeedlessExpiry(id machine.SessionID, term uint64, read time.Duration) *Violation {
+func (b *Book) NeedlessExpiry(id command.SessionID, term uint64, read time.Duration) *Violation {
 	s, now := b.table.sessions[id], b.table.now
 	ttl := millis(s.ttl) - millis(s.ttl)/slack
 	if b.top.term != term || read <= b.top.since || read < s.heard || read-s.heard >= ttl || now-read >= ttl {

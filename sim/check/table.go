@@ -4,16 +4,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A claim is the book's own record of a claim. It is kept forever.
 type claim struct {
-	id      machine.ClaimID
-	spec    machine.Spec
-	state   machine.State
-	code    machine.Code // of a refusal; state is then zero
-	token   machine.Token
+	id      command.ClaimID
+	spec    command.Spec
+	state   command.State
+	code    command.Code // of a refusal; state is then zero
+	token   command.Token
 	held    bool          // among the holders of its names: granted, or over but still closing
 	since   time.Duration // true time at which it was queued, or began to close
 	counted time.Duration // service counted by then
@@ -32,10 +32,10 @@ type name struct {
 
 // A session is the book's own record of a session. It is kept forever.
 type session struct {
-	id       machine.SessionID
-	ttl      machine.Millis
+	id       command.SessionID
+	ttl      command.Millis
 	numbered bool // by its client
-	ended    machine.Code
+	ended    command.Code
 	change   uint64
 	heard    time.Duration // true time of its opening, or of the last confirmed renewal
 	kept     bool          // it was renewed
@@ -47,11 +47,11 @@ type session struct {
 
 // A table is the lock table according to the book.
 type table struct {
-	sessions map[machine.SessionID]*session
+	sessions map[command.SessionID]*session
 	opened   []*session // in the order in which they were opened
 	names    map[string]*name
 	order    []*name // in order of first use
-	top      machine.Token
+	top      command.Token
 	floor    bool          // a token floor was set
 	now      time.Duration // true time
 	event    uint64        // number of the last event
@@ -62,7 +62,7 @@ type table struct {
 func (t *table) begin() (since, counted time.Duration) { return t.now, t.service.counted(t.now) }
 
 func newTable() *table {
-	return &table{sessions: map[machine.SessionID]*session{}, names: map[string]*name{}}
+	return &table{sessions: map[command.SessionID]*session{}, names: map[string]*name{}}
 }
 
 func (t *table) name(text string) *name {
@@ -75,7 +75,7 @@ func (t *table) name(text string) *name {
 	return n
 }
 
-func (t *table) claim(id machine.ClaimID) *claim {
+func (t *table) claim(id command.ClaimID) *claim {
 	if s := t.sessions[id.Session]; s != nil {
 		return s.claims[id.Seq]
 	}
@@ -87,19 +87,19 @@ func (n *name) fits(c *claim) bool {
 	used := c.spec.Weight
 	for _, h := range n.holders {
 		switch {
-		case c.spec.Mode == machine.Permits:
+		case c.spec.Mode == command.Permits:
 			used += h.spec.Weight
-		case c.spec.Mode == machine.Exclusive || h.spec.Mode == machine.Exclusive:
+		case c.spec.Mode == command.Exclusive || h.spec.Mode == command.Exclusive:
 			return false
 		}
 	}
-	return c.spec.Mode != machine.Permits || used <= c.spec.Capacity
+	return c.spec.Mode != command.Permits || used <= c.spec.Capacity
 }
 
 // suits reports whether the claim is of the kind that the name is in use as.
-func (n *name) suits(s *machine.Spec) bool {
+func (n *name) suits(s *command.Spec) bool {
 	same := func(o *claim) bool {
-		return (o.spec.Mode == machine.Permits) == (s.Mode == machine.Permits) && o.spec.Capacity == s.Capacity
+		return (o.spec.Mode == command.Permits) == (s.Mode == command.Permits) && o.spec.Capacity == s.Capacity
 	}
 	return !slices.ContainsFunc(n.holders, func(o *claim) bool { return !same(o) }) &&
 		!slices.ContainsFunc(n.queue, func(o *claim) bool { return !same(o) })
@@ -132,7 +132,7 @@ func (t *table) settle() []*claim {
 	var granted []*claim
 	for c := t.firstReady(); c != nil; c = t.firstReady() {
 		t.dequeue(c)
-		c.state, c.held = machine.Granted, true
+		c.state, c.held = command.Granted, true
 		for _, text := range c.spec.Names {
 			n := t.name(text)
 			n.holders = append(n.holders, c)
@@ -143,7 +143,7 @@ func (t *table) settle() []*claim {
 }
 
 func (t *table) enqueue(c *claim) {
-	c.state, c.since = machine.Queued, t.now
+	c.state, c.since = command.Queued, t.now
 	for _, text := range c.spec.Names {
 		n := t.name(text)
 		n.queue = append(n.queue, c)

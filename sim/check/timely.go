@@ -3,7 +3,7 @@ package check
 import (
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // slip is how late a healthy leader may be with what is due: its turns, its rounds, an entry.
@@ -15,7 +15,7 @@ const grace = 500 * time.Millisecond
 // Confirmed records that the leader of a term confirms a renewal now. A deposed leader may confirm
 // late what it read earlier (see Renews): its successor times the lease from its own beginning, and
 // the client from when it sent the request.
-func (b *Book) Confirmed(term uint64, id machine.SessionID) {
+func (b *Book) Confirmed(term uint64, id command.SessionID) {
 	if s := b.table.sessions[id]; s != nil && term >= b.top.term {
 		s.kept = true
 		s.heard, s.counted = b.table.begin()
@@ -43,11 +43,11 @@ func (b *Book) Overdue(now, healthy time.Duration) *Violation {
 	}
 	for _, s := range b.table.opened {
 		ttl := millis(s.ttl)
-		if s.ended == machine.OK && late(s.heard, ttl+ttl/4+grace) {
+		if s.ended == command.OK && late(s.heard, ttl+ttl/4+grace) {
 			return broken(Liveness, "session %v lives although it was last renewed at %v for %v", s.id, s.heard, ttl)
 		}
 	}
 	return nil
 }
 
-func millis(m machine.Millis) time.Duration { return time.Duration(m) * time.Millisecond }
+func millis(m command.Millis) time.Duration { return time.Duration(m) * time.Millisecond }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A renewal is the newest renewal of a session whose confirmation reached its client.
@@ -19,7 +19,7 @@ const slack = 50
 
 // Renewed records that a client received the confirmation of a renewal, or of an opening, that it
 // sent at the true time sent.
-func (b *Book) Renewed(id machine.SessionID, sent, ttl time.Duration) {
+func (b *Book) Renewed(id command.SessionID, sent, ttl time.Duration) {
 	if r, ok := b.renewals[id]; !ok || sent > r.sent {
 		b.renewals[id] = renewal{sent, ttl}
 	}
@@ -55,9 +55,9 @@ func (b *Book) early(s *session) *Violation {
 
 // Believed checks a claim in which its holder believes at this moment against what the service has
 // granted: if the service has taken it back, nobody may hold anything that it excludes.
-func (b *Book) Believed(id machine.ClaimID, token machine.Token) *Violation {
+func (b *Book) Believed(id command.ClaimID, token command.Token) *Violation {
 	c := b.table.claim(id)
-	if c == nil || c.token != token || c.token == 0 && c.spec.Mode != machine.Permits {
+	if c == nil || c.token != token || c.token == 0 && c.spec.Mode != command.Permits {
 		return broken(Survival, "%v believes that it holds token %d, which is not in the log", id, token)
 	}
 	if c.held || c.unsafe {
@@ -74,7 +74,7 @@ func (b *Book) Believed(id machine.ClaimID, token machine.Token) *Violation {
 
 // Unaware checks a claim in which its holder believes under a lease that covers the changes of its
 // session up to change: the end of the claim must not be among them.
-func (b *Book) Unaware(id machine.ClaimID, change uint64) *Violation {
+func (b *Book) Unaware(id command.ClaimID, change uint64) *Violation {
 	if c := b.table.claim(id); c != nil && c.over != 0 && c.over <= change {
 		return broken(HoldersView, "%v is %s by change %d, and its holder believes in it with change %d", id, stateName(c.state), c.over, change)
 	}
@@ -82,7 +82,7 @@ func (b *Book) Unaware(id machine.ClaimID, change uint64) *Violation {
 }
 
 // Opened checks that a session which was reported to a client as open is in the log.
-func (b *Book) Opened(id machine.SessionID) *Violation {
+func (b *Book) Opened(id command.SessionID) *Violation {
 	if b.table.sessions[id] == nil {
 		return broken(Survival, "session %v was opened and is not in the log", id)
 	}
@@ -90,12 +90,12 @@ func (b *Book) Opened(id machine.SessionID) *Violation {
 }
 
 // Told checks what was reported to a client about a claim: it must be in the log by now.
-func (b *Book) Told(session machine.SessionID, s machine.ClaimStatus) *Violation {
-	c := b.table.claim(machine.ClaimID{Session: session, Seq: s.Seq})
+func (b *Book) Told(session command.SessionID, s command.ClaimStatus) *Violation {
+	c := b.table.claim(command.ClaimID{Session: session, Seq: s.Seq})
 	switch {
 	case c == nil:
 		return broken(Survival, "claim %d of %v was called %s and is not in the log", s.Seq, session, stateName(s.State))
-	case s.State == machine.Granted && (c.token != s.Token || c.state == machine.Queued):
+	case s.State == command.Granted && (c.token != s.Token || c.state == command.Queued):
 		return broken(Survival, "claim %v was called granted with %d, the log says %s with %d", c.id, s.Token, stateName(c.state), c.token)
 	case s.State.Final() && c.state != s.State:
 		return broken(Survival, "claim %v was called %s, the log says %s", c.id, stateName(s.State), stateName(c.state))
@@ -104,8 +104,8 @@ func (b *Book) Told(session machine.SessionID, s machine.ClaimStatus) *Violation
 }
 
 // Ended checks that a session which was reported to a client as ended has ended.
-func (b *Book) Ended(id machine.SessionID) *Violation {
-	if s := b.table.sessions[id]; s != nil && s.ended == machine.OK {
+func (b *Book) Ended(id command.SessionID) *Violation {
+	if s := b.table.sessions[id]; s != nil && s.ended == command.OK {
 		return broken(WrongAnswer, "session %v lives and was told that it has ended", id)
 	}
 	return nil
@@ -139,13 +139,13 @@ func describe(c *claim) string {
 
 // Holders returns the claims that hold a name and are not closing, in grant order, with their
 // tokens: what an operator may revoke.
-func (b *Book) Holders(text string) (ids []machine.ClaimID, tokens []machine.Token) {
+func (b *Book) Holders(text string) (ids []command.ClaimID, tokens []command.Token) {
 	n := b.table.names[text]
 	if n == nil {
 		return nil, nil
 	}
 	for _, h := range n.holders {
-		if h.state == machine.Granted {
+		if h.state == command.Granted {
 			ids = append(ids, h.id)
 			tokens = append(tokens, h.token)
 		}
@@ -156,13 +156,13 @@ func (b *Book) Holders(text string) (ids []machine.ClaimID, tokens []machine.Tok
 // A held says who held a name from one index on.
 type held struct {
 	from   uint64
-	tokens []machine.Token
+	tokens []command.Token
 }
 
 // remember records who holds each name after the entry at index, for reads.
 func (b *Book) remember(index uint64) {
 	for _, n := range b.table.order {
-		tokens := make([]machine.Token, 0, len(n.holders))
+		tokens := make([]command.Token, 0, len(n.holders))
 		for _, h := range n.holders {
 			tokens = append(tokens, h.token)
 		}
@@ -176,7 +176,7 @@ func (b *Book) remember(index uint64) {
 }
 
 // Read checks a linearizable read of a name that began when Last was begin, and is answered now.
-func (b *Book) Read(text string, begin uint64, tokens []machine.Token) *Violation {
+func (b *Book) Read(text string, begin uint64, tokens []command.Token) *Violation {
 	past := b.reads[text]
 	slices.Sort(tokens)
 	for i := len(past) - 1; i >= 0; i-- {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 )
 
 // A Promise is one of the properties that a run can break.
@@ -48,7 +48,7 @@ func broken(p Promise, format string, args ...any) *Violation {
 
 // Outlived returns the violation for a client that still believes in its lease, for left from now
 // on, when the service ends its session.
-func Outlived(id machine.SessionID, left time.Duration) *Violation {
+func Outlived(id command.SessionID, left time.Duration) *Violation {
 	return broken(HoldersView, "session %v expired while its client believes in it for another %v", id, left)
 }
 

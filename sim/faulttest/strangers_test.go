@@ -27,7 +27,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/node"
 	"github.com/lockstep-dev/lockstep/server/storage"
 	"github.com/lockstep-dev/lockstep/server/transport"
@@ -68,7 +68,7 @@ func (s *stranger) nodeID(i int) uint64 { return node.ID(s.id, fmt.Sprintf("n%d"
 // up.
 func (s *stranger) as(i int) transport.Identity {
 	return transport.Identity{
-		ClusterID: s.id, Node: s.nodeID(i), Name: fmt.Sprintf("n%d", i+1), Instance: [16]byte{7, 7, 7}, PeerAddress: s.cluster.Peer(i), Level: machine.FeatureLevel,
+		ClusterID: s.id, Node: s.nodeID(i), Name: fmt.Sprintf("n%d", i+1), Instance: [16]byte{7, 7, 7}, PeerAddress: s.cluster.Peer(i), Level: command.FeatureLevel,
 	}
 }
 

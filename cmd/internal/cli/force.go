@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/server"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
@@ -41,7 +41,7 @@ func (f *forceFlags) run(config server.Config) error {
 		return usageError("--force-wait: must be 0, or 1 s to %v", lockstep.MaxTTL)
 	}
 	return node.Force{
-		Name: config.Name, DataDir: config.DataDir, Address: address, Wait: machine.Millis(f.wait.d.Milliseconds()),
+		Name: config.Name, DataDir: config.DataDir, Address: address, Wait: command.Millis(f.wait.d.Milliseconds()),
 		Version: config.Version, Logger: config.Logger,
 	}.Run()
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/server"
 	"github.com/lockstep-dev/lockstep/server/backup"
-	"github.com/lockstep-dev/lockstep/server/machine"
+	"github.com/lockstep-dev/lockstep/server/command"
 	"github.com/lockstep-dev/lockstep/server/node"
 )
 
@@ -99,7 +99,7 @@ func (f *restoreFlags) resolve() (r node.Restore, err error) {
 	if info, err := os.Lstat(config.DataDir); err == nil && !info.IsDir() || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return r, usageError("--data-dir: %s is not a directory: give one that does not exist or is empty", config.DataDir)
 	}
-	r = node.Restore{Name: config.Name, DataDir: config.DataDir, Members: config.InitialCluster, Wait: machine.Millis(f.longest.d.Milliseconds())}
+	r = node.Restore{Name: config.Name, DataDir: config.DataDir, Members: config.InitialCluster, Wait: command.Millis(f.longest.d.Milliseconds())}
 	if f.skip {
 		r.Wait = 0
 	}
