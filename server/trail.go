@@ -43,7 +43,7 @@ func loader(l *audit.Log) func(*machine.Machine) {
 	if l == nil {
 		return nil
 	}
-	return l.Loaded
+	return func(m *machine.Machine) { l.Loaded(m.Past()) }
 }
 
 func answerer(l *audit.Log) func(from, to uint64) (io.ReadCloser, error) {

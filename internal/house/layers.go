@@ -45,7 +45,7 @@ var forbidden = map[string][]string{
 	"server/lead":    {"", "api", "client", "lease", "server/storage", "server/transport"},
 	"server/replica": {"", "api", "client", "lease", "server/storage", "server/transport"},
 	"server/storage": {"", "api", "client", "lease"},
-	"server/audit":   {"", "api", "client", "lease", "server/storage"},
+	"server/audit":   {"", "api", "client", "lease", "server/machine", "server/storage"},
 	"server/node":    {"client", "lease"},
 	// What converts and sends commands and answers needs no lock table.
 	"server/protocol": {"client", "lease", "server/machine"},

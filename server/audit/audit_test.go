@@ -231,7 +231,7 @@ func TestWhatTheFileLacksComesFromTheSnapshotsHistory(t *testing.T) {
 	}
 	l := opened(t, Config{Path: path}, "i")
 	l.Events(all[:5])
-	l.Loaded(m)
+	l.Loaded(m.Past())
 	l.Events(all[10:])
 	stop(t, l)
 	numbers(t, read(t, path), 20)

@@ -355,7 +355,7 @@ func TestTheHistoryOfASnapshotIsBehindTheGap(t *testing.T) {
 		}
 		l.writing.Unlock()
 		during(t, l, func() {
-			l.Loaded(m)
+			l.Loaded(m.Past())
 			apply(command.CloseSession{Session: id}) // the machine continues
 			l.Events(all[4000:])
 		})

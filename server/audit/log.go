@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep/server/command"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // Defaults and bounds of a Config.
@@ -70,7 +69,7 @@ type Log struct {
 	writing struct {
 		sync.Mutex
 		writer   Writer
-		past     machine.Past // of the last snapshot, until the file has all of it
+		past     History // of the last snapshot, until the file has all of it; nil if it has
 		file     file
 		header   Header
 		recent   memory // of the present file
@@ -142,15 +141,22 @@ func (l *Log) Events(events []command.Event) {
 	l.nudge()
 }
 
+// A History has the newest events at one moment, as the state in a snapshot has them. It does not
+// change, and may be read from any goroutine.
+type History interface {
+	// After returns events with numbers above after, at most limit, oldest first.
+	After(after uint64, limit int) []command.Event
+}
+
 // Loaded takes what the file lacks from the history of a state. Whatever else is missing, Run asks
 // the peers for. If a history already waits for such an answer, the newer one replaces it; what
 // only the older one had is asked for as well.
-func (l *Log) Loaded(m *machine.Machine) {
+func (l *Log) Loaded(past History) {
 	w := &l.writing
 	w.Lock()
 	defer w.Unlock()
 	l.advanceLocked() // as far as the earlier history goes
-	w.past = m.Past()
+	w.past = past
 	l.advanceLocked()
 	l.complain(l.syncLocked())
 	l.nudge()

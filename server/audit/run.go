@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep/server/command"
-	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // syncEvery is how long an event may be in the file without being synced.
@@ -100,11 +99,14 @@ func (l *Log) nextLocked(want uint64) (events []command.Event, front uint64) {
 	if len(events) > 0 {
 		return events, 0
 	}
-	past := &l.writing.past
+	past := l.writing.past
+	if past == nil {
+		return nil, front
+	}
 	first := past.After(want-1, 1)
 	switch {
 	case len(first) == 0:
-		*past = machine.Past{} // the file has all of it
+		l.writing.past = nil // the file has all of it
 		return nil, front
 	case first[0].Number == want:
 		return past.After(want-1, feedPage), 0

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep/server/audit"
 	"github.com/lockstep-dev/lockstep/server/command"
+	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
 // A trail is the audit log of a node from its start to its stop.
@@ -44,7 +45,8 @@ func (ts trails) add(t testing.TB, cfg *Config) {
 	}
 	cluster := ClusterID(cfg.Members)
 	cfg.Opened = func(instance string) error { return tr.Open(cluster, instance) }
-	cfg.Events, cfg.Loaded, cfg.Audit = tr.Events, tr.Loaded, tr.Answer
+	cfg.Events, cfg.Audit = tr.Events, tr.Answer
+	cfg.Loaded = func(m *machine.Machine) { tr.Loaded(m.Past()) }
 	ts[cfg.Name] = tr
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
