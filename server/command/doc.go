@@ -1,11 +1,11 @@
-// Package command is the vocabulary of the lock table: the commands that go into the log, what
-// applying them gives, and the encoding of both in bytes.
+// Package command is the vocabulary of the lock table: the commands that go into the log and their
+// encoding, and the results, changes and events that come out.
 //
 // A [Command] is put into an [Entry], which the leader appends to the log. Every replica gives the
 // decoded entry to its lock table (package machine), which answers with an [Output]: a result for
 // each command, changes that owners have to be told, timers for the leader, and events of the
-// history. The types of an answer that a reader of the table gets, [Holder] and [Lock], are here as
-// well, so that what converts, stores or checks these values needs no lock table.
+// history. What a reader of the table is shown, [Holder] and [Lock], is here as well. So packages that
+// convert, store or check these values need no lock table.
 //
 // The package has no state and decides nothing. It imports no other package of this repository.
 //
@@ -15,10 +15,10 @@
 //     a new kind of command or field of [Limits] has a feature level that no released build knows
 //     ([LevelOf]).
 //  2. Decoding gives back what was encoded, or an error. What only a newer build can read is
-//     [ErrNewer]. No input makes it panic, or allocate more than a few times its size.
+//     [ErrNewer]. No input makes it panic, and no length in the input is trusted.
 //  3. A decoded entry shares no memory with the bytes that it was decoded from.
 //
-// Encoding appends to a slice of the caller's ([AppendEntry]), and most commands are decoded with
-// one string, which their names and labels share ([DecodeEntry]). Package machine encodes snapshots
-// with the same functions: the Append functions and [Decoder].
+// [AppendEntry] appends to a slice of the caller's. [DecodeEntry] makes one string per command, which
+// its names and labels share. Package machine encodes and decodes the parts of snapshots with the
+// other Append functions and [Decoder].
 package command
