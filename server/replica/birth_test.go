@@ -159,8 +159,8 @@ func TestARestoredClusterKeepsItsLevelWhileMembersAreMissing(t *testing.T) {
 	if was.FeatureLevel < command.BirthLevel {
 		t.Fatalf("the backup has feature level %d", was.FeatureLevel)
 	}
-	for _, command := range h.r.founding.birthCommands() {
-		if set, ok := c.(command.SetLimits); ok {
+	for _, founding := range h.r.founding.birthCommands() {
+		if set, ok := founding.(command.SetLimits); ok {
 			t.Errorf("limits %+v are logged", set.Limits)
 		}
 	}
