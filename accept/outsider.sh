@@ -34,10 +34,17 @@ for file in "$work"/files-again/lockstep*; do cmp "$file" "$work/files-first/${f
 tags=$(git tag --points-at "$version^{commit}" | wc -l)
 [ "$tags" = "$(go work edit -json go.work | jq '.Use | length')" ] || fail "the release commit has the tags $(git tag --points-at "$version^{commit}" | xargs)"
 [ "$(git rev-parse "$version^")" = "$(git rev-parse HEAD)" ] || fail "the release is not a child of the commit that was released"
-changed=$(git diff --name-only HEAD "$version" | grep -vE '(^|/)go\.(mod|sum)$' || true)
+changed=$(git diff --name-only HEAD "$version" | grep -vE '(^|/)go\.(mod|sum|work)$' || true)
 [ -z "$changed" ] || fail "the release commit changes $changed"
 ! git grep -nE '^replace|lockstep.* v0\.0\.0$' "$version" -- '*go.mod' || fail "a go.mod of the release has a replace, or requires v0.0.0"
-say "$tags tags on one commit, which differs from its parent in go.mod and go.sum only"
+say "$tags tags on one commit, which differs from its parent in go.mod, go.sum and go.work only"
+# In the tree of the tag a build needs no published module of ours, and the image gets the version.
+git worktree add -q "$work/tagged" "$version"
+cd "$work/tagged/cmd"
+GOWORK='' GOPROXY=off go list -deps ./lockstep >"$work/log" 2>&1 || { tail -n 5 "$work/log"; fail "the tree of the tag needs published modules"; }
+# shellcheck disable=SC2030,SC2031 # the variable is for this check alone
+told=$(unset VERSION; eval "$(sed -n 's/^RUN cd cmd && \(VERSION=.*)}\) && CGO_ENABLED.*/\1/p' ../deploy/Dockerfile)"; echo "${VERSION:-}")
+[ "$told" = "$version" ] || fail "the image would have version \"$told\""
 
 # An outsider: an empty module cache, and the clone in the place of the public repository. Modules of
 # others come from the cache of this machine, if it has them; -trimpath and CGO_ENABLED=0 are for the
