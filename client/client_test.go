@@ -382,7 +382,8 @@ func TestCloseReleasesEverythingAtOnce(t *testing.T) {
 	}
 }
 
-// A lock whose release is not answered ends with its lease, which is no loss: its holder is done with it.
+// A lock whose release is not answered ends with its lease, which is no loss: its holder is done
+// with it.
 func TestALockThatWasReleasedIsNotReportedAsLost(t *testing.T) {
 	t.Parallel()
 	_, nodes := wirefake.Start(t, 1)

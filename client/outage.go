@@ -22,7 +22,8 @@ import (
 type OutageError struct {
 	// Answers are in the order of [Config.Endpoints].
 	Answers []EndpointAnswer
-	// Leaders are the answers of nodes that an endpoint names as the leader and that are not endpoints themselves.
+	// Leaders are the answers of nodes that an endpoint names as the leader and that are not endpoints
+	// themselves.
 	Leaders []EndpointAnswer
 }
 

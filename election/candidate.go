@@ -70,8 +70,8 @@ func (c *Candidate) Identity() string { return c.cfg.Identity }
 //
 // A backend error does not end Run either: the candidate campaigns again after
 // [Config.RetryPeriod], without limit. The exceptions are a closed Locker and a request that would
-// fail on every retry ([lockstep.ErrInvalid], [lockstep.ErrUnsupported], [lockstep.ErrMode]), unless
-// [Config.Retry] decides otherwise.
+// fail on every retry ([lockstep.ErrInvalid], [lockstep.ErrUnsupported], [lockstep.ErrMode]),
+// unless [Config.Retry] decides otherwise.
 //
 // If ctx ends while this candidate is not leading, Run returns its cause. Run returns after lead
 // has returned and the lock is released, which takes at most 5 seconds; a release whose outcome is

@@ -66,8 +66,8 @@ type policy struct {
 
 // pause is how long the candidate stays out of the election after a term that ended with cause and
 // lasted this long. It is at least the cooldown, and that of a resignation; a short term is padded
-// to a RetryPeriod, so that terms that end at once do not become a busy loop; and without a queue it
-// gives others a chance to take the lock that was given up.
+// to a RetryPeriod, so that terms that end at once do not become a busy loop; and without a queue
+// it gives others a chance to take the lock that was given up.
 func (p policy) pause(cause error, lasted time.Duration) time.Duration {
 	pause := max(p.retryPeriod-lasted, p.cooldown, 0)
 	if r, ok := errors.AsType[resignation](cause); ok {

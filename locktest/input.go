@@ -40,7 +40,7 @@ func checkBadNames(e *env) {
 			lock.Release(e.limit())
 			continue
 		}
-		if len(err.Error()) > 1024 || strings.ContainsAny(err.Error(), "\x00\n\x1b\u202e") {
+		if text := err.Error(); len(text) > 1024 || strings.ContainsAny(text, "\x00\n\x1b\u202e") {
 			e.Errorf("the error for name %s is no single short line", lockstep.Excerpt(name))
 		}
 	}

@@ -90,11 +90,12 @@ type secretFile struct {
 	}
 }
 
-// secretEvery bounds how often the file is looked at: each handshake and many calls ask for the secrets.
+// secretEvery bounds how often the file is looked at: each handshake and many calls ask for the
+// secrets.
 const secretEvery = time.Second
 
-// current reads the file again when it has changed, at most once every secretEvery. What cannot be used does not take the place of
-// what was read before.
+// current reads the file again when it has changed, at most once every secretEvery. What cannot be
+// used does not take the place of what was read before.
 func (f *secretFile) current() [][]byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,8 +115,8 @@ func (f *secretFile) lookLocked() {
 	}
 	secrets, info, err := readSecrets(f.path)
 	if err != nil {
-		if f.mu.problem != err.Error() {
-			f.mu.problem = err.Error()
+		if problem := err.Error(); problem != f.mu.problem { // told once
+			f.mu.problem = problem
 			f.log.Error("cannot reload the cluster secret: keeping the current one", "err", err)
 		}
 		return

@@ -1,9 +1,11 @@
-// Command pause shows how a client that was frozen or cut off beyond its lease writes late: into a plain account, where it destroys what
-// the next holder wrote, and into a guarded one, which refuses it.
+// Command pause shows how a client that was frozen or cut off beyond its lease writes late: into a
+// plain account, where it destroys what the next holder wrote, and into a guarded one, which
+// refuses it.
 //
-// It starts the lock service and the store, so their programs must be installed; a backend that is there already can be named by its
-// URL, and is then left alone. The lockstep program must be next to this one or on PATH. It needs no root, takes about half a minute, leaves
-// nothing behind, and exits 0 only if all of this was seen.
+// It starts the lock service and the store, so their programs must be installed; a backend that is
+// there already can be named by its URL, and is then left alone. The lockstep program must be next
+// to this one or on PATH. It needs no root, takes about half a minute, leaves nothing behind, and
+// exits 0 only if all of this was seen.
 package main
 
 import (

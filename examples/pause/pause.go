@@ -32,9 +32,10 @@ type Pause struct {
 	Width int
 }
 
-// run shows, in about half a minute, how a client that was frozen or cut off beyond its lease writes late: into a plain account, where it
-// destroys what the next holder wrote, and into a guarded one, which refuses it. It is an error when the plain account is not
-// destroyed: then nothing was shown.
+// run shows, in about half a minute, how a client that was frozen or cut off beyond its lease
+// writes late: into a plain account, where it destroys what the next holder wrote, and into a
+// guarded one, which refuses it. It is an error when the plain account is not destroyed: then
+// nothing was shown.
 func run(ctx context.Context, out io.Writer, p Pause) error {
 	picture, err := openPicture(p.SVG)
 	if err != nil {

@@ -1,9 +1,11 @@
-// Command redlock shows on five real Redis servers what breaks the exclusion of Redlock, and what then keeps the data whole. Each step
-// starts servers of its own: a clock jumps, a server restarts without what it had stored, a holder pauses. Each time two
-// clients act under one lock, the later one has the larger token, and a guarded file refuses the older one.
+// Command redlock shows on five real Redis servers what breaks the exclusion of Redlock, and what
+// then keeps the data whole. Each step starts servers of its own: a clock jumps, a server restarts
+// without what it had stored, a holder pauses. Each time two clients act under one lock, the later
+// one has the larger token, and a guarded file refuses the older one.
 //
-// It needs Linux, redis-server and gcc (Debian: apt-get install redis-server gcc libc6-dev), and the lockstep program, next to
-// this one or on PATH. It takes about half a minute, leaves nothing behind, and exits 0 only if all of this was seen.
+// It needs Linux, redis-server and gcc (Debian: apt-get install redis-server gcc libc6-dev), and
+// the lockstep program, next to this one or on PATH. It takes about half a minute, leaves nothing
+// behind, and exits 0 only if all of this was seen.
 package main
 
 import (

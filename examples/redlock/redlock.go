@@ -124,7 +124,8 @@ func forgetfulRestart(ctx context.Context, s *stage.Stage) error {
 	})
 }
 
-// grantTwice lets A take a lock, breaks the one master that A and B have in common, and lets B take it too.
+// grantTwice lets A take a lock, breaks the one master that A and B have in common, and lets B take
+// it too.
 func grantTwice(ctx context.Context, s *stage.Stage, name string, fault func(*masters) error) error {
 	m, err := startMasters(s)
 	if err != nil {
@@ -219,7 +220,8 @@ func pausedHolder(ctx context.Context, s *stage.Stage) error {
 	return wakeWriter(ctx, s, a, frozen, all)
 }
 
-// wakeWriter wakes A's job before the watcher that would kill it: the order is the scheduler's to choose.
+// wakeWriter wakes A's job before the watcher that would kill it: the order is the scheduler's to
+// choose.
 func wakeWriter(ctx context.Context, s *stage.Stage, a *job, frozen []int, addresses []string) error {
 	if err := os.WriteFile(s.Path("A.go"), nil, 0o600); err != nil {
 		return err

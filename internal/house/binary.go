@@ -15,8 +15,8 @@ var fixtures = []string{
 	"examples", "fencetest", "internal", "locktest", "sim/conformance", "sim/faulttest", "client/internal/wirefake", "cmd/internal/exhaust",
 }
 
-// Binary returns the fixtures and examples that are linked into the program, each with a package that imports it. It
-// follows the imports of all files but tests, whatever system they are for.
+// Binary returns the fixtures and examples that are linked into the program, each with a package
+// that imports it. It follows the imports of all files but tests, whatever system they are for.
 func Binary(repo fs.FS) ([]string, error) {
 	files, err := parse(repo)
 	if err != nil {

@@ -16,12 +16,15 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{"imports point down", Layers},
+		{"the tables of the rules name packages that exist", StaleRows},
 		{"the root module requires nothing", EmptyRoot},
 		{"no fixture and no example is linked into the program", Binary},
 		{"the core is pure", Purity},
 		{"every package has a doc comment", PackageDocs},
 		{"every exported name has a doc comment", NameDocs},
 		{"functions and files are of a size to read", Sizes},
+		{"comments are narrow enough for a diff", CommentWidth},
+		{"no condition depends on the text of an error", ErrorTexts},
 		{"the documentation refers to what there is", Pages},
 		{"what is built has a version", Pins},
 		{"help texts and documentation are in plain English", Wording},
@@ -103,6 +106,9 @@ func TestAPlantedViolationIsFound(t *testing.T) {
 		{"a foreign phrase over two lines of a help text", Wording, "cmd/internal/cli/x.go", doc + "const help = `show so\nmany locks`", `x.go:4: "so\nmany"`},
 		{"a foreign phrase in a page", Wording, "docs/x.md", "One.\n\nThe holder is told.", `docs/x.md:3: "is told"`},
 		{"a foreign phrase in the README", Wording, "README.md", "It is kept for ever.", `README.md:1: "for ever"`},
+		{"a wide comment", CommentWidth, "a/x.go", doc + "\t// " + strings.Repeat("wide ", 20), "a/x.go:4: comment of 104 columns"},
+		{"a text of an error in a condition", ErrorTexts, "a/x.go", doc + `func f() { if contains(err.Error(), "gone") {} }`, "a/x.go:4: a condition"},
+		{"a text of an error in a case", ErrorTexts, "a/x.go", doc + "func f() { switch { case err.Error() == t: } }", "a/x.go:4: a condition"},
 		{"an init function", Sizes, "a/x.go", doc + "func init() {}", "init function"},
 	}
 	for _, tt := range tests {
@@ -115,6 +121,25 @@ func TestAPlantedViolationIsFound(t *testing.T) {
 				t.Errorf("found %q, want one violation with %q", found, tt.finds)
 			}
 		})
+	}
+}
+
+func TestARowWithoutItsPackageIsFound(t *testing.T) {
+	found, err := StaleRows(fstest.MapFS{"server/machine/x.go": &fstest.MapFile{Data: []byte("package machine\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(found, "\n")
+	if !strings.Contains(all, "server/node: is in a table") || strings.Contains(all, "server/machine:") {
+		t.Errorf("found %q, want all but server/machine", found)
+	}
+}
+
+func TestTheOutputOfAnExampleMayBeWide(t *testing.T) {
+	text := "package p\n\nfunc Example() {\n\t// Output:\n\t// " + strings.Repeat("wide ", 30) + "\n}\n"
+	found, err := CommentWidth(fstest.MapFS{"a/x_test.go": &fstest.MapFile{Data: []byte(text)}})
+	if err != nil || len(found) > 0 {
+		t.Errorf("found %q, %v, want nothing", found, err)
 	}
 }
 

@@ -3,7 +3,9 @@ package house
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -88,6 +90,26 @@ func Layers(repo fs.FS) ([]string, error) {
 		}
 		return found
 	})
+}
+
+// StaleRows returns the packages of the tables that do not exist.
+func StaleRows(repo fs.FS) ([]string, error) {
+	files, err := parse(repo)
+	if err != nil {
+		return nil, err
+	}
+	exists := map[string]bool{}
+	for _, f := range files {
+		exists[f.dir] = true
+	}
+	var found []string
+	for _, pkg := range slices.Concat(slices.Concat(layers...), slices.Collect(maps.Keys(forbidden)), pure) {
+		if !exists[pkg] {
+			found = append(found, pkg+": is in a table of the rules, but no such package exists")
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil
 }
 
 func isForbidden(pkg, imported string) bool {

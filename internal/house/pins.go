@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Pins returns the lines of the Makefile, the scripts and the deployment files that install whatever version is the newest that
-// day: "go install X@latest".
+// Pins returns the lines of the Makefile, the scripts and the deployment files that install
+// whatever version is the newest that day: "go install X@latest".
 func Pins(repo fs.FS) ([]string, error) {
 	var found []string
 	err := fs.WalkDir(repo, ".", func(name string, entry fs.DirEntry, err error) error {

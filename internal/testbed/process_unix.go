@@ -36,7 +36,8 @@ func kill(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func freeze(cmd *exec.Cmd) error { return Suspend(-cmd.Process.Pid) }
 
-// Suspend stops a process, or all processes of the group -pid, and returns when none of their threads runs any more.
+// Suspend stops a process, or all processes of the group -pid, and returns when none of their
+// threads runs any more.
 func Suspend(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// awaitStopped waits until no thread of a process, or of the process group -pid, runs. A signal to stop is handled by one thread of each
-// process, which stops the others: while that thread waits for a processor, the others go on.
+// awaitStopped waits until no thread of a process, or of the process group -pid, runs. A signal to
+// stop is handled by one thread of each process, which stops the others: while that thread waits
+// for a processor, the others go on.
 func awaitStopped(pid int) error {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if !running(pid) {
@@ -37,7 +38,8 @@ func running(pid int) bool {
 	return false
 }
 
-// stateOf returns the state and the process group in a stat file of /proc, or "" if its process has ended.
+// stateOf returns the state and the process group in a stat file of /proc, or "" if its process has
+// ended.
 func stateOf(path string) (state, group string) {
 	text, err := os.ReadFile(path)
 	if err != nil {

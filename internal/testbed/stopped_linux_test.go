@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// busyFile, when set, makes the test binary a server whose threads all count in the file with that name.
+// busyFile, when set, makes the test binary a server whose threads all count in the file with that
+// name.
 const busyFile = "TESTBED_TEST_BUSY"
 
 const busyThreads = 20

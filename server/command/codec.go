@@ -63,7 +63,8 @@ func AppendLimits(b []byte, l *Limits) []byte {
 	return b
 }
 
-// AppendMember appends all fields of m, in the order of ID, Name, Address, Instance, Founder, Removed.
+// AppendMember appends all fields of m, in the order of ID, Name, Address, Instance, Founder,
+// Removed.
 func AppendMember(b []byte, m *Member) []byte {
 	b = binary.AppendUvarint(b, m.ID)
 	b = AppendText(AppendText(b, m.Name), m.Address)
@@ -72,9 +73,9 @@ func AppendMember(b []byte, m *Member) []byte {
 }
 
 // A Decoder reads the fields of one record: of a command, or of a part of a snapshot. It reads what
-// the Append functions and [binary.AppendUvarint] wrote. The first error sticks; after it, all reads
-// return zero values. No length found in the input is trusted: nothing is allocated beyond the size
-// of the input. A Decoder may be used by one goroutine at a time.
+// the Append functions and [binary.AppendUvarint] wrote. The first error sticks; after it, all
+// reads return zero values. No length found in the input is trusted: nothing is allocated beyond
+// the size of the input. A Decoder may be used by one goroutine at a time.
 type Decoder struct {
 	s     string
 	err   error

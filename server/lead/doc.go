@@ -1,10 +1,10 @@
 // Package lead is what the leader of a group does for clients: their streams, quorum rounds, the
 // queue of proposals, leases and other timers, and what is answered to whom.
 //
-// A [Lead] knows the lock table (package machine) and the deadlines (package expiry), and nothing of
-// Raft. Its replica gives it the time, requests, applied entries and confirmed rounds; it asks for
-// what it needs through [Group], and its replies are taken with Replies. Like the replica it starts
-// no goroutine, reads no clock and does no I/O. A group has one Lead; its replica starts a
+// A [Lead] knows the lock table (package machine) and the deadlines (package expiry), and nothing
+// of Raft. Its replica gives it the time, requests, applied entries and confirmed rounds; it asks
+// for what it needs through [Group], and its replies are taken with Replies. Like the replica it
+// starts no goroutine, reads no clock and does no I/O. A group has one Lead; its replica starts a
 // leadership in it with Start and ends it with Depose.
 //
 // A request is proposed if it changes the lock table, or held for a quorum round if its answer

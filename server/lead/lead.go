@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// A Lead does for clients what a leader does. Between two leaderships it refuses what they ask. Only
-// one goroutine may use it at a time.
+// A Lead does for clients what a leader does. Between two leaderships it refuses what they ask.
+// Only one goroutine may use it at a time.
 type Lead struct {
 	cfg     Config
 	log     *slog.Logger
@@ -54,8 +54,8 @@ func New(cfg Config, group Group) (*Lead, error) {
 	}, nil
 }
 
-// Installed replaces the lock table by that of a snapshot, which includes the entry at index. Only a
-// replica that does not lead installs one.
+// Installed replaces the lock table by that of a snapshot, which includes the entry at index. Only
+// a replica that does not lead installs one.
 func (l *Lead) Installed(m *machine.Machine, index uint64) { l.machine, l.applied = m, index }
 
 // Begin begins a turn. now must not fall from turn to turn; wall is the wall clock, used only for
@@ -135,9 +135,9 @@ func (l *Lead) Depose() {
 	l.leadership = leadership{}
 }
 
-// Serve is the first part of a turn: it answers what rounds confirmed, ends what ran out, starts the
-// next round and proposes the next entry. backlog is the receive time of the oldest request that has
-// not been given to Request yet, or zero.
+// Serve is the first part of a turn: it answers what rounds confirmed, ends what ran out, starts
+// the next round and proposes the next entry. backlog is the receive time of the oldest request
+// that has not been given to Request yet, or zero.
 func (l *Lead) Serve(backlog Time) {
 	if l.serving {
 		l.serveConfirmed()

@@ -219,8 +219,8 @@ func (s *rounds) confirm(number, index uint64) {
 	}
 }
 
-// nextRound returns when the next round is due. While there are sessions it is for the health of the
-// clock.
+// nextRound returns when the next round is due. While there are sessions it is for the health of
+// the clock.
 func (l *Lead) nextRound() Time { return l.rounds.next(&l.cfg, l.now, l.timers.needsRounds()) }
 
 func (l *Lead) startRound() {

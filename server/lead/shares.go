@@ -8,21 +8,22 @@ import (
 	"github.com/lockstep-dev/lockstep/server/machine"
 )
 
-// One address has at most this part of the claims and of the bytes that all clients may have together, so that one
-// client cannot leave nothing for the others.
+// One address has at most this part of the claims and of the bytes that all clients may have
+// together, so that one client cannot leave nothing for the others.
 const shareOfAddress = 2
 
 // A share is what the sessions of one address have.
 type share struct{ claims, bytes int }
 
-// shares has the share of each address. Counting visits every session, so it is done only while more than one share
-// is in use, which no address can exceed before, and not again for a while.
+// shares has the share of each address. Counting visits every session, so it is done only while
+// more than one share is in use, which no address can exceed before, and not again for a while.
 type shares struct {
 	of      map[string]*share
 	recount Time // not before this
 }
 
-// recountAfter keeps counting, which takes about 0.3 µs a session, below some 3 % of the leader's time.
+// recountAfter keeps counting, which takes about 0.3 µs a session, below some 3 % of the leader's
+// time.
 func recountAfter(sessions int) time.Duration {
 	return 100*time.Millisecond + time.Duration(sessions)*10*time.Microsecond
 }
@@ -49,8 +50,8 @@ func (o *origins) share(address string) *share {
 	return s
 }
 
-// check refuses what would be one claim too many for the address that the session belongs to, or too many bytes.
-// What it does not refuse it counts.
+// check refuses what would be one claim too many for the address that the session belongs to, or
+// too many bytes. What it does not refuse it counts.
 func (o *origins) check(session command.SessionID, c command.Command, m *machine.Machine, now Time) (command.Result, bool) {
 	limits := m.Limits()
 	address := o.of[session]

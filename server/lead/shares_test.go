@@ -8,7 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/command"
 )
 
-// acquireFrom opens a session of a client at an address and takes locks with it until it is refused, at most n.
+// acquireFrom opens a session of a client at an address and takes locks with it until it is
+// refused, at most n.
 func (c *bed) acquireFrom(address string, n int) (o Opened, taken int, last Answer) {
 	c.t.Helper()
 	o, last = c.openFrom(address)

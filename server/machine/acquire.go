@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/command"
 )
 
-// maxPermits bounds the capacity of a semaphore, as the contract does.
-const maxPermits = 1 << 20
+// MaxPermits bounds the capacity of a semaphore, as the contract does.
+const MaxPermits = 1 << 20
 
 // wellFormed checks what callers check before they propose. An entry that breaks these rules was
 // proposed by a broken node; refusing it is better than stopping the cluster.
@@ -28,7 +28,7 @@ func wellFormed(s *command.Spec) bool {
 	case command.Shared:
 		return s.Weight == 0 && s.Capacity == 0 && len(s.Names) == 1
 	case command.Permits:
-		return s.Weight >= 1 && s.Weight <= s.Capacity && s.Capacity <= maxPermits && len(s.Names) == 1
+		return s.Weight >= 1 && s.Weight <= s.Capacity && s.Capacity <= MaxPermits && len(s.Names) == 1
 	default:
 		return false
 	}

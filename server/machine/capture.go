@@ -122,10 +122,12 @@ func (c *Capture) Next() (chunk []byte, last bool) {
 	return c.seal(newChunk(0), 0, chunkEnd), true
 }
 
-// newChunk returns the room for the head of a chunk, and room for so many bytes of content in its capacity.
+// newChunk returns the room for the head of a chunk, and room for so many bytes of content in its
+// capacity.
 func newChunk(content int) []byte { return make([]byte, chunkHead, chunkHead+content+checksumSize) }
 
-// shards returns a chunk with the encoding of some shards, which may be large: it is allocated once.
+// shards returns a chunk with the encoding of some shards, which may be large: it is allocated
+// once.
 func (c *Capture) shards(first int) []byte {
 	size := 0
 	for i := first; i < first+shardsPerChunk; i++ {

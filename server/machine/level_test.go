@@ -72,7 +72,7 @@ func TestASnapshotOfANewerBuildSaysWhatToDo(t *testing.T) {
 // bounds of the limits.
 func TestWhatAppliesDependOnIsPinned(t *testing.T) {
 	got := [...]uint64{
-		rememberedSessions, MaxMembers, maxMemberText, command.MaxNames, maxPermits, uint64(command.MaxToken), maxSegment,
+		rememberedSessions, MaxMembers, maxMemberText, command.MaxNames, MaxPermits, uint64(command.MaxToken), maxSegment,
 		shardCount, command.MaxCommands, hashPrime, sessionBytes, claimBytes, outcomeBytes,
 	}
 	want := [...]uint64{65_536, 1_024, 512, 16, 1 << 20, 1<<53 - 1, 256 << 10, 4_096, 1 << 16, 0x9e3779b97f4a7c15, 64, 96, 48}

@@ -68,8 +68,8 @@ type indexHash struct{ index, hash uint64 }
 // orderDegree is the degree of the B-tree of names. Its authors measured 32 as best for pointers.
 const orderDegree = 32
 
-// New returns the machine of a new group, with [command.DefaultLimits] but at the first feature level. It
-// grants nothing before the first [command.SetTokenFloor].
+// New returns the machine of a new group, with [command.DefaultLimits] but at the first feature
+// level. It grants nothing before the first [command.SetTokenFloor].
 func New() *Machine {
 	m := &Machine{
 		order: btree.NewG(orderDegree, func(a, b *name) bool { return a.text < b.text }),

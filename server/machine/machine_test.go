@@ -225,7 +225,7 @@ func TestMalformedCommandsAreRefused(t *testing.T) {
 		"an unknown mode":             command.Acquire{Session: id, Seq: 1, Spec: command.Spec{Names: []string{"a"}, Mode: 3}},
 		"no permit":                   command.Acquire{Session: id, Seq: 1, Spec: permits(0, 3)},
 		"more permits than there are": command.Acquire{Session: id, Seq: 1, Spec: permits(4, 3)},
-		"too many permits":            command.Acquire{Session: id, Seq: 1, Spec: permits(1, maxPermits+1)},
+		"too many permits":            command.Acquire{Session: id, Seq: 1, Spec: permits(1, MaxPermits+1)},
 		"an exclusive claim of 2":     command.Acquire{Session: id, Seq: 1, Spec: command.Spec{Names: []string{"a"}, Capacity: 2}},
 		"a cancel of nothing":         command.Cancel{Session: id},
 		"a session without a lease":   command.OpenSession{},

@@ -5,11 +5,11 @@ import "github.com/lockstep-dev/lockstep/server/command"
 // A Recovery is what remains to be done before a machine that was renewed from a backup grants
 // anything. The zero value means that nothing remains; every other machine has it.
 type Recovery struct {
-	// FloorDue: the first leader has to log a [command.SetTokenFloor], because tokens may have been issued
-	// after the backup was taken.
+	// FloorDue: the first leader has to log a [command.SetTokenFloor], because tokens may have been
+	// issued after the backup was taken.
 	FloorDue bool
-	// Wait, if not zero, is how long a leader has to serve before it logs [command.EndRecovery]: a holder
-	// from before the restore may believe in its lease for that long.
+	// Wait, if not zero, is how long a leader has to serve before it logs [command.EndRecovery]: a
+	// holder from before the restore may believe in its lease for that long.
 	Wait command.Millis
 	// Stamp is the wall clock of the backup. The clock that the floor is taken from must not be
 	// earlier.

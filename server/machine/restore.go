@@ -14,7 +14,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/command"
 )
 
-// ErrSnapshot is what every error of [Restore] wraps, except those of its reader and [command.ErrNewer].
+// ErrSnapshot is what every error of [Restore] wraps, except those of its reader and
+// [command.ErrNewer].
 var ErrSnapshot = errors.New("machine: damaged snapshot")
 
 // maxChunk bounds the content of a chunk. A shard of a machine at its limits is far smaller.

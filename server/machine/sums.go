@@ -57,7 +57,8 @@ func (c Counts) Exceed(claims, bytes int) bool {
 	return c.Holders+c.Waiters+c.Closing > claims || c.Bytes > bytes
 }
 
-// Usage returns what a session has: its claims, closing ones too, and its bytes as Limits.StateBytes counts them.
+// Usage returns what a session has: its claims, closing ones too, and its bytes as
+// Limits.StateBytes counts them.
 func (m *Machine) Usage(id command.SessionID) (claims, bytes int) {
 	s := m.session(id)
 	if s == nil {
@@ -69,8 +70,8 @@ func (m *Machine) Usage(id command.SessionID) (claims, bytes int) {
 	return len(s.claims) + len(s.closing), s.bytes
 }
 
-// Adds returns how many claims and bytes of Limits.StateBytes a command of a session adds: none when it is about a claim
-// that is known.
+// Adds returns how many claims and bytes of Limits.StateBytes a command of a session adds: none
+// when it is about a claim that is known.
 func (m *Machine) Adds(c command.Command) (claims, bytes int) {
 	switch c := c.(type) {
 	case command.Acquire:

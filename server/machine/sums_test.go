@@ -86,7 +86,8 @@ func TestBelowLevelThreeNothingIsBoundedInAll(t *testing.T) {
 	}
 }
 
-// Neither cancelled numbers that were never used nor refused claims make the state larger than it may be.
+// Neither cancelled numbers that were never used nor refused claims make the state larger than it
+// may be.
 func TestWhatIsRememberedIsBoundedInBytesToo(t *testing.T) {
 	m, ids := bounded(3)
 	var sessions []command.SessionID

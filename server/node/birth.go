@@ -100,8 +100,9 @@ func (n *Node) settleReplica() error {
 	return n.settle(life{birth, rootless})
 }
 
-// noteLevel keeps builds that cannot apply the level out of the directory. Builds that can BirthLevel, and begin clusters at it,
-// write the format of before: at that level the way back to them stays open.
+// noteLevel keeps builds that cannot apply the level out of the directory. Builds that can
+// BirthLevel, and begin clusters at it, write the format of before: at that level the way back to
+// them stays open.
 func (n *Node) noteLevel() error {
 	if n.barred || n.replica.Level() < command.SecretLevel {
 		return nil

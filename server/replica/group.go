@@ -15,8 +15,8 @@ type group struct{ *Replica }
 // Propose offers an entry to Raft.
 func (g group) Propose(entry []byte) error { return g.raft.Propose(entry) }
 
-// StartRound asks a quorum through Raft. The context names node, term and number, so that the answer
-// to another replica's round, or to one of another term, is never taken for its own.
+// StartRound asks a quorum through Raft. The context names node, term and number, so that the
+// answer to another replica's round, or to one of another term, is never taken for its own.
 func (g group) StartRound(number uint64) {
 	g.raft.ReadIndex(roundContext(g.cfg.ID, g.lead.Term(), number))
 }

@@ -72,7 +72,8 @@ func (r *Replica) beforeRise(e *command.Entry) {
 	}
 }
 
-// risen goes on after an entry, or a snapshot of a leader, that brought another level than that of before.
+// risen goes on after an entry, or a snapshot of a leader, that brought another level than that of
+// before.
 func (r *Replica) risen(before uint32) {
 	now := r.machine.Limits().FeatureLevel
 	if now == before {

@@ -128,7 +128,8 @@ func TestTheLeasesOfBeforeAreWrittenDownAfterTheRise(t *testing.T) {
 	})
 }
 
-// Builds that can level 2 alone would take the birth of a cluster that had none for another cluster's.
+// Builds that can level 2 alone would take the birth of a cluster that had none for another
+// cluster's.
 func TestABirthIsNotGivenLateWhileAMemberWouldNotKnowIt(t *testing.T) {
 	c := begunAt(t, 1)
 	introduce(c, command.BirthLevel)
@@ -181,7 +182,8 @@ func TestAFollowerForgetsThoughTheClusterIsQuiet(t *testing.T) {
 	}
 }
 
-// A snapshot of a leader brings the level: what the disk has from before is noted before the snapshot is durable.
+// A snapshot of a leader brings the level: what the disk has from before is noted before the
+// snapshot is durable.
 func TestALevelThatComesWithASnapshotIsNotedFirst(t *testing.T) {
 	c, _ := raised(t, func(c *cluster) {
 		c.lead(1)

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// partSize is the approximate size of a part: one every 5 ms makes 13 MB/s and takes less than
-	// a millisecond of a turn. A single chunk of the machine may be larger; the next part is then due as much later.
+	// partSize is the approximate size of a part: one every 5 ms makes 13 MB/s and takes less than a
+	// millisecond of a turn. A single chunk of the machine may be larger; the next part is then due as
+	// much later.
 	partSize = 64 << 10
 	// maxSteps bounds the chunks in a part of a small state.
 	maxSteps = 32
@@ -192,8 +193,8 @@ func (s *snapshots) tailStart(index, needed uint64) uint64 {
 
 const raftNoLimit = 1<<64 - 1
 
-// restart forgets all work after a leader's snapshot at index has been installed. It reports whether
-// snapshots were owed: that one has replaced what was to be forgotten.
+// restart forgets all work after a leader's snapshot at index has been installed. It reports
+// whether snapshots were owed: that one has replaced what was to be forgotten.
 func (s *snapshots) restart(index uint64) (owed bool) {
 	owed = s.owed > 0
 	*s = snapshots{core: s.core, index: index, began: index}

@@ -91,7 +91,8 @@ func TestAnAddressThatReadsNothingLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// answer makes a call on a connection, and encodes its answer, which nobody takes until it is freed. The call has then ended.
+// answer makes a call on a connection, and encodes its answer, which nobody takes until it is
+// freed. The call has then ended.
 func answer(t *testing.T, s *Service, c *conn) mem.BufferSlice {
 	t.Helper()
 	ctx, end := context.WithCancel(peer.NewContext(t.Context(), &peer.Peer{Addr: c.RemoteAddr()}))

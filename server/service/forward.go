@@ -191,7 +191,8 @@ func (f *forwarder) lane(method string) *lane {
 	return &f.quick
 }
 
-// enter takes a place for a call of a client at an address, which is empty for this process, or says why there is none.
+// enter takes a place for a call of a client at an address, which is empty for this process, or
+// says why there is none.
 func (l *lane) enter(from string) *pb.Error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,8 +223,8 @@ func tooManyForwarded(whose string, limit int) *pb.Error {
 	})
 }
 
-// connect returns the lane's connection to the leader. One to another address is closed: what is under way there
-// ends, because that node leads no longer.
+// connect returns the lane's connection to the leader. One to another address is closed: what is
+// under way there ends, because that node leads no longer.
 func (f *forwarder) connect(l *lane, address string) (*grpc.ClientConn, error) {
 	f.mu.Lock() // held until the connection is in its lane, so that close finds it
 	defer f.mu.Unlock()

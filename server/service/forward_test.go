@@ -92,7 +92,8 @@ func TestCallsAtAFollowerGoToTheNextLeader(t *testing.T) {
 	})
 }
 
-// One client must not keep the others of a follower waiting: its calls on a held lock take half of the places at most.
+// One client must not keep the others of a follower waiting: its calls on a held lock take half of
+// the places at most.
 func TestAnAddressHasHalfOfTheCallsThatAreForwarded(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, clusterOptions{nodes: 3, limits: service.Limits{StreamsPerConnection: 8}})

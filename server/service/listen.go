@@ -28,9 +28,10 @@ func (b Bounds) withDefaults() Bounds {
 	return b
 }
 
-// A Port is a listener with bounds, so that connections cannot use up the process's file descriptors, which the log and the
-// peers need too. Where all places are taken, or all of an address, the connection closes that has gone longest without a
-// call and has no unread answer, of all or of that address, and the newcomer only if there is none.
+// A Port is a listener with bounds, so that connections cannot use up the process's file
+// descriptors, which the log and the peers need too. Where all places are taken, or all of an
+// address, the connection closes that has gone longest without a call and has no unread answer, of
+// all or of that address, and the newcomer only if there is none.
 type Port struct {
 	net.Listener
 	bounds  Bounds
@@ -178,7 +179,8 @@ func (p *Port) admit(c *conn) (full string, victim *conn) {
 	return "", victim
 }
 
-// longestIdle is the connection that has gone longest without a call and whose client has read all answers, or nil.
+// longestIdle is the connection that has gone longest without a call and whose client has read all
+// answers, or nil.
 func longestIdle(idle *list.List) *conn {
 	for e := idle.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*conn); c.account.empty() {

@@ -23,8 +23,8 @@ const clientKey = "lockstep-client"
 // maxSealed bounds what clientKey holds: an address and 64 digits.
 const maxSealed = 256
 
-// origin tells who made a call, for the shares of clients: the client of the node that passed it on, the HTTP client, or the other
-// end of the connection.
+// origin tells who made a call, for the shares of clients: the client of the node that passed it
+// on, the HTTP client, or the other end of the connection.
 func (s *Service) origin(ctx context.Context) lead.Origin {
 	if from, ok := ctx.Value(sealedClient{}).(string); ok {
 		return originOf(from)
@@ -32,10 +32,12 @@ func (s *Service) origin(ctx context.Context) lead.Origin {
 	return originOf(remote(ctx))
 }
 
-// sealedClient is the key of the client's address in the context of a call that another node has passed on.
+// sealedClient is the key of the client's address in the context of a call that another node has
+// passed on.
 type sealedClient struct{}
 
-// noteClient checks once for each call whether another node has passed it on, and for which client. Only unary calls are passed on.
+// noteClient checks once for each call whether another node has passed it on, and for which client.
+// Only unary calls are passed on.
 func (s *Service) noteClient(ctx context.Context, req any, _ *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
 	if all := metadata.ValueFromIncomingContext(ctx, clientKey); len(all) == 1 && passedOn(ctx) {
 		if address, ok := s.unseal(all[0]); ok {

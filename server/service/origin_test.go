@@ -67,7 +67,8 @@ func TestOnlyTheClusterTellsForWhomACallIs(t *testing.T) {
 	}
 }
 
-// A client may send what a node sends, and many times over: only one proof of a call that was passed on is checked, and once.
+// A client may send what a node sends, and many times over: only one proof of a call that was
+// passed on is checked, and once.
 func TestOneProofOfACallIsCheckedOnce(t *testing.T) {
 	asked := 0
 	s := &Service{cfg: Config{ClusterSecrets: func() [][]byte {

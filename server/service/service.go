@@ -88,15 +88,16 @@ type Limits struct {
 	// it is exceeded is dropped. A reply that names many holders counts for up to five. Default:
 	// 65,536, some 16 to 32 MiB.
 	QueuedReplies int
-	// UnreadBytesPerConnection and UnreadBytes bound the answers of one connection, and of all of the node, that their clients
-	// have not taken yet; one address may have half of UnreadBytes. Above them reads are refused with OVERLOADED, above
-	// UnreadBytes only those of connections with more than 256 KiB. Defaults: 8 MiB and 256 MiB.
+	// UnreadBytesPerConnection and UnreadBytes bound the answers of one connection, and of all of the
+	// node, that their clients have not taken yet; one address may have half of UnreadBytes. Above
+	// them reads are refused with OVERLOADED, above UnreadBytes only those of connections with more
+	// than 256 KiB. Defaults: 8 MiB and 256 MiB.
 	UnreadBytesPerConnection, UnreadBytes int64
-	// Untaken is how long a client may leave a message of a stream, or more than 64 KiB of other answers, untaken before its
-	// connection is ended. Default: 10 s.
+	// Untaken is how long a client may leave a message of a stream, or more than 64 KiB of other
+	// answers, untaken before its connection is ended. Default: 10 s.
 	Untaken time.Duration
-	// WatchesPerConnection bounds the watches of one connection; all of a node have 1,024, half of them over HTTP, and
-	// one address half of either. Default: 16.
+	// WatchesPerConnection bounds the watches of one connection; all of a node have 1,024, half of
+	// them over HTTP, and one address half of either. Default: 16.
 	WatchesPerConnection int
 	// Drain is how long calls have to finish when the service stops. Default: 2 s.
 	Drain time.Duration

@@ -20,7 +20,8 @@ const (
 	saveChunk = 64 << 10
 	// saveTimeout bounds one SnapshotSave: about 13 MB/s are produced, and a reader may be slower.
 	saveTimeout = 30 * time.Minute
-	// A reader has saveSlack, and a second for each saveRate bytes: only one backup runs at a time, and nobody may hold its place.
+	// A reader has saveSlack, and a second for each saveRate bytes: only one backup runs at a time,
+	// and nobody may hold its place.
 	saveSlack = 30 * time.Second
 	saveRate  = 256 << 10
 )
@@ -66,7 +67,8 @@ func (s *Service) SnapshotSave(_ *pb.SnapshotSaveRequest, stream grpc.ServerStre
 	return err
 }
 
-// chunks sends what is written, and ends when the reader is too slow. The time that the backup takes to be made does not count.
+// chunks sends what is written, and ends when the reader is too slow. The time that the backup
+// takes to be made does not count.
 type chunks struct {
 	stream grpc.ServerStreamingServer[pb.SnapshotSaveResponse]
 	sent   int64
@@ -90,7 +92,8 @@ func (c *chunks) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readsTooSlowly refuses a reader that took so few bytes of a backup in the time that it was waited for.
+// readsTooSlowly refuses a reader that took so few bytes of a backup in the time that it was waited
+// for.
 func readsTooSlowly(sent int64, waited time.Duration) error {
 	if waited <= saveSlack+time.Duration(sent/saveRate)*time.Second {
 		return nil

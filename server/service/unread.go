@@ -15,16 +15,18 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// What was answered and not yet taken by its client is counted in bytes, for each connection, each address and the node. Above a
-// bound reads are refused, before they are served, and again before their answer is added; answers that give and keep locks are
-// never held back. A connection ends when its client has not taken, within Limits.Untaken, a message of a call that is still open
-// or more than maxLost of answers.
+// What was answered and not yet taken by its client is counted in bytes, for each connection, each
+// address and the node. Above a bound reads are refused, before they are served, and again before
+// their answer is added; answers that give and keep locks are never held back. A connection ends
+// when its client has not taken, within Limits.Untaken, a message of a call that is still open or
+// more than maxLost of answers.
 const (
-	// unreadShare is what a connection may have and still read while the node is above its bound, and what the streams of a
-	// connection may have while its address is above its own.
+	// unreadShare is what a connection may have and still read while the node is above its bound, and
+	// what the streams of a connection may have while its address is above its own.
 	unreadShare = 256 << 10
-	// maxLost bounds the answers of ended calls that may be overdue. gRPC does not give back the buffer of an answer if the client
-	// cancels the call while the answer is on its way to the writer, so some of these were never sent and nobody can take them.
+	// maxLost bounds the answers of ended calls that may be overdue. gRPC does not give back the
+	// buffer of an answer if the client cancels the call while the answer is on its way to the writer,
+	// so some of these were never sent and nobody can take them.
 	maxLost = 64 << 10
 	// replyBytes is about what a reply takes that waits in an outbox.
 	replyBytes = 256
@@ -59,8 +61,8 @@ func newAccount(l *ledger, limit int64, end func()) *account {
 	return &account{ledger: l, limit: limit, address: new(atomic.Int64), end: end}
 }
 
-// hold counts n bytes that wait to be sent on a stream, or reports that there is no room for them. What other addresses do not
-// read takes no room from it.
+// hold counts n bytes that wait to be sent on a stream, or reports that there is no room for them.
+// What other addresses do not read takes no room from it.
 func (a *account) hold(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -124,8 +126,8 @@ func (a *account) close() {
 	a.mu.closed = true
 }
 
-// look ends the connection if too much is overdue, and looks again when the next answer may be. Overdue answers of ended calls
-// count for one more timeout; then they are dropped.
+// look ends the connection if too much is overdue, and looks again when the next answer may be.
+// Overdue answers of ended calls count for one more timeout; then they are dropped.
 func (a *account) look() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -257,8 +259,9 @@ func (s *Service) accountOf(ctx context.Context) *account {
 	return s.own
 }
 
-// chargeUnary charges the answer of a call, and refuses a read whose client has not taken what it asked for before. It comes before
-// all other interceptors, so that the connection is in use during the whole call.
+// chargeUnary charges the answer of a call, and refuses a read whose client has not taken what it
+// asked for before. It comes before all other interceptors, so that the connection is in use during
+// the whole call.
 func (s *Service) chargeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
 	c := connOf(ctx)
 	c.use(1)
@@ -327,8 +330,8 @@ func (c *chargedStream) SendMsg(m any) error {
 	return c.ServerStream.SendMsg(m)
 }
 
-// Unread tells how many bytes of answers wait to be taken, how many connections were ended because nobody took theirs, and how
-// many watches are under way.
+// Unread tells how many bytes of answers wait to be taken, how many connections were ended because
+// nobody took theirs, and how many watches are under way.
 func (s *Service) Unread() (bytes int64, ended uint64, watches int64) {
 	return s.unread.used.Load(), s.unread.ended.Load(), int64(s.watches.count())
 }

@@ -16,7 +16,8 @@ const (
 	reservedWatches = 64
 )
 
-// A watcher is who watches: a connection, and the address of its client. All connections over HTTP have one account.
+// A watcher is who watches: a connection, and the address of its client. All connections over HTTP
+// have one account.
 type watcher struct {
 	account *account
 	address string // empty: this process
@@ -24,13 +25,15 @@ type watcher struct {
 
 func (w watcher) http() bool { return w.account.end == nil }
 
-// An addressPort is an address at one of the ports: those over gRPC and those over HTTP are counted apart.
+// An addressPort is an address at one of the ports: those over gRPC and those over HTTP are counted
+// apart.
 type addressPort struct {
 	address string
 	http    bool
 }
 
-// watches counts the watches of a node, so that neither a connection nor an address takes all places.
+// watches counts the watches of a node, so that neither a connection nor an address takes all
+// places.
 type watches struct {
 	perConnection int
 

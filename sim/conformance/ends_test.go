@@ -38,8 +38,8 @@ func secretOf(t *testing.T, h lockstep.Handle) (s sharedSecret) {
 	return s
 }
 
-// TestALockEndsWithItsCauseWhoeverEndsIt: another process that has the session's secret ends a lock that is held here. Its
-// context ends long before the lease would.
+// TestALockEndsWithItsCauseWhoeverEndsIt: another process that has the session's secret ends a lock
+// that is held here. Its context ends long before the lease would.
 func TestALockEndsWithItsCauseWhoeverEndsIt(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)

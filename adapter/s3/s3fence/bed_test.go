@@ -221,7 +221,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// clientOf makes a client of the server at the URL, with the options of the SDK, which adjust may change.
+// clientOf makes a client of the server at the URL, with the options of the SDK, which adjust may
+// change.
 func clientOf(url string, adjust ...func(*s3.Options)) *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint: aws.String(url), UsePathStyle: true, Region: s3server.Region,

@@ -18,18 +18,15 @@ var answers = []error{
 	lockstep.ErrLost, lockstep.ErrInvalid, lockstep.ErrQuota, lockstep.ErrUnsupported, lockstep.ErrClosed,
 }
 
-// meanings maps errors of the library to those of the contract. The library has no names for two of
-// them.
-var meanings = []struct {
-	text string
-	err  error
-}{
-	{zk.ErrSessionExpired.Error(), &lockstep.LossError{Reason: lockstep.SessionExpired, Detail: "ZooKeeper has ended the session"}},
-	{zk.ErrNoAuth.Error(), &lockstep.InvalidError{Field: "user", Rule: "has no right to this: the node's ACL refuses it"}},
-	{zk.ErrAuthFailed.Error(), &lockstep.InvalidError{Field: "user", Rule: "was refused by ZooKeeper"}},
-	{zk.ErrInvalidACL.Error(), &lockstep.InvalidError{Field: "acl", Rule: "was refused by ZooKeeper"}},
-	{"unknown error: -125", lockstep.ErrQuota},     // QuotaExceeded
-	{"unknown error: -6", lockstep.ErrUnsupported}, // Unimplemented: a server older than 3.5.3 has no container nodes
+// meanings maps errors of the library, by their texts, to those of the contract: the library has no
+// names for two of them.
+var meanings = map[string]error{
+	zk.ErrSessionExpired.Error(): &lockstep.LossError{Reason: lockstep.SessionExpired, Detail: "ZooKeeper has ended the session"},
+	zk.ErrNoAuth.Error():         &lockstep.InvalidError{Field: "user", Rule: "has no right to this: the node's ACL refuses it"},
+	zk.ErrAuthFailed.Error():     &lockstep.InvalidError{Field: "user", Rule: "was refused by ZooKeeper"},
+	zk.ErrInvalidACL.Error():     &lockstep.InvalidError{Field: "acl", Rule: "was refused by ZooKeeper"},
+	"unknown error: -125":        lockstep.ErrQuota,       // QuotaExceeded
+	"unknown error: -6":          lockstep.ErrUnsupported, // Unimplemented: a server older than 3.5.3 has no container nodes
 }
 
 // explain maps an error of the library to the contract's.
@@ -37,10 +34,8 @@ func explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, m := range meanings {
-		if err.Error() == m.text {
-			return m.err
-		}
+	if meaning, known := meanings[err.Error()]; known {
+		return meaning
 	}
 	return err
 }

@@ -104,7 +104,8 @@ func position(waiters []claimReport, labels map[string]string) int {
 // that nobody reads, and must not keep a lock from being used or released.
 const stopLook = 100 * time.Millisecond
 
-// every calls look once per narrateLook until stop is called. stop waits a little for a call in progress.
+// every calls look once per narrateLook until stop is called. stop waits a little for a call in
+// progress.
 func every(ctx context.Context, look func(ctx context.Context, round int)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})

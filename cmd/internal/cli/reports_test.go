@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Pebble links a reporter of errors, sentry-go, which sends to the network once a client of it exists. The linker drops functions
-// that nothing calls, so the test's own program tells whether anything could make one.
+// Pebble links a reporter of errors, sentry-go, which sends to the network once a client of it
+// exists. The linker drops functions that nothing calls, so the test's own program tells whether
+// anything could make one.
 func TestNothingCanSendReportsOfErrors(t *testing.T) {
 	path, err := os.Executable()
 	if err != nil {

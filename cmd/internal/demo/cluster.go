@@ -62,8 +62,8 @@ func (c *cluster) claimAddresses() error {
 	return nil
 }
 
-// addresses finds ports on which nobody listens. They are below those that the kernel gives to outgoing connections, which could
-// take the port of a node that is down.
+// addresses finds ports on which nobody listens. They are below those that the kernel gives to
+// outgoing connections, which could take the port of a node that is down.
 func (c *cluster) addresses(count int) (found []string, err error) {
 	const lowest, highest, maxTries = 10_000, 32_767, 1_000
 	for range maxTries {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
+	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
 const (
@@ -65,7 +66,7 @@ func (t *taken) until(ctx context.Context, number int, step func(worker int) err
 		all.Go(func() {
 			for ctx.Err() == nil && t.number.Load() < int64(number) {
 				if err := step(worker); err != nil {
-					if strings.Contains(err.Error(), "OVERLOADED") {
+					if protocol.FromErr(err).GetReason() == pb.Reason_REASON_OVERLOADED {
 						time.Sleep(10 * time.Millisecond)
 						continue
 					}
@@ -173,7 +174,8 @@ func (o *options) names(serial int64) []string {
 	return names
 }
 
-// streams watches over gRPC until no more watches are allowed, on a new connection for every 16 of them.
+// streams watches over gRPC until no more watches are allowed, on a new connection for every 16 of
+// them.
 func streams(ctx context.Context, o *options, target string) error {
 	opened := 0
 	var refusal error

@@ -61,8 +61,8 @@ func markdown(text string) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// special matches what Markdown would not print as it is, except the back quotes around the value of
-// a flag.
+// special matches what Markdown would not print as it is, except the back quotes around the value
+// of a flag.
 var special = regexp.MustCompile(`[\\*_<>#|~]`)
 
 func escape(text string) string { return special.ReplaceAllString(text, `\$0`) }

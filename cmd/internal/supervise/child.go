@@ -63,7 +63,8 @@ type change struct {
 // whatHappened says what happened to a child.
 type whatHappened int
 
-// The kinds of changes. childEnded comes once. After it, childEmpty comes once, and then nothing else.
+// The kinds of changes. childEnded comes once. After it, childEmpty comes once, and then nothing
+// else.
 const (
 	childStopped   whatHappened = iota // the command was stopped by a signal
 	childEnded                         // the command itself has ended; descendants may be left
@@ -344,8 +345,8 @@ func (c *child) signalEach(sig unix.Signal, which func(Process) bool) error {
 	return err
 }
 
-// Kill kills all descendants of the command that it can find now. It must be repeated until childEmpty
-// comes: it may miss processes that are started or reparented meanwhile.
+// Kill kills all descendants of the command that it can find now. It must be repeated until
+// childEmpty comes: it may miss processes that are started or reparented meanwhile.
 func (c *child) Kill() error { return c.kill(c.ended) }
 
 // kill spares the group if the command itself has ended and its descendants can be listed: the id

@@ -1,5 +1,5 @@
-// Package locks opens a backend that is named by its URL. It shows what each needs; a program that knows its backend
-// needs one of these functions.
+// Package locks opens a backend that is named by its URL. It shows what each needs; a program that
+// knows its backend needs one of these functions.
 package locks
 
 import (

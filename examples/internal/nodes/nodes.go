@@ -1,4 +1,5 @@
-// Package nodes runs a cluster of the lock service as processes of the lockstep program that can be killed.
+// Package nodes runs a cluster of the lock service as processes of the lockstep program that can be
+// killed.
 package nodes
 
 import (
@@ -32,7 +33,8 @@ type node struct {
 	exited                           chan struct{}
 }
 
-// Start starts a cluster of size nodes that keep their data below dir, which exists. It returns when all of them know a leader.
+// Start starts a cluster of size nodes that keep their data below dir, which exists. It returns
+// when all of them know a leader.
 func Start(ctx context.Context, dir string, size int) (*Cluster, error) {
 	program, err := stage.Program()
 	if err != nil {

@@ -14,8 +14,8 @@ type interruption struct{ syscall.Signal }
 
 func (i interruption) Error() string { return "interrupted by " + i.String() }
 
-// Main runs the program of this name until show returns or a signal comes, and returns its exit code: 0 if all of it
-// held, 1 if not, and 128 and the number of the signal if there was one.
+// Main runs the program of this name until show returns or a signal comes, and returns its exit
+// code: 0 if all of it held, 1 if not, and 128 and the number of the signal if there was one.
 func Main(name string, show func(context.Context) error) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

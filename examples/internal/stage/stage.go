@@ -1,5 +1,5 @@
-// Package stage is what the examples run on: a folder of their own, a narration, and steps each of which must hold. It also runs
-// the lockstep program.
+// Package stage is what the examples run on: a folder of their own, a narration, and steps each of
+// which must hold. It also runs the lockstep program.
 package stage
 
 import (
@@ -41,8 +41,8 @@ func New(out io.Writer) *Stage {
 	return &Stage{out: out, begin: time.Now(), space: "demo-" + strings.ToLower(rand.Text()[:6])}
 }
 
-// Run shows the steps in order. It returns an error that names the first step that did not hold. It stops what
-// the steps started and removes their files.
+// Run shows the steps in order. It returns an error that names the first step that did not hold. It
+// stops what the steps started and removes their files.
 func Run(ctx context.Context, out io.Writer, steps []Step) error {
 	dir, err := os.MkdirTemp("", "lockstep-example-")
 	if err != nil {

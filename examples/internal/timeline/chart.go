@@ -101,8 +101,8 @@ func rows(boxes []box) (row []int, count int) {
 	return row, len(taken)
 }
 
-// beside returns where to put a label of the given width for the mark at position at: to the right of the
-// mark, or to the left where the line ends. markFirst is true for the right.
+// beside returns where to put a label of the given width for the mark at position at: to the right
+// of the mark, or to the left where the line ends. markFirst is true for the right.
 func beside(at, width, end int) (b box, markFirst bool) {
 	if at+width <= end || at < width {
 		return box{at, at + width}, true

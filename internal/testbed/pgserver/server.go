@@ -133,7 +133,8 @@ func ping(url string) error {
 	return err
 }
 
-// query sends a statement over a connection of its own, and returns what psql prints: the rows, without titles.
+// query sends a statement over a connection of its own, and returns what psql prints: the rows,
+// without titles.
 func query(ctx context.Context, url, statement string) (string, error) {
 	psql, err := find("psql", "postgresql-client")
 	if err != nil {
