@@ -33,7 +33,8 @@ bugs+=("$played")
 read -r tag what <<<"$played"
 printf '%-12s%s\n' "$tag" "$what"
 test=TestARoundThatBeganBeforeAKeepAliveRenewsNothing
-if go test -tags "mutant_$tag" -count=1 -run "^$test\$" ../server/replica 2>&1 | grep -q -- "^--- FAIL: $test"; then
+out=$(go test -tags "mutant_$tag" -count=1 -run "^$test\$" ../server/replica 2>&1)
+if grep -q -- "^--- FAIL: $test" <<<"$out"; then
   echo "            found by $test"
   found=$((found + 1))
 else
