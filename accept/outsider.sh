@@ -132,7 +132,7 @@ for platform in $PLATFORMS; do
 done
 tar -xzf "lockstep_${version#v}_linux_$arch.tar.gz" -C "$work"
 program=$work/lockstep_${version#v}_linux_$arch/lockstep
-[ "$("$program" version -o json | jq -r '.version + " " + .built')" = "$version $(date -u -d "@$(git -C "$work/first" log -1 --format=%ct)" +%FT%TZ)" ] || fail "the program of the archive says $("$program" version -o json)"
+[ "$("$program" version -o json | jq -r '.version + " " + .built')" = "$version $(date -u -d "@$(git -C "$work/first" log -1 --format=%ct)" +%FT%T.000Z)" ] || fail "the program of the archive says $("$program" version -o json)"
 # The texts of the manual are those of --help, character for character where it matters.
 grep -q 'LOCKSTEP_<FLAG>' "${program%/*}/man/lockstep.1" || fail "the manual lost LOCKSTEP_<FLAG>"
 say "archives for $PLATFORMS, with an SBOM each; the program has $(stat -c %s "$program") bytes"
@@ -168,9 +168,9 @@ in_root dpkg -r lockstep >"$work/log" 2>&1 || { cat "$work/log"; fail "dpkg -r";
 [ ! -e "$root/usr/bin/lockstep" ] && [ -e "$root/etc/lockstep.yaml" ] && [ -e "$root/etc/lockstep/secret" ] || fail "after dpkg -r: $(ls "$root/usr/bin/lockstep" "$root/etc/lockstep" "$root/etc/lockstep.yaml" 2>&1)"
 say "the deb installs in a clean root, its units are in order, and removing it keeps the configuration and the secret"
 
-files_of() { sed -E 's#^\./#/#; s#/$##; s#vendor-completions|site-functions#completions#' | grep -E '/(lockstep|_lockstep|copyright)' | grep -v '/$' | sort; }
-dpkg-deb --fsys-tarfile "$deb" | tar -t | files_of >"$work/deb.files"
-rpm -qlp "$rpm" 2>/dev/null | files_of >"$work/rpm.files"
+files_of() { sed -E 's#^\./#/#; s#vendor-completions|site-functions#completions#' | grep -E '/(lockstep|_lockstep|copyright)' | sort; }
+dpkg-deb --fsys-tarfile "$deb" | tar -t | grep -v '/$' | files_of >"$work/deb.files"
+rpm -qlp "$rpm" 2>/dev/null | grep -vx /etc/lockstep | files_of >"$work/rpm.files"
 grep -q '^/usr/lib/systemd/system/lockstep.service$' "$work/rpm.files" && diff "$work/deb.files" "$work/rpm.files" || fail "the deb and the rpm have different files"
 rpm -K --nosignature "$rpm" >"$work/log" 2>&1 || fail "the digests of the rpm: $(cat "$work/log")"
 rpm -qp --scripts "$rpm" 2>/dev/null | grep -q 'useradd --system' || fail "the rpm does not create the user"
