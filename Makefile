@@ -35,8 +35,7 @@ test: ## install what the tests need, then run everything that a change must pas
 	@$(STEP) 'generated code' $(MAKE) --no-print-directory generate-check
 	@$(STEP) 'vet' $(MAKE) --no-print-directory vet
 	@$(STEP) 'staticcheck' $(MAKE) --no-print-directory staticcheck
-	@$(STEP) 'tests with the race detector' go test -race -timeout 20m ./cmd/... ./server/... ./sim/... ./examples/... ./client/... ./api/... ./... # the longest first
-	@$(STEP) 'backends on their real servers' go test -race -timeout 20m $(ADAPTERS:%=./%/...)
+	@$(STEP) 'tests with the race detector' scripts/test ./cmd/... $(ADAPTERS:%=./%/...) ./server/... ./sim/... ./examples/... ./client/... ./api/... ./... # the longest first
 	@$(STEP) 'ZooKeeper faults, without the race detector' $(MAKE) --no-print-directory zookeeper-faults
 	@$(STEP) 'build' $(MAKE) --no-print-directory build
 	@$(STEP) 'units and alerts' accept/run units alerts
