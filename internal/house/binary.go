@@ -22,23 +22,24 @@ func Binary(repo fs.FS) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	imports := map[string][]string{}
+	imported := map[string][]string{}
 	for _, f := range files {
 		if !f.test {
-			imports[f.dir] = append(imports[f.dir], ours(f)...)
+			ours, _ := imports(f)
+			imported[f.dir] = append(imported[f.dir], ours...)
 		}
 	}
 	var found []string
 	seen := map[string]bool{program: true}
 	for next := []string{program}; len(next) > 0; next = next[1:] {
-		for _, imported := range imports[next[0]] {
-			if seen[imported] {
+		for _, pkg := range imported[next[0]] {
+			if seen[pkg] {
 				continue
 			}
-			seen[imported] = true
-			next = append(next, imported)
-			if isFixture(imported) {
-				found = append(found, fmt.Sprintf("%s: imported by %s, so it is linked into %s", imported, next[0], program))
+			seen[pkg] = true
+			next = append(next, pkg)
+			if isFixture(pkg) {
+				found = append(found, fmt.Sprintf("%s: imported by %s, so it is linked into %s", pkg, next[0], program))
 			}
 		}
 	}

@@ -77,6 +77,7 @@ func TestAPlantedViolationIsFound(t *testing.T) {
 		{"a forbidden import", Layers, "server/replica/x.go", doc + `import _ "` + modulePath + `/server/storage"`, "must not import"},
 		{"the contract imported by the lock table", Layers, "server/machine/x.go", doc + `import _ "` + modulePath + `"`, "must not import ."},
 		{"the lock table imported by its vocabulary", Layers, "server/command/x.go", doc + `import _ "` + modulePath + `/server/machine"`, "not below it"},
+		{"Raft in what a leader does for clients", Layers, "server/lead/x.go", doc + `import _ "go.etcd.io/raft/v3"`, "must not import go.etcd.io/raft/v3"},
 		{"a package outside the table", Layers, "server/new/x.go", doc, "no place in the table"},
 		{"an import from outside the table", Layers, "server/node/x.go", doc + `import _ "` + modulePath + `/util"`, "no place in the table"},
 		{"a fixture in the program", Binary, "cmd/lockstep/x.go", doc + `import _ "` + modulePath + `/locktest/bed"`, "locktest/bed: imported by cmd/lockstep"},

@@ -44,7 +44,7 @@ var forbidden = map[string][]string{
 	"server/machine": {"", "api", "client", "lease"},
 	"server/expiry":  {"", "api", "client", "lease", "server/command", "server/machine"},
 	// The core knows nothing of the wire or of client code.
-	"server/lead":    {"", "api", "client", "lease", "server/storage", "server/transport"},
+	"server/lead":    {"", "api", "client", "lease", "server/storage", "server/transport", "go.etcd.io/raft"},
 	"server/replica": {"", "api", "client", "lease", "server/storage", "server/transport"},
 	"server/storage": {"", "api", "client", "lease"},
 	"server/audit":   {"", "api", "client", "lease", "server/machine", "server/storage"},
@@ -77,7 +77,13 @@ func Layers(repo fs.FS) ([]string, error) {
 			return []string{fmt.Sprintf("%s: package %s has no place in the table of layers", f.name, f.dir)}
 		}
 		var found []string
-		for _, imported := range ours(f) {
+		ours, others := imports(f)
+		for _, imported := range others {
+			if isForbidden(f.dir, imported) {
+				found = append(found, fmt.Sprintf("%s: must not import %s", f.name, imported))
+			}
+		}
+		for _, imported := range ours {
 			at, known := rank[imported]
 			switch {
 			case !known:
@@ -121,19 +127,21 @@ func isForbidden(pkg, imported string) bool {
 	return false
 }
 
-// ours returns the directories of the imported packages that are in this repository.
-func ours(f *file) []string {
-	var dirs []string
+// imports returns the directories of the imported packages that are in this repository, and the
+// paths of the others.
+func imports(f *file) (ours, others []string) {
 	for _, spec := range f.syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
 			continue
 		}
 		if rest, ok := strings.CutPrefix(imported, modulePath); ok {
-			dirs = append(dirs, path.Clean(strings.TrimPrefix(rest, "/")))
+			ours = append(ours, path.Clean(strings.TrimPrefix(rest, "/")))
+		} else {
+			others = append(others, imported)
 		}
 	}
-	return dirs
+	return ours, others
 }
 
 // EmptyRoot returns the lines of the root go.mod that require something: importing the contract
