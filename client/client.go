@@ -9,10 +9,8 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client/session"
+	"github.com/lockstep-dev/lockstep/lease"
 )
-
-// ownTime is how long Release and Close continue if their context is already done.
-const ownTime = 5 * time.Second
 
 // defaultGrace is what the service adds to a TTL, until the service reports it.
 const defaultGrace = 500 * time.Millisecond
@@ -128,7 +126,7 @@ func (c *Client) Capabilities() lockstep.Capabilities {
 // calls of Acquire return [lockstep.ErrClosed]. A second Close returns nil when the first has
 // returned.
 func (c *Client) Close(ctx context.Context) error {
-	ctx, done := withOwnTime(ctx)
+	ctx, done := lease.WithOwnTime(ctx)
 	defer done()
 	err := errors.Join(c.closeSession(ctx), c.closeGuests(ctx))
 	c.stop()
@@ -249,12 +247,4 @@ func wake(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// withOwnTime returns a fresh context for a call whose context is already done.
-func withOwnTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Err() == nil {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), ownTime)
 }

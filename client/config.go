@@ -17,13 +17,6 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// defaultUnavailableAfter is the default of [Config.UnavailableAfter]: the TTL, after which the
-// session is gone anyway; at least 5 s, so that no failover is mistaken for an outage; at most 15
-// s, since people will not wait longer.
-func defaultUnavailableAfter(ttl time.Duration) time.Duration {
-	return min(max(ttl, 5*time.Second), 15*time.Second)
-}
-
 // maxEndpoints bounds the list of endpoints; a cluster has 3 or 5 nodes.
 const maxEndpoints = 64
 
@@ -71,7 +64,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Endpoints = slices.Clone(c.Endpoints)
 	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
-	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, defaultUnavailableAfter(c.TTL))
+	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, lease.Patience(c.TTL))
 	c.Metadata = withIdentity(c.Metadata)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-dev/lockstep"
 	"github.com/lockstep-dev/lockstep/client/session"
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 // A lock is one grant. Its holder has a [handle].
@@ -97,7 +98,7 @@ func (h *handle) Remaining() time.Duration {
 // Release implements [lockstep.Lock]. On a revoked lock it returns the loss and tells the service
 // that its holder has stopped, so the service passes the lock on.
 func (h *handle) Release(ctx context.Context) error {
-	ctx, done := withOwnTime(ctx)
+	ctx, done := lease.WithOwnTime(ctx)
 	defer done()
 	h.client.do(func(now time.Duration) {
 		h.finishLocked(lockstep.ErrReleased)

@@ -104,7 +104,7 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, toke
 		}
 		c.cfg.Logger.Info("term over", "lock", c.name, "token", uint64(lock.Token()), "cause", cause, "err", err)
 		rules := policy{c.cfg.RetryPeriod, withJitter(c.cfg.Cooldown, rand.Float64()), c.caps.FIFO}
-		sleep(ctx, rules.pause(cause, time.Since(began)))
+		lease.Sleep(ctx, rules.pause(cause, time.Since(began)))
 	}
 }
 
@@ -138,7 +138,7 @@ func (c *Candidate) campaign(ctx context.Context) (lockstep.Lock, error) {
 			return nil, err
 		}
 		c.cfg.Logger.Warn("campaign failed, standing again", "err", err)
-		sleep(ctx, withJitter(c.cfg.RetryPeriod, rand.Float64()))
+		lease.Sleep(ctx, withJitter(c.cfg.RetryPeriod, rand.Float64()))
 	}
 	return nil, context.Cause(ctx)
 }
@@ -222,14 +222,4 @@ func (c *Candidate) Healthy() error {
 		return nil
 	}
 	return t.vitals().health(c.caps.TTL, c.cfg)
-}
-
-// sleep waits for d or until ctx is done.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

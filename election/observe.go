@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 // A Leader describes the current leader, as the backend sees it. The zero Leader means that there
@@ -103,7 +104,7 @@ func (c *Candidate) report(ctx context.Context) {
 				c.cfg.OnNewLeader(reported)
 			}
 		}
-		sleep(ctx, withJitter(c.cfg.RetryPeriod, rand.Float64()))
+		lease.Sleep(ctx, withJitter(c.cfg.RetryPeriod, rand.Float64()))
 	}
 }
 

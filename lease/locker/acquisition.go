@@ -132,12 +132,7 @@ func (a *acquisition) pause(ctx context.Context) {
 		waker.Wait(ctx, &Claim{AcquireConfig: a.cfg}, d)
 		return
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	lease.Sleep(ctx, d)
 }
 
 // try makes one claim. A grant that arrives just as ctx ends is released.

@@ -103,7 +103,7 @@ func (k *lock) Release(ctx context.Context) error {
 }
 
 func (k *lock) release(ctx context.Context) error {
-	ctx, done := withOwnTime(ctx)
+	ctx, done := lease.WithOwnTime(ctx)
 	defer done()
 	k.Check() // a lease that has run out is a loss, not a release
 	k.cancel(lockstep.ErrReleased)

@@ -32,7 +32,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	ttl := c.Capabilities.TTL
-	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, min(max(ttl, 5*time.Second), 15*time.Second))
+	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, lease.Patience(ttl))
 	c.RetryBase = cmp.Or(c.RetryBase, 25*time.Millisecond)
 	c.RetryMax = max(cmp.Or(c.RetryMax, 500*time.Millisecond), c.RetryBase)
 	if c.Clock == nil {
@@ -134,7 +134,7 @@ func (l *Locker) do(f func()) {
 func (l *Locker) Close(ctx context.Context) error {
 	l.closing.Do(func() {
 		defer close(l.closed)
-		ctx, done := withOwnTime(ctx)
+		ctx, done := lease.WithOwnTime(ctx)
 		defer done()
 		ctx, cancel := context.WithTimeout(ctx, l.cfg.Capabilities.TTL+l.cfg.Capabilities.Grace)
 		defer cancel()
@@ -194,15 +194,4 @@ func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: see crypto/rand
 	return hex.EncodeToString(b[:])
-}
-
-// ownTime is what a Release or Close gets if its ctx is already done.
-const ownTime = 5 * time.Second
-
-// withOwnTime returns a context that is not yet done, for a call that must do something.
-func withOwnTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Err() == nil {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), ownTime)
 }

@@ -148,7 +148,7 @@ func (b *backend) persist(ctx context.Context, f func(context.Context) error) er
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
-		pause(ctx, backoff.Next())
+		lease.Sleep(ctx, backoff.Next())
 	}
 }
 
@@ -177,15 +177,5 @@ func (g gate) do(ctx context.Context, f func() error) error {
 		return f()
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// pause waits for d or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

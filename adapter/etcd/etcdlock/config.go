@@ -43,7 +43,7 @@ func (c Config) withDefaults() Config {
 	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
 	c.Prefix = cmp.Or(c.Prefix, "lockstep")
 	if c.UnavailableAfter == 0 {
-		c.UnavailableAfter = min(max(c.TTL, 5*time.Second), 15*time.Second)
+		c.UnavailableAfter = lease.Patience(c.TTL)
 	}
 	if c.Clock == nil {
 		c.Clock = lease.SystemClock()

@@ -101,7 +101,7 @@ func (l *Locker) watch(ctx context.Context, name string, show func(lockstep.Stat
 		case final:
 			return translated
 		}
-		pause(own, backoff.Next())
+		lease.Sleep(own, backoff.Next())
 	}
 }
 

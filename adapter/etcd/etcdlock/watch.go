@@ -33,7 +33,7 @@ func (b *backend) awaitDeletion(ctx context.Context, key string, after int64) {
 		case err := <-watched:
 			if err != nil {
 				backoff := lease.Backoff{Base: 200 * time.Millisecond}
-				pause(ctx, backoff.Next())
+				lease.Sleep(ctx, backoff.Next())
 			}
 			return
 		case <-reread.C:
@@ -112,7 +112,7 @@ func (k *claim) awaitOwnEnd(ctx context.Context, revision int64) bool {
 		if k.backend.deletion(ctx, k.key, revision) == nil {
 			return true
 		}
-		pause(ctx, backoff.Next())
+		lease.Sleep(ctx, backoff.Next())
 		answer, err := k.backend.cli.Get(ctx, k.key, clientv3.WithKeysOnly())
 		if err != nil {
 			continue

@@ -67,7 +67,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
 	c.PollEvery = cmp.Or(c.PollEvery, defaultPollEvery)
-	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, min(max(c.TTL, 5*time.Second), 15*time.Second))
+	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, lease.Patience(c.TTL))
 	if c.Clock == nil {
 		c.Clock = lease.SystemClock()
 	}

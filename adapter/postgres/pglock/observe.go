@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -77,7 +76,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.Stat
 					return
 				}
 			}
-			sleep(ctx, wait.Next())
+			lease.Sleep(ctx, wait.Next())
 		}
 	}
 }
@@ -89,13 +88,4 @@ func watching(err error) error {
 		return err
 	}
 	return &lockstep.OpError{Op: "watch", Lock: op.Lock, Err: op.Err}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

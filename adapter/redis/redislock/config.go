@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 // DefaultKeyPrefix is the default prefix of all keys.
@@ -51,7 +52,7 @@ type Config struct {
 // withDefaults fills in empty fields and checks all.
 func (c Config) withDefaults() (Config, error) {
 	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
-	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, min(max(c.TTL, 5*time.Second), 15*time.Second))
+	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, lease.Patience(c.TTL))
 	c.KeyPrefix = cmp.Or(c.KeyPrefix, DefaultKeyPrefix)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

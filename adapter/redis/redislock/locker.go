@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
 	"github.com/lockstep-dev/lockstep/lease/locker"
 )
 
@@ -130,7 +131,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.Stat
 				yield(lockstep.State{}, err)
 				return
 			}
-			if !sleep(ctx, retryMax) {
+			if !lease.Sleep(ctx, retryMax) {
 				return
 			}
 		}
@@ -149,16 +150,4 @@ func same(a, b lockstep.State) bool {
 		}
 	}
 	return true
-}
-
-// sleep waits for d and reports whether ctx is still not done.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

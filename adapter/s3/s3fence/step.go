@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-dev/lockstep/fence"
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 // maxTries bounds how often a step tries to store its manifest. When a try loses, another writer
@@ -140,10 +141,6 @@ func pause(ctx context.Context, try int) error {
 	if doubled := firstPause << (try - 1); try < 6 {
 		bound = min(doubled, maxPause)
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(rand.N(bound)):
-		return nil
-	}
+	lease.Sleep(ctx, rand.N(bound))
+	return ctx.Err()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 // maxServers bounds the list of servers; no ensemble has as many.
@@ -54,7 +55,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.TTL = cmp.Or(c.TTL, lockstep.DefaultTTL)
 	c.Root = cmp.Or(c.Root, "/lockstep")
-	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, min(max(c.TTL, 5*time.Second), 15*time.Second))
+	c.UnavailableAfter = cmp.Or(c.UnavailableAfter, lease.Patience(c.TTL))
 	c.Servers = zk.FormatServers(c.Servers)
 	c.ACL = slices.Clone(c.ACL)
 	if c.ACL == nil && c.User != "" {

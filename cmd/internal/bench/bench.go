@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockstep-dev/lockstep"
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 // A Workload says which names the workers use.
@@ -247,7 +248,7 @@ func (r *run) work(ctx context.Context, w *worker) {
 	for ctx.Err() == nil {
 		if err := r.once(ctx, w); err != nil && ctx.Err() == nil {
 			r.fail(err)
-			pause(ctx, 10*time.Millisecond) // a closed port fails at once: avoid a busy loop
+			lease.Sleep(ctx, 10*time.Millisecond) // a closed port fails at once: avoid a busy loop
 		}
 	}
 }
@@ -281,20 +282,8 @@ func (r *run) report(ctx context.Context) {
 	if r.cfg.Progress == nil {
 		return
 	}
-	for pause(ctx, time.Second) {
+	for lease.Sleep(ctx, time.Second) {
 		r.cfg.Progress(time.Since(r.begin), r.grants.Load())
-	}
-}
-
-// pause waits for d and reports whether ctx is still active.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 const nodeCount = 5
@@ -166,7 +168,7 @@ func (s *stage) leader(ctx context.Context, not string) (int, error) {
 		if err == nil && st.Leader != "" && st.Leader != not {
 			return s.cluster.index(st.Leader)
 		}
-		sleep(ctx, 50*time.Millisecond)
+		lease.Sleep(ctx, 50*time.Millisecond)
 	}
 	return 0, errors.New("no leader was elected")
 }
@@ -205,11 +207,4 @@ func (s *stage) output(ctx context.Context, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("lockstep %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return out, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 const frozenTTL = 2 * time.Second
@@ -143,7 +145,7 @@ func (j *job) waitToken(ctx context.Context, s *stage, who string) error {
 		if _, err := os.Stat(s.path(who + ".pid")); err == nil {
 			return nil
 		}
-		sleep(ctx, 20*time.Millisecond)
+		lease.Sleep(ctx, 20*time.Millisecond)
 	}
 	return fmt.Errorf("%s was never granted the lock", who)
 }

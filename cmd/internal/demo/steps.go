@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockstep-dev/lockstep/lease"
 )
 
 func startCluster(ctx context.Context, s *stage) error {
@@ -39,7 +41,7 @@ func (s *stage) waitHealthy(ctx context.Context) error {
 		if st, err := s.status(ctx); err == nil && healthy(st) == nodeCount {
 			return nil
 		}
-		sleep(ctx, 100*time.Millisecond)
+		lease.Sleep(ctx, 100*time.Millisecond)
 	}
 	return errors.New("the leader does not hear from all nodes")
 }
@@ -132,7 +134,7 @@ func (s *stage) runJobs(ctx context.Context, disturb func()) (failures []error) 
 		close(done)
 	}()
 	for s.lines("tokens") < shells*runsPerShell/3 && !closed(done) {
-		sleep(ctx, 5*time.Millisecond)
+		lease.Sleep(ctx, 5*time.Millisecond)
 	}
 	disturb()
 	<-done
@@ -260,7 +262,7 @@ func (s *stage) lockState(ctx context.Context, name string) (lockState, error) {
 // lock.
 func (s *stage) waitClaims(ctx context.Context, name string, count int) error {
 	if s.backend != nil {
-		sleep(ctx, time.Second)
+		lease.Sleep(ctx, time.Second)
 		return nil
 	}
 	deadline := time.Now().Add(10 * time.Second)
@@ -268,7 +270,7 @@ func (s *stage) waitClaims(ctx context.Context, name string, count int) error {
 		if st, err := s.lockState(ctx, name); err == nil && len(st.Holders)+len(st.Waiters) >= count {
 			return nil
 		}
-		sleep(ctx, 20*time.Millisecond)
+		lease.Sleep(ctx, 20*time.Millisecond)
 	}
 	return fmt.Errorf("%s never had %d claims", name, count)
 }
