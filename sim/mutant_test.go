@@ -13,7 +13,7 @@ var (
 	limit  = flag.Duration("limit", 2*time.Minute, "how long TestMutantIsFound may look for it")
 )
 
-// TestMutantIsFound is run by mutants.sh, with a build tag that plants a bug. It tries seeds until
+// TestMutantIsFound is run by mutants.sh, in a build that has a bug. It tries seeds until
 // one fails.
 func TestMutantIsFound(t *testing.T) {
 	if *mutant == "" {

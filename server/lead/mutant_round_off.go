@@ -1,6 +1,0 @@
-//go:build !mutant_round
-
-package lead
-
-// mutantRound plants a bug: a keepalive is answered because the replica believes that it leads.
-const mutantRound = false

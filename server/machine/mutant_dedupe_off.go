@@ -1,5 +1,0 @@
-//go:build !mutant_dedupe
-
-package machine
-
-const mutantDedupe = false

@@ -1,5 +1,0 @@
-//go:build !mutant_forget
-
-package machine
-
-const mutantForget = false

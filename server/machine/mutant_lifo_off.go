@@ -1,5 +1,0 @@
-//go:build !mutant_lifo
-
-package machine
-
-const mutantLIFO = false

@@ -1,5 +1,0 @@
-//go:build !mutant_token
-
-package machine
-
-const mutantToken = false
