@@ -22,8 +22,6 @@ const (
 	GrantedMulti   = "claim on several names granted"
 	GrantedPermits = "permits granted"
 	GrantedWaiter  = "waiter granted"
-	TryBusy        = "try found the lock busy"
-	StaleRefused   = "stale request refused"
 	WrittenLease   = "end of a lease written down"
 	WrittenDelay   = "end of a delay written down"
 	Rewritten      = "end of a lease taken back"

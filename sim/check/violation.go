@@ -31,7 +31,6 @@ const (
 	Needless    Promise = "no needless expiry: a session ended while its keepalive waited"
 	Bound       Promise = "bound: what is over is freed in time, however often the leader changes"
 	NoPanic     Promise = "no panic: the code panicked or span"
-	OutsideTerm Promise = "terms: a leader's command took effect outside its term"
 )
 
 // A Violation says which promise was broken, and how.
