@@ -17,6 +17,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A file is one parsed Go source file.
@@ -41,8 +42,26 @@ func (f *file) lines(n ast.Node) int {
 // Generated code follows its generator's rules, not ours.
 func (f *file) generated() bool { return ast.IsGenerated(f.syntax) }
 
-// parse reads all Go files of the repository except those that no build uses.
+// A sourceTree is a repository whose files are parsed once for all rules. Any other fs.FS is parsed
+// for each.
+type sourceTree struct {
+	fs.FS
+	once func() ([]*file, error)
+}
+
+func newSourceTree(repo fs.FS) sourceTree {
+	return sourceTree{repo, sync.OnceValues(func() ([]*file, error) { return parseAll(repo) })}
+}
+
 func parse(repo fs.FS) ([]*file, error) {
+	if tree, ok := repo.(sourceTree); ok {
+		return tree.once()
+	}
+	return parseAll(repo)
+}
+
+// parseAll reads all Go files of the repository except those that no build uses.
+func parseAll(repo fs.FS) ([]*file, error) {
 	var files []*file
 	err := fs.WalkDir(repo, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -32,7 +32,7 @@ func rules() []rule {
 }
 
 func TestTheRepositoryKeepsItsRules(t *testing.T) {
-	repo := os.DirFS("../..")
+	repo := newSourceTree(os.DirFS("../.."))
 	for _, r := range rules() {
 		t.Run(r.name, func(t *testing.T) {
 			found, err := r.check(repo)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -16,9 +17,13 @@ import (
 	"github.com/lockstep-dev/lockstep/server/storage"
 )
 
-// maxParts bounds the parts of a snapshot waiting to be written. If the disk falls that far behind,
-// the snapshot is sacrificed, not the memory.
-const maxParts = 256
+// maxParts and maxWaiting bound the parts of a snapshot waiting to be written, and their bytes. If
+// the disk falls that far behind, the snapshot is sacrificed, not the memory. A part that is larger
+// than that waits alone.
+const (
+	maxParts   = 256
+	maxWaiting = 16 << 20
+)
 
 // A snapshotWriter writes the replica's own snapshots.
 type snapshotWriter struct {
@@ -27,6 +32,8 @@ type snapshotWriter struct {
 	log   *slog.Logger
 	parts chan *replica.SnapshotPart
 	count *counts
+
+	waiting atomic.Int64 // bytes of parts
 
 	skip uint64 // used by the loop: index of an abandoned snapshot
 }
@@ -44,13 +51,18 @@ func (w *snapshotWriter) add(p *replica.SnapshotPart) {
 	if w.skip == index {
 		return
 	}
-	select {
-	case w.parts <- p:
-	default:
-		w.skip = index
-		w.log.Warn("snapshot abandoned: disk too slow", "index", index)
-		w.inbox.push(replica.SnapshotFailed{Index: index})
+	size := int64(len(p.Chunk))
+	if waiting := w.waiting.Add(size); waiting == size || waiting <= maxWaiting {
+		select {
+		case w.parts <- p:
+			return
+		default:
+		}
 	}
+	w.waiting.Add(-size)
+	w.skip = index
+	w.log.Warn("snapshot abandoned: disk too slow", "index", index)
+	w.inbox.push(replica.SnapshotFailed{Index: index})
 }
 
 // run writes until ctx is done. A failed snapshot is made again later; the log is kept until then.
@@ -68,6 +80,7 @@ func (w *snapshotWriter) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case p = <-w.parts:
+			w.waiting.Add(-int64(len(p.Chunk)))
 		}
 		if file != nil && (p.First || p.Metadata.GetIndex() != index) {
 			file.Abort()

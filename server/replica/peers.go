@@ -41,7 +41,7 @@ func (s *views) viewOf(id uint64) *peerView {
 
 // hear records what a peer acknowledges.
 func (s *views) hear(m *raftpb.Message) {
-	if m.GetType() == raftpb.MsgAppResp && m.GetTerm() == s.term && !m.GetReject() {
+	if s.term != 0 && m.GetType() == raftpb.MsgAppResp && m.GetTerm() == s.term && !m.GetReject() {
 		v := s.viewOf(m.GetFrom())
 		v.acked = max(v.acked, m.GetIndex())
 	}

@@ -46,3 +46,21 @@ func TestWhatIsOutOfAllProportionIsTold(t *testing.T) {
 		}
 	}
 }
+
+// An acknowledgement without a term is no leader's to count, and a replica that does not lead has
+// no term either.
+func TestAnAcknowledgementWithoutATermIsNotCounted(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	leader := c.leader()
+	for _, h := range c.hosts {
+		if h != leader {
+			h.inputs = append(h.inputs, Message{&raftpb.Message{
+				Type: raftpb.MsgAppResp.Enum(), From: new(uint64(leader.id)), To: new(uint64(h.id)), Index: new(uint64(9)),
+			}})
+		}
+	}
+	c.run(100 * ms)
+	if c.leader() != leader {
+		t.Error("the leader changed")
+	}
+}

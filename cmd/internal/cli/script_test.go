@@ -256,7 +256,7 @@ func TestParallelRenewalsTakeTurns(t *testing.T) {
 
 func TestAReleaseBesideARenewalGivesTheLockBack(t *testing.T) {
 	w := newService(t)
-	for round := range 50 {
+	for round := range 20 {
 		handle, _ := w.run(0, "acquire", "-n", "x")
 		both := *w
 		both.env = append(append([]string{}, w.env...), "LOCKSTEP_HANDLE="+strings.TrimSpace(handle))

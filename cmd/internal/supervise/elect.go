@@ -35,6 +35,7 @@ type candidacy struct {
 	// unavailable service is treated as permanent, such as a mistyped endpoint.
 	reached    bool
 	loss       error // why the last term was lost, until the next campaign
+	outage     bool  // the last campaign ended because no node served it
 	last       bool  // no term follows
 	releaseErr error // of the last term
 }
@@ -176,7 +177,7 @@ func (c *candidacy) end(term chan<- error, over <-chan error, err error) {
 
 // patience bounds a release, and the end of the session.
 func (c *candidacy) patience() time.Duration {
-	if c.loss != nil && !revoked(c.loss) {
+	if c.outage || c.loss != nil && !revoked(c.loss) {
 		return goodbyeLost
 	}
 	return goodbye
@@ -216,6 +217,7 @@ func (l campaignLocker) Acquire(ctx context.Context, name string, opts ...lockst
 	defer c.waiting(ctx)()
 	began := time.Now()
 	lock, err := c.locker.Acquire(ctx, name, opts...)
+	c.outage = errors.Is(err, lockstep.ErrUnavailable)
 	c.reached = c.reached || reaches(err, time.Since(began), c.connect)
 	if err != nil {
 		return nil, err

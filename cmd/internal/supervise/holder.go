@@ -237,8 +237,10 @@ func (r *Holder) Release(loss error) error {
 // Leave ends the session without releasing the lock, for one that was detached.
 func (r *Holder) Leave() { r.leave(goodbye) }
 
-// leave ends the session, so that nothing of this run stays in a queue.
+// leave ends the session, so that nothing of this run stays in a queue. After it, signals have
+// their usual effect again.
 func (r *Holder) leave(patience time.Duration) {
+	defer signal.Stop(r.signals)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	done := make(chan error, 1)
