@@ -34,8 +34,8 @@ func (c *caller) begin(method string, m proto.Message) error {
 	return c.framer.WriteData(stream, true, append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))), body...))
 }
 
-// calls keeps a number of calls in progress, or, if deaf, begins that many and reads none of the
-// responses.
+// calls keeps o.number calls in progress. If o.deaf is set, it begins that many and reads none of
+// the responses.
 func calls(ctx context.Context, o *options, target string) error {
 	conn, err := o.dial(ctx, target)
 	if err != nil {

@@ -21,14 +21,15 @@ type result struct {
 	P50    float64 `json:"p50_ms"`
 	P99    float64 `json:"p99_ms"`
 	Max    float64 `json:"max_ms"`
-	Error  string  `json:"error,omitempty"` // the last one
+	Error  string  `json:"error,omitempty"` // the last error
 }
 
 // patience bounds one grant.
 const patience = 10 * time.Second
 
-// grants takes locks at a steady rate, whatever happens to the earlier ones: a stalled service does
-// not get fewer requests. Latency is measured from the time at which the lock was due.
+// grants takes locks at a steady rate, whether or not earlier requests have finished: a stalled
+// service does not get fewer requests. Latency is measured from the time at which the request was
+// due.
 func grants(ctx context.Context, o *options, _ string) error {
 	c, err := client.New(client.Config{Endpoints: strings.Split(o.endpoints, ",")})
 	if err != nil {

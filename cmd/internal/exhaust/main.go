@@ -1,36 +1,39 @@
-// Command exhaust puts on a cluster the loads that its limits guard against, and measures how other
-// clients fare meanwhile. accept/exhaustion.sh runs it; it is not part of the program.
+// Command exhaust puts a cluster under the loads that its limits guard against, and measures how
+// other clients fare meanwhile. accept/exhaustion.sh runs it; it is not part of the program.
 //
 //	exhaust grants --endpoints LIST --rate 50 --for 10s
 //		takes and releases locks at that rate; prints the latencies as JSON
 //	exhaust connections --number N [--from IP] [--busy] ADDR
-//		opens N connections and keeps them until TERM; busy ones have a call
+//		opens N connections and keeps them until SIGTERM; busy: with a call in progress on each
 //	exhaust watches --number N [--from IP] URL
 //		opens GET URL N times and reads nothing
 //	exhaust headers --number N --bytes B ADDR
 //		opens N calls with B bytes of headers; prints how many were refused
 //	exhaust calls --number N [--deaf] [--from IP] ADDR
-//		keeps N calls of History in progress on one connection; deaf: begins N calls of
-//		ListLocks and blocks their responses
+//		keeps N History calls in progress on one connection; deaf: begins N ListLocks calls and
+//		blocks their responses
 //	exhaust sessions --number N [--from IP] ADDR
-//		opens sessions until it is refused, and keeps trying
+//		opens up to N sessions, then keeps trying to open more
 //	exhaust claims --number N [--bytes B] [--from IP] ADDR
-//		takes locks, each with B bytes of names, until it is refused, and keeps trying
+//		takes up to N locks, each with B bytes of names, then keeps trying to take more
 //	exhaust streams --number N [--from IP] ADDR
-//		watches over gRPC until it is refused, 16 times on each connection
+//		opens up to N gRPC watches, 16 on each connection
 //	exhaust backups --number N [--from IP] ADDR
-//		asks for N backups at once and reads nothing of them
+//		requests N backups at once and reads none of them
 //
-// Commands that open things print "ready OPENED" once they have tried them all.
+// Commands that open things print "ready OPENED", the number opened, after the last attempt.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -53,7 +56,7 @@ type options struct {
 	}
 }
 
-// commands run until they are done or ctx is done.
+// commands maps each command to its function, which returns when it has finished or ctx is done.
 var commands = map[string]func(ctx context.Context, o *options, target string) error{
 	"grants":      grants,
 	"connections": connections,
@@ -77,26 +80,26 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("which of %d commands?", len(commands))
+		return fmt.Errorf("the first argument must be one of: %s", strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
 	var o options
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	flags.IntVar(&o.number, "number", 1, "how many")
-	flags.IntVar(&o.bytes, "bytes", 0, "of headers or names")
-	flags.StringVar(&o.from, "from", "", "own IP address")
-	flags.BoolVar(&o.busy, "busy", false, "with a call under way on each connection")
-	flags.BoolVar(&o.deaf, "deaf", false, "with a window of 0")
-	flags.StringVar(&o.endpoints, "endpoints", "", "nodes, separated by commas")
+	flags.IntVar(&o.number, "number", 1, "how many to open")
+	flags.IntVar(&o.bytes, "bytes", 0, "bytes of headers or names")
+	flags.StringVar(&o.from, "from", "", "local IP address to connect from")
+	flags.BoolVar(&o.busy, "busy", false, "keep a call in progress on each connection")
+	flags.BoolVar(&o.deaf, "deaf", false, "set the flow-control window to 0")
+	flags.StringVar(&o.endpoints, "endpoints", "", "addresses of the nodes, separated by commas")
 	flags.IntVar(&o.rate, "rate", 50, "grants per second")
-	flags.DurationVar(&o.duration, "for", 10*time.Second, "how long")
+	flags.DurationVar(&o.duration, "for", 10*time.Second, "how long to run")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
 	return commands[args[0]](ctx, &o, flags.Arg(0))
 }
 
-// dial opens a connection from the wanted address and keeps a reference: the runtime closes
-// connections that nothing refers to.
+// dial connects, from o.from if that is set, and keeps a reference to the connection: the runtime
+// closes connections that nothing refers to.
 func (o *options) dial(ctx context.Context, address string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: 2 * time.Second}
 	if o.from != "" {
@@ -112,7 +115,7 @@ func (o *options) dial(ctx context.Context, address string) (net.Conn, error) {
 	return c, nil
 }
 
-// ready reports that everything was tried, and waits until ctx is done.
+// ready prints how many things were opened, and waits until ctx is done.
 func ready(ctx context.Context, opened int) error {
 	fmt.Println("ready", opened)
 	<-ctx.Done()

@@ -18,8 +18,8 @@ import (
 // atOnce bounds how many connections are opened concurrently.
 const atOnce = 64
 
-// connections opens connections to a client port and keeps them. If the server closes one, it is
-// not reopened.
+// connections opens connections to a client port and keeps them. It does not reopen those that the
+// server closes.
 func connections(ctx context.Context, o *options, target string) error {
 	opened := each(o.number, func() bool {
 		c, err := o.dial(ctx, target)
@@ -52,7 +52,7 @@ func each(number int, open func() bool) int {
 	return int(opened.Load())
 }
 
-// watchHealth begins a call to the health service that never ends, and answers pings from then on.
+// watchHealth begins a health watch, a call that never ends, and then answers pings.
 func watchHealth(c net.Conn) error {
 	f, err := preface(c)
 	if err != nil {

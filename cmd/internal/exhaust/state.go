@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// holdFor is the TTL of the sessions that are opened, longer than any case takes.
+	// holdFor is the TTL of the sessions, longer than any case takes.
 	holdFor = 5 * time.Minute
-	// claimsOfSession is below what one session may have.
+	// claimsOfSession is below the limit on the claims of one session.
 	claimsOfSession = 4_000
 	namesOfClaim    = 16
 )
@@ -33,7 +33,7 @@ func (o *options) client(target string) (pb.LockServiceClient, pb.AdminServiceCl
 	return pb.NewLockServiceClient(conn), pb.NewAdminServiceClient(conn), nil
 }
 
-// taken is what a pusher has, and why it got no more.
+// taken is what a command has opened, and the error that stopped it.
 type taken struct {
 	number atomic.Int64
 	mu     struct {
@@ -59,7 +59,8 @@ func (t *taken) open(ctx context.Context, api pb.LockServiceClient) (*pb.OpenSes
 	return s, err
 }
 
-// until runs step in many goroutines until it has been refused in each, or number of times.
+// until runs step in many goroutines until each has been refused, or step has succeeded number
+// times.
 func (t *taken) until(ctx context.Context, number int, step func(worker int) error) {
 	var all sync.WaitGroup
 	for worker := range atOnce {
@@ -80,14 +81,15 @@ func (t *taken) until(ctx context.Context, number int, step func(worker int) err
 	all.Wait()
 }
 
-// keepPushing tries again for as long as others are measured, and closes all sessions in the end.
-func (t *taken) keepPushing(ctx context.Context, api pb.LockServiceClient, step func(worker int) error) error {
+// keepTrying repeats step while other clients are measured, until ctx is done. Then it closes all
+// sessions.
+func (t *taken) keepTrying(ctx context.Context, api pb.LockServiceClient, step func(worker int) error) error {
 	t.mu.Lock()
 	fmt.Println("refusal", t.mu.refusal)
 	t.mu.Unlock()
 	fmt.Println("ready", t.number.Load())
 	for ctx.Err() == nil {
-		_ = step(0) // at the bound
+		_ = step(0) // refused, since the limit was reached
 		time.Sleep(10 * time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -121,7 +123,7 @@ func sessions(ctx context.Context, o *options, target string) error {
 		return err
 	}
 	t.until(ctx, o.number, step)
-	return t.keepPushing(ctx, api, step)
+	return t.keepTrying(ctx, api, step)
 }
 
 // claims takes locks, each with about o.bytes of names, until no more are allowed.
@@ -151,7 +153,7 @@ func claims(ctx context.Context, o *options, target string) error {
 		return err
 	}
 	t.until(ctx, o.number, step)
-	return t.keepPushing(ctx, api, step)
+	return t.keepTrying(ctx, api, step)
 }
 
 func (o *options) perSession() int {
@@ -161,7 +163,7 @@ func (o *options) perSession() int {
 	return claimsOfSession
 }
 
-// names of a claim: one short one, or many that are o.bytes in all.
+// names returns the names of a claim: one short name or, if o.bytes is set, 16 that add up to it.
 func (o *options) names(serial int64) []string {
 	if o.bytes == 0 {
 		return []string{fmt.Sprintf("exhaust/claims/%d", serial)}
@@ -174,8 +176,7 @@ func (o *options) names(serial int64) []string {
 	return names
 }
 
-// streams watches over gRPC until no more watches are allowed, on a new connection for every 16 of
-// them.
+// streams opens gRPC watches until no more are allowed, 16 on each connection.
 func streams(ctx context.Context, o *options, target string) error {
 	opened := 0
 	var refusal error
@@ -200,11 +201,11 @@ func watch(ctx context.Context, api pb.LockServiceClient) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Recv() // the first one says where it begins
+	_, err = w.Recv() // the first message says where the watch begins
 	return err
 }
 
-// backups asks for so many at once, and takes nothing of them.
+// backups requests o.number backups at once and reads none of them.
 func backups(ctx context.Context, o *options, target string) error {
 	opened := each(o.number, func() bool {
 		c, err := o.dial(ctx, target)
