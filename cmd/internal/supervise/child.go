@@ -26,7 +26,7 @@ const (
 	sweepPause = 10 * time.Millisecond
 )
 
-// A program says what a child is to become.
+// A program says what a child executes.
 type program struct {
 	path string   // of the executable, as returned by [exec.LookPath]
 	args []string // starting with the name of the program
@@ -47,10 +47,10 @@ type child struct {
 	feed    *os.File
 	changes chan change
 	gone    chan struct{} // closed when the watcher has ended
-	let     sync.Once     // closes released
-	// released is closed when nobody needs further changes, or wants anything else killed.
-	released chan struct{}
-	blind    atomic.Bool // the watcher is gone and has not reported that nothing is left
+	release sync.Once     // closes released
+	// released is closed when no further changes are needed and nothing else is to be killed.
+	released  chan struct{}
+	unwatched atomic.Bool // the watcher is gone and has not reported that nothing is left
 }
 
 // A change reports what happened to a child.
@@ -60,7 +60,7 @@ type change struct {
 	status exitStatus  // how it ended
 }
 
-// whatHappened says what happened to a child.
+// whatHappened is the kind of a change.
 type whatHappened int
 
 // The kinds of changes. childEnded comes once. After it, childEmpty comes once, and then nothing
@@ -195,12 +195,12 @@ func (c *child) listen(report *os.File) {
 			break
 		}
 		ended, empty = ended || m.kind == reportEnded, m.kind == reportEmpty
-		c.tell(m)
+		c.forward(m)
 	}
 	if !empty {
-		c.blind.Store(true)
+		c.unwatched.Store(true)
 	}
-	for !c.blind.Load() { // until the watcher ends
+	for !c.unwatched.Load() { // until the watcher ends
 		if _, err := readMessage(report); err != nil {
 			break
 		}
@@ -211,7 +211,7 @@ func (c *child) listen(report *os.File) {
 	}
 }
 
-func (c *child) tell(m message) {
+func (c *child) forward(m message) {
 	switch m.kind {
 	case reportStopped:
 		c.send(change{what: childStopped, signal: unix.Signal(m.value)})
@@ -258,17 +258,17 @@ func (c *child) left(g processGroup) bool {
 }
 
 // Go lets the child become its command.
-func (c *child) Go() error { return c.say(message{kind: watchGo}) }
+func (c *child) Go() error { return c.sendMessage(message{kind: watchGo}) }
 
 // Feed moves the deadline, possibly to an earlier time. It waits at most one second. If the watcher
-// was stopped, it is continued. An error means that the watcher is no longer of use, which is also
-// reported as a change of the child.
+// was stopped, Feed continues it. An error means that the watcher no longer works, which a change
+// of the child reports as well.
 func (c *child) Feed(deadline time.Duration) error {
 	c.signalWatcher(unix.SIGCONT)
-	return c.say(message{watchDeadline, int64(deadline)})
+	return c.sendMessage(message{watchDeadline, int64(deadline)})
 }
 
-func (c *child) say(m message) error {
+func (c *child) sendMessage(m message) error {
 	c.feed.SetWriteDeadline(time.Now().Add(feedPatience))
 	if _, err := c.feed.Write(m.encode()); err != nil {
 		return fmt.Errorf("feed the watcher: %w", err)
@@ -302,9 +302,9 @@ func (c *child) Signal(sig unix.Signal) error {
 	return c.signalEach(sig, func(p Process) bool { return p.group == int(c.group) })
 }
 
-// SignalAll sends sig to all descendants of the command. Processes that end leave their children to
-// another parent, where a listing may miss them. So processes are listed once before the command's
-// own group gets the signal, and then again until there are no new ones.
+// SignalAll sends sig to all descendants of the command. When a process ends, its children get
+// another parent, where a listing may miss them. So SignalAll lists the processes once before the
+// command's own group gets the signal, and then again until there are no new ones.
 func (c *child) SignalAll(sig unix.Signal) error {
 	seen := map[int]bool{}
 	_, err := c.signalNew(sig, seen)
@@ -367,19 +367,19 @@ func (c *child) Left() []Process {
 
 // below lists the descendants of the command.
 func (c *child) below() ([]Process, error) {
-	if !c.blind.Load() {
+	if !c.unwatched.Load() {
 		return below(c.watcher, nil)
 	}
 	return below(unix.Getpid(), c.before)
 }
 
-// Release ends the watcher without harming what is left. Once it returns, the watcher no longer
-// kills.
+// Release ends the watcher without killing what is left. Once it returns, the watcher kills
+// nothing.
 func (c *child) Release() {
-	c.let.Do(func() {
+	c.release.Do(func() {
 		close(c.released)
 		c.signalWatcher(unix.SIGCONT)
-		c.say(message{kind: watchNoMore})
+		c.sendMessage(message{kind: watchNoMore})
 		c.feed.Close()
 	})
 	timer := time.NewTimer(watcherEnd)

@@ -7,23 +7,23 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A Claim says which lock to wait for, and what ends the wait apart from the lock itself.
+// A Claim says which lock to wait for, and what ends the wait early.
 type Claim struct {
 	// Open connects to the backend. The Locker is closed at the end.
 	Open    func() (lockstep.Locker, error)
 	Name    string
 	Options []lockstep.AcquireOption
-	// EndWith is what ends the wait, and later the holding, as TERM does.
+	// EndWith says what ends the wait, and later the holding, as TERM does.
 	EndWith EndWith
-	// Report is called with everything that a user should know. Calls come one at a time.
+	// Report is called with everything that a user should know. Calls do not overlap.
 	Report func(Event)
 	// Waiting is called when a wait begins, and stop when it is over. The context ends with the
-	// wait. Nil means that nobody wants to know.
+	// wait. Nil: nothing is called.
 	Waiting func(ctx context.Context, locker lockstep.Locker) (stop func())
 }
 
-// A Candidate says how to campaign for leadership, which is holding the lock of its Claim. What
-// others see is in Identity and Metadata: the Options of the Claim are not used.
+// A Candidate says how to campaign for leadership, which means holding the lock of its Claim.
+// Others see Identity and Metadata; the Options of the Claim are not used.
 type Candidate struct {
 	Claim
 	Identity string            // see [election.Config]
@@ -32,14 +32,14 @@ type Candidate struct {
 	Connect time.Duration
 }
 
-// EndWith is what ends a claim or a holding, apart from signals and the lock. The zero value ends
+// EndWith says what ends a claim or a holding, apart from signals and the lock. The zero value ends
 // nothing.
 type EndWith struct {
-	Parent int  // the process that started this one, if its end counts; 0: it does not
-	Stdin  bool // standard input must keep a writer
+	Parent int  // end when this is no longer the parent process; 0: its end does not count
+	Stdin  bool // end when standard input has no writer left
 }
 
-// A Reason is why a claim or a holding ends early, for people.
+// A Reason says why a claim or a holding ends early, in words for people.
 type Reason string
 
 // The reasons of EndWith.
@@ -48,7 +48,7 @@ const (
 	InputClosed Reason = "standard input was closed"
 )
 
-// A Command says what to run under a lock, and how it is stopped. Durations of zero mean none.
+// A Command says what to run under a lock, and how to stop it. Durations of zero mean none.
 type Command struct {
 	Path string   // of the executable, as returned by [exec.LookPath]
 	Args []string // starting with the name of the program

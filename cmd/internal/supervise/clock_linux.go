@@ -9,13 +9,13 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// clock is the one that leases are measured with, so that its readings can be compared with theirs.
+// clock is the clock that leases use, so that their readings can be compared with ours.
 var clock = lease.SystemClock()
 
 // Now is the time since boot, including suspends. All processes of the machine share it.
 func Now() time.Duration { return clock.Now() }
 
-// checkClock fails if the watcher would not share the clock: where the kernel or a sandbox refuses
+// checkClock fails if the watcher would not share the clock. Where the kernel or a sandbox refuses
 // CLOCK_BOOTTIME, package lease uses a clock that starts with the process.
 func checkClock() error {
 	var ts unix.Timespec

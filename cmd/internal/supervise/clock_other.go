@@ -10,8 +10,8 @@ import (
 )
 
 // Now is the time on the system's monotonic clock. Whether that includes suspends depends on the
-// system; on macOS it does. The clock of package lease would not do here: it is Go's, which starts
-// with each process, and the watcher is another process.
+// system; on macOS it does. The clock of package lease cannot be used here: it is Go's, which
+// starts with each process, and the watcher is another process.
 func Now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil { // no lease can be judged without a clock

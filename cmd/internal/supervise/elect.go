@@ -15,24 +15,24 @@ import (
 )
 
 // A candidacy is one call of Elect. An [election.Candidate] campaigns and says when to lead, on a
-// goroutine of its own. The signals belong to the caller of Elect, so terms run there: the body of
-// the Candidate hands each over and waits for its end.
+// goroutine of its own. Signals are handled on the goroutine that called Elect, so terms run there:
+// the body of the Candidate hands each term over and waits for its end.
 //
 // A term is a holding, as in [Holder.Run]. Its overseer and its watcher need the end of the lease
 // and not just a context. So the candidacy stands between the Candidate and the Locker: it keeps
 // the lock that was granted, and says how long a release may take.
 type candidacy struct {
 	*Holder
-	command  Command
-	connect  time.Duration
-	standing *election.Candidate
-	terms    chan chan error // each is a term; what is sent back ends it
-	quit     chan struct{}   // closed when no further term begins
+	command   Command
+	connect   time.Duration
+	candidate *election.Candidate
+	terms     chan chan error // each value is a term; an error sent on it ends the term
+	quit      chan struct{}   // closed when no further term begins
 
 	// The rest is used by one goroutine at a time: by that of the Candidate, except during a term.
 
 	// reached reports whether the service has served this candidate before. Until then, an
-	// unavailable service is treated as permanent, such as a mistyped endpoint.
+	// unavailable service counts as a permanent error, such as a mistyped endpoint.
 	reached    bool
 	loss       error // why the last term was lost, until the next campaign
 	outage     bool  // the last campaign ended because no node served it
@@ -44,12 +44,12 @@ type candidacy struct {
 // it failed. A wait that was never served ends after Connect, or slightly later on a busy machine.
 const reachedAfter = time.Second
 
-// surveyed is longer than the client needs to find out that the endpoints belong to two clusters.
-const surveyed = 8 * time.Second
+// surveyTime is longer than the client needs to find out that the endpoints belong to two clusters.
+const surveyTime = 8 * time.Second
 
 // Elect leads again and again until the command ends by itself, or a signal or EndWith ends the
 // candidacy. It returns the exit code of the command, or an error as [Acquire] and [Holder.Run] do.
-// After a [*StuckError] the process must end: the lock is not released before.
+// After a [*StuckError] the process must end: the lock stays held until then.
 func Elect(ctx context.Context, candidate Candidate, command Command) (code int, err error) {
 	r := newHolder(candidate.Claim)
 	defer signal.Stop(r.signals)
@@ -57,18 +57,18 @@ func Elect(ctx context.Context, candidate Candidate, command Command) (code int,
 		return 0, err
 	}
 	c := &candidacy{Holder: r, command: command, connect: candidate.Connect, terms: make(chan chan error), quit: make(chan struct{})}
-	if c.standing, err = election.New(campaignLocker{c}, candidate.Name, c.config(candidate)); err != nil {
-		c.leave(goodbye)
+	if c.candidate, err = election.New(campaignLocker{c}, candidate.Name, c.config(candidate)); err != nil {
+		c.leave(closeTimeout)
 		return 0, err
 	}
 	return c.run(ctx)
 }
 
-// lastMoment is how long before the end of the lease the Candidate considers a term as over. It is
-// as short as possible: the overseer decides before that.
+// lastMoment is how long before the end of the lease the Candidate considers a term over. It is as
+// short as possible: the overseer decides before that.
 const lastMoment = time.Millisecond
 
-// config returns how the Candidate stands for election.
+// config returns the configuration of the Candidate.
 func (c *candidacy) config(candidate Candidate) election.Config {
 	ttl := c.locker.Capabilities().TTL
 	retry := max(ttl*2/15, election.MinRetryPeriod)
@@ -83,18 +83,18 @@ func (c *candidacy) config(candidate Candidate) election.Config {
 	}
 }
 
-// run stands for election until the candidacy is over. Then the lock and the session have ended.
+// run campaigns until the candidacy is over. When it returns, the lock and the session have ended.
 func (c *candidacy) run(ctx context.Context) (code int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	over := make(chan error, 1)
-	go func() { over <- c.standing.Run(ctx, c.serve) }()
-	look := time.NewTicker(endWithLook)
+	go func() { over <- c.candidate.Run(ctx, c.serve) }()
+	look := time.NewTicker(endWithInterval)
 	defer look.Stop()
 	for {
 		select {
 		case err := <-over: // the campaign failed for good
-			c.leave(goodbye)
+			c.leave(closeTimeout)
 			return 0, err
 		case term := <-c.terms:
 			again, code, err := c.lead(term)
@@ -133,9 +133,9 @@ func (c *candidacy) serve(context.Context, lockstep.Token) error {
 	}
 }
 
-// lead runs a term. If the candidate stands again, the term is over.
+// lead runs a term. If again is true, the term was lost and the candidate campaigns again.
 func (c *candidacy) lead(term chan<- error) (again bool, code int, err error) {
-	if why := c.claim.EndWith.due(); why != "" { // at the same moment
+	if why := c.claim.EndWith.due(); why != "" { // just as the term began
 		return false, 0, &DueError{why}
 	}
 	h := &holding{Holder: c.Holder, command: c.command, resigns: true}
@@ -146,14 +146,14 @@ func (c *candidacy) lead(term chan<- error) (again bool, code int, err error) {
 	}
 	heedStops()
 	c.claim.Report(TermLost{err})
-	c.standing.Resign() // has no effect if the Candidate considers the term as over already
+	c.candidate.Resign() // has no effect if the Candidate already considers the term over
 	term <- err
 	return true, 0, nil
 }
 
 // end waits until the Candidate has released the lock of its last term, if there was one, and ends
 // the session; after an interrupt it does not wait. A lock whose command is still alive is kept:
-// the service must not believe that we let go.
+// the service must not grant it to others.
 func (c *candidacy) end(term chan<- error, over <-chan error, err error) {
 	var stuck *StuckError
 	if errors.As(err, &stuck) {
@@ -178,14 +178,14 @@ func (c *candidacy) end(term chan<- error, over <-chan error, err error) {
 // patience bounds a release, and the end of the session.
 func (c *candidacy) patience() time.Duration {
 	if c.outage || c.loss != nil && !revoked(c.loss) {
-		return goodbyeLost
+		return closeTimeoutLost
 	}
-	return goodbye
+	return closeTimeout
 }
 
-// retry decides whether the candidate stands again after an error, which it does only if it was
-// served before. A node of another cluster that turns up later, such as one with an old disk, gets
-// fixed without help from the candidates.
+// retry decides whether the candidate campaigns again after an error, which it does only if it was
+// served before. It also retries when a node of another cluster turns up later, such as one with an
+// old disk: operators fix that without restarting candidates.
 func (c *candidacy) retry(err error, again bool) bool {
 	again = c.reached && (again || errors.Is(err, client.ErrTwoClusters))
 	if again {
@@ -195,10 +195,10 @@ func (c *candidacy) retry(err error, again bool) bool {
 }
 
 // reaches reports whether a call of Acquire that took this long was served, at least initially.
-// Acquire fails when no node serves for connect.
+// Acquire fails after connect if no node serves it.
 func reaches(err error, took, connect time.Duration) bool {
 	if errors.Is(err, client.ErrTwoClusters) {
-		return took > max(connect, surveyed)+reachedAfter
+		return took > max(connect, surveyTime)+reachedAfter
 	}
 	return !errors.Is(err, lockstep.ErrUnavailable) || took > connect+reachedAfter
 }
@@ -232,8 +232,8 @@ type termLock struct {
 	of *candidacy
 }
 
-// Release releases the lock once nothing of the command is left. For a revoked lock, this is the
-// acknowledgement that the service waits for.
+// Release releases the lock when its term is over. For a revoked lock, this is the acknowledgement
+// that the service waits for.
 func (l termLock) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.of.patience())
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-dev/lockstep/client"
 )
 
-func TestWhichWaitingHasReachedTheService(t *testing.T) {
+func TestWhichWaitsReachedTheService(t *testing.T) {
 	const s = time.Second
 	down := &lockstep.OpError{Op: "acquire", Lock: "x", Err: lockstep.ErrUnavailable}
 	mixed := &lockstep.OpError{Op: "acquire", Lock: "x", Err: &client.ClusterError{Endpoint: "n1:7400"}}
@@ -33,7 +33,7 @@ func TestWhichWaitingHasReachedTheService(t *testing.T) {
 	}
 }
 
-func TestAnErrorIsOutlastedOnceTheServiceWasReached(t *testing.T) {
+func TestAnErrorIsRetriedOnlyOnceTheServiceWasReached(t *testing.T) {
 	mixed := &lockstep.OpError{Op: "acquire", Lock: "x", Err: &client.ClusterError{Endpoint: "n1:7400"}}
 	for _, c := range []struct {
 		reached bool
@@ -44,13 +44,13 @@ func TestAnErrorIsOutlastedOnceTheServiceWasReached(t *testing.T) {
 		{false, lockstep.ErrUnavailable, true, false},
 		{true, lockstep.ErrUnavailable, true, true},
 		{false, mixed, false, false},
-		{true, mixed, false, true}, // a node of another cluster may go
+		{true, mixed, false, true}, // the node of another cluster may go away
 		{true, &lockstep.InvalidError{Field: "name"}, false, false},
 	} {
-		var told []Event
-		e := &candidacy{Holder: &Holder{claim: Claim{Report: func(e Event) { told = append(told, e) }}}, reached: c.reached}
-		if got := e.retry(c.err, c.again); got != c.want || (len(told) == 1) != c.want {
-			t.Errorf("reached %v, %v: stands again = %v, want %v; told %v", c.reached, c.err, got, c.want, told)
+		var reported []Event
+		e := &candidacy{Holder: &Holder{claim: Claim{Report: func(e Event) { reported = append(reported, e) }}}, reached: c.reached}
+		if got := e.retry(c.err, c.again); got != c.want || (len(reported) == 1) != c.want {
+			t.Errorf("reached %v, %v: retries = %v, want %v; reported %v", c.reached, c.err, got, c.want, reported)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endWithLook is the interval between checks of what EndWith names.
-const endWithLook = 100 * time.Millisecond
+// endWithInterval is the time between checks of what EndWith names.
+const endWithInterval = 100 * time.Millisecond
 
 // due says why it is time to end, or returns "".
 func (e EndWith) due() Reason {

@@ -14,7 +14,7 @@ import (
 type Event interface{ isEvent() }
 
 type (
-	// Failed means that the command or the terminal could not be dealt with as intended.
+	// Failed means that an operation on the command or the terminal failed.
 	Failed struct{ Err error }
 
 	// WatcherKilled means that the watcher was killed, and so was the command.
@@ -42,8 +42,8 @@ type (
 	// LeftRunning means that the command has ended, and its descendants continue without the lock.
 	LeftRunning struct{ Left []Process }
 
-	// Unkillable means that a part of the command is alive long after it was killed. The lock is
-	// renewed until that ends, or until an interrupt.
+	// Unkillable means that part of the command is alive long after the kill. The lock is renewed
+	// until that part ends, or until an interrupt.
 	Unkillable struct {
 		After time.Duration
 		Left  []Process
@@ -78,7 +78,7 @@ var ErrSystem = errors.New("no process groups on this system")
 // ErrNotRenewed is the loss of a lock whose lease is about to end.
 var ErrNotRenewed = errors.New("its lease could not be renewed in time")
 
-// A LostError means that the lock was lost. Nothing of the command is left.
+// A LostError means that the lock was lost. No process of the command is left.
 type LostError struct {
 	Token   lockstep.Token
 	Started bool // the command was started
@@ -90,8 +90,8 @@ func (e *LostError) Error() string { return fmt.Sprintf("lock lost: %v", e.Err) 
 // Unwrap returns why the lock was lost.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// A StuckError means that a part of the command is alive long after it was killed. The lock was not
-// released: it ends with its lease, as late as possible.
+// A StuckError means that part of the command is alive long after the kill. The lock was not
+// released: it stays held until its lease ends, as late as possible.
 type StuckError struct {
 	After time.Duration
 	Left  []Process

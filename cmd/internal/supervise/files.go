@@ -33,8 +33,8 @@ func (c *closer) null() (f *os.File) {
 	return f
 }
 
-// inherited lets the next program that is started inherit f, with the same descriptor number.
-// Descriptors above the standard files that the user's shell opened for the command keep theirs.
+// inherited lets the next program that is started inherit f, with the same descriptor number. Other
+// descriptors that the user's shell opened for the command keep their numbers.
 func (c *closer) inherited(f *os.File) int {
 	fd := int(f.Fd())
 	if c.err == nil {

@@ -21,8 +21,8 @@ func (h *holding) finish() (int, error) {
 	return h.status.Code(), nil
 }
 
-// keep says, once, that the lock is kept for a command that SIGKILL does not end. Only the user may
-// end this: the lock is held, and the next holder would run concurrently.
+// keep reports, once, that the lock is kept for a command that SIGKILL does not end. Only the user
+// may end this: if the lock were released, the next holder would run at the same time.
 func (h *holding) keep() {
 	if h.kept {
 		return

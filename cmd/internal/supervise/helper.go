@@ -20,7 +20,7 @@ const (
 )
 
 // The process names of the helpers. They differ from the name of the program, so that a signal to
-// every process of that name (pkill -f lockstep) lets the watcher do its work.
+// every process of that name (pkill -f lockstep) does not reach the watcher.
 const (
 	childName   = "command-to-be"
 	watcherName = "lock-watcher"
@@ -32,8 +32,8 @@ const (
 	codeNotFound      = 127
 )
 
-// Hidden acts as the waiting child or the watcher if args, whose first element is the program's
-// name, ask for that, and returns the exit code. Main functions call it before anything else.
+// Hidden acts as the waiting child or the watcher if args ask for that, and returns the exit code.
+// The first element of args is the program's name. Main functions call Hidden before anything else.
 func Hidden(args []string) (code int, mine bool) {
 	if len(args) < 2 {
 		return 0, false
@@ -50,8 +50,8 @@ func Hidden(args []string) (code int, mine bool) {
 	}
 }
 
-// showAs sets the name that ps, top and pgrep show for this process, at most 15 bytes of it. On
-// Linux it would be "exe", since the helpers are started through the link /proc/self/exe.
+// showAs sets the name that ps, top and pgrep show for this process, at most 15 bytes of it.
+// Otherwise Linux would show "exe", since the helpers are started through the link /proc/self/exe.
 func showAs(name string) { os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
 // childFiles are the descriptors of a waiting child: where it waits, where it reports that it has
@@ -134,7 +134,7 @@ func readByte(fd int) bool {
 // execute returns only if the command cannot be executed.
 func execute(path string, args []string) int {
 	err := unix.Exec(path, args, os.Environ())
-	if errors.Is(err, unix.ENOEXEC) { // a script without a #! line, as execvp does
+	if errors.Is(err, unix.ENOEXEC) { // a script without a #! line: run it in a shell, as execvp does
 		err = unix.Exec("/bin/sh", append([]string{"sh", path}, args[1:]...), os.Environ())
 	}
 	fmt.Fprintf(os.Stderr, "lockstep: run: cannot execute %+q: %v\n", path, err)

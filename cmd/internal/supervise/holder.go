@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// goodbye bounds releasing the lock and ending the session.
-	goodbye = 5 * time.Second
-	// goodbyeLost is the same bound if the service is probably out of reach.
-	goodbyeLost = 500 * time.Millisecond
+	// closeTimeout bounds releasing the lock and ending the session.
+	closeTimeout = 5 * time.Second
+	// closeTimeoutLost is the same bound if the service is probably out of reach.
+	closeTimeoutLost = 500 * time.Millisecond
 	// signalBuffer is how many signals can wait while another is handled. Any that do not fit are
 	// dropped, as the kernel drops a signal that is already pending.
 	signalBuffer = 64
@@ -28,21 +28,21 @@ const (
 type Holder struct {
 	claim     Claim
 	signals   chan os.Signal
-	inherited signalSettings // the signals that the command finds ignored and blocked
+	inherited signalSettings // the ignored and blocked signals that the command inherits
 	locker    lockstep.Locker
 	lock      lockstep.Lock
 	hurried   chan struct{} // see hurry, which creates it
 }
 
-// newHolder catches the signals, and returns a Holder that has nothing yet.
+// newHolder catches the signals, and returns a Holder without a lock.
 func newHolder(claim Claim) *Holder {
 	r := &Holder{claim: claim, inherited: signalsAtStart(), signals: make(chan os.Signal, signalBuffer)}
 	notifyEnding(r.signals)
 	return r
 }
 
-// Acquire waits for the lock. The error is that of the Locker, or a [*SignalError] or [*DueError]
-// that ended the wait; nothing of the claim is left then.
+// Acquire waits for the lock. The error is the Locker's, or a [*SignalError] or [*DueError] that
+// says what ended the wait. After an error, nothing of the claim is left in the queue.
 func Acquire(ctx context.Context, claim Claim) (*Holder, error) {
 	r := newHolder(claim)
 	var err error
@@ -50,7 +50,7 @@ func Acquire(ctx context.Context, claim Claim) (*Holder, error) {
 		if r.lock, err = r.acquire(ctx); err == nil {
 			return r, nil
 		}
-		r.leave(goodbye)
+		r.leave(closeTimeout)
 	}
 	signal.Stop(r.signals)
 	return nil, err
@@ -62,25 +62,25 @@ func (r *Holder) Lock() lockstep.Lock { return r.lock }
 // Locker returns the Locker that the lock came from.
 func (r *Holder) Locker() lockstep.Locker { return r.locker }
 
-// Run runs the command, and releases the lock when nothing of it is left, or when it has ended by
-// itself. It returns the exit code of the command, 128 + n if signal n ended it. The error is a
-// [*LostError], a [*StuckError] or a [*StartError].
+// Run runs the command, and releases the lock when the command has ended by itself or none of its
+// processes is left. It returns the exit code of the command, 128 + n if signal n ended it. The
+// error is a [*LostError], a [*StuckError] or a [*StartError].
 func (r *Holder) Run(c Command) (code int, err error) {
 	defer signal.Stop(r.signals)
 	h := &holding{Holder: r, command: c}
 	code, err = h.hold()
-	if h.stuck { // part of the command is alive: the service must not believe that we let go
+	if h.stuck { // part of the command is alive: the service must not grant the lock to others
 		return 0, err
 	}
-	r.dwell(h.keepUntil())
+	r.holdUntil(h.keepUntil())
 	r.Release(h.overseer.loss)
 	return code, err
 }
 
-// dwell keeps the lock until the given time unless it is asked to end sooner.
-func (r *Holder) dwell(until time.Duration) {
+// holdUntil keeps the lock until the given time, unless something asks for an earlier end.
+func (r *Holder) holdUntil(until time.Duration) {
 	for Now() < until && r.lock.Check() == nil && r.claim.EndWith.due() == "" {
-		timer := time.NewTimer(min(endWithLook, until-Now()))
+		timer := time.NewTimer(min(endWithInterval, until-Now()))
 		select {
 		case <-timer.C:
 		case sig := <-r.signals:
@@ -96,7 +96,7 @@ func (r *Holder) dwell(until time.Duration) {
 // zero. It returns an error if the lock was lost.
 func (r *Holder) Keep(most time.Duration) error {
 	began := Now()
-	look := time.NewTicker(holdLook)
+	look := time.NewTicker(holdInterval)
 	defer look.Stop()
 	for {
 		select {
@@ -116,11 +116,11 @@ func (r *Holder) Keep(most time.Duration) error {
 	}
 }
 
-// holdLook is the interval at which Keep checks EndWith and the clock of the lease.
-const holdLook = 100 * time.Millisecond
+// holdInterval is the time between Keep's checks of EndWith and of the lease.
+const holdInterval = 100 * time.Millisecond
 
-// heed stops this process if sig is the signal of ctrl-Z, which is caught once a command was
-// started. It reports whether sig asks for the end.
+// heed stops this process if sig is SIGTSTP (ctrl-Z), which is caught once a command was started.
+// It reports whether sig asks this process to end.
 func (r *Holder) heed(sig os.Signal) (ends bool) {
 	if sig == syscall.SIGTSTP {
 		stopSelf(r.signals)
@@ -134,8 +134,8 @@ type acquired struct {
 }
 
 // acquire waits for the lock. If a signal asks us to end, or what EndWith names has ended, it
-// cancels the request and waits until nothing of it is left; after a second signal it does not
-// wait.
+// cancels the request and waits until the Locker has withdrawn it. A later interrupt ends that wait
+// too.
 func (r *Holder) acquire(ctx context.Context) (lockstep.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -144,7 +144,7 @@ func (r *Holder) acquire(ctx context.Context) (lockstep.Lock, error) {
 		lock, err := r.locker.Acquire(ctx, r.claim.Name, r.claim.Options...)
 		result <- acquired{lock, err}
 	}()
-	look := time.NewTicker(endWithLook)
+	look := time.NewTicker(endWithInterval)
 	defer look.Stop()
 	defer r.waiting(ctx)()
 	for end := error(nil); ; {
@@ -170,7 +170,7 @@ func (r *Holder) acquire(ctx context.Context) (lockstep.Lock, error) {
 	}
 }
 
-// waiting tells that a wait begins.
+// waiting calls [Claim.Waiting], if it is set.
 func (r *Holder) waiting(ctx context.Context) (stop func()) {
 	if r.claim.Waiting == nil {
 		return func() {}
@@ -181,7 +181,7 @@ func (r *Holder) waiting(ctx context.Context) (stop func()) {
 // granted returns the outcome of a request; if end is set, the lock is no longer wanted.
 func (r *Holder) granted(got acquired, end error) (lockstep.Lock, error) {
 	if end == nil && got.lock != nil {
-		if why := r.claim.EndWith.due(); why != "" { // at the same moment
+		if why := r.claim.EndWith.due(); why != "" { // just as the lock was granted
 			end = &DueError{why}
 		}
 	}
@@ -206,14 +206,14 @@ func endedBy(sig os.Signal) error {
 	return &SignalError{number}
 }
 
-// Release releases the lock and ends the session; loss says why the lock is lost, if it is. For a
+// Release releases the lock and ends the session; loss is why the lock was lost, or nil. For a
 // revoked lock, this is the acknowledgement that the service waits for. A failure is reported and
-// returned. It delays others by at most the rest of the lease, and does not make the command a
-// failure: it ran under the lock.
+// returned. It delays others by at most the rest of the lease; the command still counts as
+// successful, since it ran under the lock.
 func (r *Holder) Release(loss error) error {
-	patience := goodbye
+	patience := closeTimeout
 	if loss != nil && !revoked(loss) {
-		patience = goodbyeLost
+		patience = closeTimeoutLost
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -234,10 +234,10 @@ func (r *Holder) Release(loss error) error {
 	}
 }
 
-// Leave ends the session without releasing the lock, for one that was detached.
-func (r *Holder) Leave() { r.leave(goodbye) }
+// Leave ends the session without releasing the lock, which was detached.
+func (r *Holder) Leave() { r.leave(closeTimeout) }
 
-// leave ends the session, so that nothing of this run stays in a queue. After it, signals have
+// leave ends the session, so that no claim of this run stays in a queue. After it, signals have
 // their usual effect again.
 func (r *Holder) leave(patience time.Duration) {
 	defer signal.Stop(r.signals)
@@ -252,9 +252,9 @@ func (r *Holder) leave(patience time.Duration) {
 	}
 }
 
-// hurry returns a channel that is closed when the user interrupts what is left to do after the
-// command. Other signals have no effect: a service manager that sends TERM to both run and the
-// command wants both to end properly.
+// hurry returns a channel that is closed when the user interrupts the cleanup after the command.
+// Other signals have no effect: a service manager that sends TERM to both run and the command wants
+// both to end properly.
 func (r *Holder) hurry() <-chan struct{} {
 	if r.hurried == nil {
 		r.hurried = make(chan struct{})

@@ -13,29 +13,29 @@ const (
 	// stuckAfter is how long a killed command may take to disappear. Only a process that hangs in
 	// the kernel, or belongs to another user, takes longer than milliseconds.
 	stuckAfter = 10 * time.Second
-	// killLook is the interval between kills of what is left of a command, and between checks of a
+	// killInterval is the time between kills of what is left of a command, and between checks of a
 	// lease that is too short to start one.
-	killLook = 5 * time.Millisecond
+	killInterval = 5 * time.Millisecond
 )
 
 // A holding is the time during which a run has its lock.
 type holding struct {
 	*Holder
-	command  Command
-	resigns  bool // TERM and INT to us mean the end of the command, and are not passed on
-	overseer overseer
-	child    *child
-	terminal *terminal
-	wanted   bool            // the command should own the terminal's foreground
-	lost     <-chan struct{} // Done of the lock's context; nil once seen
-	ended    bool            // the command itself has ended, with status
-	status   exitStatus
-	empty    bool          // no descendant of the command is left
-	killedAt time.Duration // zero: not killed
-	stuck    bool          // part of the command may still be alive
-	kept     bool          // the user was told that the lock is kept for a command that does not end
-	left     bool          // the user does not want to wait for it
-	started  time.Duration // when the command was started
+	command   Command
+	resigns   bool // TERM and INT to this process end the command, and are not passed on
+	overseer  overseer
+	child     *child
+	terminal  *terminal
+	wanted    bool            // the command should own the terminal's foreground
+	lost      <-chan struct{} // Done of the lock's context; nil once seen
+	ended     bool            // the command itself has ended, with status
+	status    exitStatus
+	empty     bool          // no descendant of the command is left
+	killedAt  time.Duration // zero: not killed
+	stuck     bool          // part of the command may still be alive
+	kept      bool          // keep has reported that the lock is kept for a command that does not end
+	abandoned bool          // the user does not want to wait for that command
+	started   time.Duration // when the command was started
 }
 
 // hold runs the command to its end and returns its exit code.
@@ -59,7 +59,7 @@ func (h *holding) hold() (int, error) {
 		case h.over():
 			return h.finish()
 		case h.killedAt == 0:
-		case Now()-h.killedAt > stuckAfter && (h.overseer.loss != nil || h.left):
+		case Now()-h.killedAt > stuckAfter && (h.overseer.loss != nil || h.abandoned):
 			return h.giveUp()
 		case Now()-h.killedAt > stuckAfter:
 			h.keep()
@@ -69,8 +69,8 @@ func (h *holding) hold() (int, error) {
 	}
 }
 
-// keepUntil returns how long AtLeast keeps the lock, or zero if no command was started or the
-// lock is lost.
+// keepUntil returns the time until which AtLeast keeps the lock, or zero if no command was started
+// or the lock is lost.
 func (h *holding) keepUntil() time.Duration {
 	if h.started == 0 || h.overseer.loss != nil {
 		return 0
@@ -82,7 +82,7 @@ func (h *holding) keepUntil() time.Duration {
 // renewal of the session is failing.
 func (h *holding) awaitLease() error {
 	for h.lock.Check() == nil && h.lock.Remaining() <= h.overseer.killAfter {
-		time.Sleep(killLook)
+		time.Sleep(killInterval)
 	}
 	if err := h.lock.Check(); err != nil {
 		h.overseer.loss = err
@@ -139,7 +139,7 @@ func (h *holding) look() orders {
 func (h *holding) wait() func() {
 	pause := h.overseer.wake(Now())
 	if h.killedAt > 0 && !h.kept {
-		pause = min(pause, killLook)
+		pause = min(pause, killInterval)
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -183,7 +183,7 @@ func (h *holding) note(err error) {
 
 // relay passes a signal on to the command.
 func (h *holding) relay(sig os.Signal) {
-	h.left = h.left || h.kept && hurries(sig)
+	h.abandoned = h.abandoned || h.kept && hurries(sig)
 	if sig == unix.SIGCONT && h.wanted {
 		h.giveTerminal()
 	}
@@ -215,15 +215,14 @@ func (h *holding) changed(change change) {
 	}
 }
 
-// over reports whether nothing is left to do but release the lock. What a command that ended by
-// itself left running is left alone; of a command that is being stopped, nothing may remain.
+// over reports whether only the release of the lock is left to do. If the command ended by itself,
+// its descendants may keep running; if it is being stopped, they must end too.
 func (h *holding) over() bool {
 	return h.empty || h.ended && h.overseer.phase == running && !h.command.WaitAll
 }
 
 // stopped handles a stopped child. A shell that waits for us must see us stop as well, or its user
-// never gets a prompt. Without a terminal there is no such shell, and the lock continues to be
-// renewed.
+// never gets a prompt. Without a terminal there is no such shell, and we keep renewing the lock.
 func (h *holding) stopped(by unix.Signal) {
 	switch {
 	case h.overseer.phase == killed:

@@ -21,7 +21,7 @@ func parseSignals(word string) (s signalSettings, err error) {
 	return s, err
 }
 
-// take applies them to the calling thread, the one that survives exec.
+// take applies the settings to the calling thread, the one that survives exec.
 func (s signalSettings) take() {
 	for sig := 1; sig < maxSignal; sig++ {
 		if s.ignored&(1<<(sig-1)) != 0 {

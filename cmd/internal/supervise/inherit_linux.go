@@ -15,8 +15,8 @@ import (
 // ignoreHandler is the kernel's SIG_IGN.
 const ignoreHandler = 1
 
-// signalsAtStart returns the signals that were ignored and blocked when this program started, for
-// program. It must be called before any signal is caught.
+// signalsAtStart returns the signals that were ignored and blocked when this program started, for a
+// [program]. It must be called before any signal is caught.
 //
 // The Go runtime installs its handlers, and unblocks the signals that end a program, before main.
 // It keeps the previous settings in variables of its own. They are read here, since nothing exports
@@ -66,7 +66,7 @@ func split[Word uint32 | uint64](words []Word, mask uint64) {
 	}
 }
 
-// symbols is the symbol table of this program, if it is a 64-bit one.
+// symbols is the symbol table of this program, if it is a 64-bit program.
 type symbols struct {
 	order          binary.ByteOrder // nil: no table
 	entries, names []byte
@@ -113,8 +113,8 @@ func (s symbols) read(name string, words int) []uint64 {
 	return values
 }
 
-// address returns the address of a variable, or zero. It decodes only the entry that it looks for:
-// there are a hundred thousand.
+// address returns the address of a variable, or zero. It decodes only the entries that it compares:
+// the table has a hundred thousand.
 func (s symbols) address(name string, size uint64) uint64 {
 	at := bytes.Index(s.names, []byte("\x00"+name+"\x00"))
 	if s.order == nil || at < 0 {

@@ -29,7 +29,7 @@ func lower(t *testing.T, resource int, limit uint64) uint64 {
 
 func TestAFailedStartNamesTheLimitsOfTheProcess(t *testing.T) {
 	processes := lower(t, unix.RLIMIT_NPROC, 1<<20)
-	space := lower(t, unix.RLIMIT_AS, 1<<50) // more than any process has, the race detector's too
+	space := lower(t, unix.RLIMIT_AS, 1<<50) // more than any process uses, even under the race detector
 	want := fmt.Sprintf("; a watcher needs about 10 threads and 1 GiB of address space in addition to the command, ulimit -u is %d, ulimit -v is %d",
 		processes, space/1024)
 
@@ -47,7 +47,7 @@ func TestAFailedStartNamesTheLimitsOfTheProcess(t *testing.T) {
 	}
 }
 
-// pipe has an end to read from and one to write to.
+// pipe returns the read end and the write end of a pipe.
 func pipe(t *testing.T) [2]*os.File {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A message between this program and the watcher is a kind and a number. Its 9 bytes are below
+// A message between this program and the watcher is a kind and a number. Its 9 bytes are fewer than
 // PIPE_BUF, so a write is all or nothing.
 type message struct {
 	kind  kind
@@ -21,7 +21,7 @@ type kind byte
 const (
 	watchDeadline kind = 'd' // value: nanoseconds of Now
 	watchGo       kind = 'g' // the child may become its command
-	watchNoMore   kind = 'q' // leave everything that is left alone
+	watchNoMore   kind = 'q' // kill nothing more
 )
 
 // From the watcher.
@@ -31,7 +31,7 @@ const (
 	reportStopped kind = 's' // value: the signal that stopped the command
 	reportEnded   kind = 'e' // value: the wait status of the command
 	reportEmpty   kind = 'n' // no descendant of the command is left
-	reportOverdue kind = 'k' // the deadline has passed, and everything is killed
+	reportOverdue kind = 'k' // the deadline has passed, and everything is being killed
 )
 
 const messageSize = 9

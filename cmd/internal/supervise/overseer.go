@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// overseerLook is the longest interval between checks of the lock: timers stop while the machine is
+// overseerInterval is the longest time between checks of the lock: timers stop while the machine is
 // suspended. Reading a lease takes well under a microsecond.
-const overseerLook = 100 * time.Millisecond
+const overseerInterval = 100 * time.Millisecond
 
 // An overseer decides what happens to a command under a lock. It takes the time and what is known
 // about the lock, and returns orders; it does nothing itself.
@@ -35,7 +35,7 @@ type overseer struct {
 	killAt     time.Duration // in phase ending
 	interrupts int
 	resigns    bool  // INT and TERM end the command within killAfter
-	resigned   bool  // one of them came
+	resigned   bool  // one of them was received
 	loss       error // why the lock is lost; nil while it is held
 }
 
@@ -66,7 +66,8 @@ func (o *orders) add(more orders) {
 	}
 }
 
-// look takes the state of the lock: until when it is valid, and, in over, why it is lost, or nil.
+// look takes the state of the lock: until when it is valid and, in over, why it was lost, or nil
+// while it is held.
 func (o *overseer) look(now, validUntil time.Duration, over error) orders {
 	switch {
 	case over != nil:
@@ -172,7 +173,7 @@ func (o *overseer) signal(now time.Duration, sig os.Signal) orders {
 	return out
 }
 
-// hurry ends the command although the lock is held, and stays held until the command has ended.
+// hurry ends the command while the lock is held. The lock stays held until the command has ended.
 func (o *overseer) hurry(now time.Duration, why Event) orders {
 	if o.phase != running {
 		return orders{}
@@ -182,9 +183,9 @@ func (o *overseer) hurry(now time.Duration, why Event) orders {
 	return out
 }
 
-// wake returns how long look may wait for its next call if nothing else happens.
+// wake returns how soon look must be called again if nothing else happens.
 func (o *overseer) wake(now time.Duration) time.Duration {
-	next := now + overseerLook
+	next := now + overseerInterval
 	switch o.phase {
 	case running:
 		next = min(next, o.validUntil-o.killAfter)

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// A moment is one call of an overseer and the orders it should return.
+// A moment is one call to an overseer and the orders it should return.
 type moment struct {
 	at         time.Duration
 	validUntil time.Duration
@@ -70,7 +70,7 @@ func TestTheOverseer(t *testing.T) {
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
 			{at: 31 * s, validUntil: 31 * s, over: ended, want: "KILL!"},
 		}, true},
-		{"a lease that has passed gets KILL even if nobody says so", []moment{
+		{"a lease whose end has passed gets KILL even if no loss is reported", []moment{
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
 			{at: 31 * s, validUntil: 10 * s, want: "KILL!"},
 		}, true},
@@ -94,22 +94,22 @@ func TestTheOverseer(t *testing.T) {
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
 			{at: 12 * s, over: revoked, want: "SIGTERM SIGCONT KILL!"},
 		}, true},
-		{"signals are passed on, those that end a stopped process with CONT", []moment{
+		{"signals are passed on, and CONT follows those that ask for an end", []moment{
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
 			{at: 2 * s, signal: unix.SIGUSR1, want: "SIGUSR1"},
 			{at: 2 * s, signal: unix.SIGTERM, want: "SIGTERM SIGCONT"},
 			{at: 2 * s, signal: unix.SIGTSTP, want: "SIGTSTP"},
 		}, false},
-		{"the second interrupt is TERM, and KILL after kill-after, and no loss", []moment{
+		{"the second interrupt sends TERM, KILL after kill-after, and is not a loss", []moment{
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
 			{at: 2 * s, signal: unix.SIGINT, want: "SIGINT SIGCONT"},
 			{at: 3 * s, signal: unix.SIGINT, want: "SIGTERM SIGCONT"},
 			{at: 4 * s, signal: unix.SIGINT, want: "SIGINT SIGCONT"},
 			{at: 5 * s, validUntil: 14 * s, want: "KILL! feed 14s"},
-			// The process may be one that never ends: the lock is kept.
+			// The process may never end: the lock is kept.
 			{at: 6 * s, validUntil: 15 * s, want: "feed 15s"},
 		}, false},
-		{"a loss after the second interrupt is one", []moment{
+		{"a loss after the second interrupt counts as a loss", []moment{
 			{at: 1 * s, validUntil: 10 * s, want: "feed 10s"},
 			{at: 2 * s, signal: unix.SIGINT, want: "SIGINT SIGCONT"},
 			{at: 3 * s, signal: unix.SIGINT, want: "SIGTERM SIGCONT"},
@@ -165,11 +165,11 @@ func TestTheOverseerWakesInTime(t *testing.T) {
 		now   time.Duration
 		want  time.Duration
 	}{
-		{running, 1 * s, overseerLook},
+		{running, 1 * s, overseerInterval},
 		{running, 7950 * ms, 50 * ms}, // TERM is due at 8 s
 		{ending, 9970 * ms, 30 * ms},  // KILL is due at 10 s
 		{ending, 11 * s, 0},
-		{killed, 11 * s, overseerLook},
+		{killed, 11 * s, overseerInterval},
 		{draining, 7950 * ms, 50 * ms}, // the lease is checked as before
 	} {
 		o := overseer{killAfter: 2 * s, validUntil: 10 * s, killAt: 10 * s, phase: c.phase, loss: ErrNotRenewed}

@@ -26,9 +26,9 @@ func asksToEnd(sig os.Signal) bool {
 	return false
 }
 
-// notifyEnding relays the signals that ask a program to end, and all others except those of job
-// control, which would end it without cleanup. A signal that was ignored when this program started,
-// as nohup does, stays ignored.
+// notifyEnding relays the signals that ask a program to end, and all others that would end it
+// without cleanup, except those of job control. A signal that was ignored when this program
+// started, as under nohup, stays ignored.
 func notifyEnding(to chan<- os.Signal) {
 	notify(to, endSignals)
 	notify(to, others())

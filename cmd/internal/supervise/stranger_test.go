@@ -30,20 +30,20 @@ func spawn(t *testing.T, args ...string) int {
 	return pid
 }
 
-func TestASweepSparesAStrangerWithTheNumberOfTheGroup(t *testing.T) {
+func TestASweepSparesAProcessThatReusesTheGroupID(t *testing.T) {
 	stranger := spawn(t, "exec sleep 1000")
 	c := &child{group: processGroup(stranger), changes: make(chan change), released: make(chan struct{}), before: pids(below(unix.Getpid(), nil))}
-	c.blind.Store(true)
+	c.unwatched.Store(true)
 	left := spawn(t, "exec sleep 1000")
 	go c.sweep(true)
 	j := job{c, t}
 	j.expect(childUnwatched)
 	j.expect(childEmpty)
 	if !gone(left) {
-		t.Error("what was left was not killed")
+		t.Error("the process that was left was not killed")
 	}
 	if dead(stranger) {
-		t.Error("a stranger was killed")
+		t.Error("an unrelated process was killed")
 	}
 }
 
@@ -67,7 +67,7 @@ func TestTheEndOfTheCommandIsReportedOnce(t *testing.T) {
 		kinds = append(kinds, m.kind)
 	}
 	if want := []kind{reportEmpty}; !slices.Equal(kinds, want) {
-		t.Errorf("reports %q, want %q: the command's end was reported before, and this is an orphan with its old number", kinds, want)
+		t.Errorf("reports %q, want %q: the command's end was already reported, and this is an orphan that reuses its id", kinds, want)
 	}
 }
 

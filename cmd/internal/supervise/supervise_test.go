@@ -13,11 +13,11 @@ import (
 	"github.com/lockstep-dev/lockstep/memlock"
 )
 
-// A world is a lock in memory, and what is reported about it.
+// A world is a lock in memory, and the events reported about it.
 type world struct {
-	space *memlock.Space
-	dir   string
-	told  []Event
+	space    *memlock.Space
+	dir      string
+	reported []Event
 }
 
 func newWorld(t *testing.T) *world {
@@ -28,7 +28,7 @@ func (w *world) claim() Claim {
 	return Claim{
 		Open:   func() (lockstep.Locker, error) { return w.space.Locker(), nil },
 		Name:   "x",
-		Report: func(e Event) { w.told = append(w.told, e) },
+		Report: func(e Event) { w.reported = append(w.reported, e) },
 	}
 }
 
@@ -72,12 +72,12 @@ func TestARunReturnsTheCodeOfItsCommandAndFreesTheLock(t *testing.T) {
 		t.Errorf("code %d, %v, want 3", code, err)
 	}
 	w.isFree(t)
-	if len(w.told) > 0 {
-		t.Errorf("told %#v, want nothing", w.told)
+	if len(w.reported) > 0 {
+		t.Errorf("reported %#v, want nothing", w.reported)
 	}
 }
 
-func TestARevokedRunIsLost(t *testing.T) {
+func TestARunLosesARevokedLock(t *testing.T) {
 	w := newWorld(t)
 	h, err := Acquire(t.Context(), w.claim())
 	if err != nil {
@@ -87,7 +87,7 @@ func TestARevokedRunIsLost(t *testing.T) {
 	_, err = h.Run(w.shell("touch up; exec sleep 1000"))
 	lost, ok := errors.AsType[*LostError](err)
 	if !ok || !lost.Started || !revoked(lost.Err) {
-		t.Errorf("error %#v, want a LostError that says who revoked", err)
+		t.Errorf("error %#v, want a LostError of a revoked lock", err)
 	}
 	w.isFree(t)
 }
@@ -99,15 +99,15 @@ func TestElectLeadsAgainAfterALossUntilTheCommandEnds(t *testing.T) {
 	if code != 5 || err != nil {
 		t.Errorf("code %d, %v, want 5", code, err)
 	}
-	if len(w.told) != 1 || !errors.Is(w.told[0].(TermLost).Err, lockstep.ErrLost) {
-		t.Errorf("told %#v, want the loss of a term", w.told)
+	if len(w.reported) != 1 || !errors.Is(w.reported[0].(TermLost).Err, lockstep.ErrLost) {
+		t.Errorf("reported %#v, want the loss of a term", w.reported)
 	}
 	w.isFree(t)
 }
 
-func TestElectRefusesAnIdentityThatNobodyCanRead(t *testing.T) {
+func TestElectRefusesAnUnprintableIdentity(t *testing.T) {
 	w := newWorld(t)
 	if _, err := Elect(t.Context(), Candidate{Claim: w.claim(), Identity: "a\x00"}, w.shell("exit 3")); !errors.Is(err, lockstep.ErrInvalid) {
-		t.Errorf("error %v, want that it is invalid", err)
+		t.Errorf("error %v, want ErrInvalid", err)
 	}
 }

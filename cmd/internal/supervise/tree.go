@@ -13,7 +13,7 @@ import (
 var errNoTree = errors.New("this system does not list the descendants of a process (on Linux: is /proc mounted?)")
 
 // living returns the processes that are not zombies. In a zombie, the first thread has ended, but
-// others may still be running, so this is only for people to read.
+// others may still be running, so use this only for display.
 func living(all []Process) []Process {
 	var alive []Process
 	for _, p := range all {
@@ -72,7 +72,7 @@ func signalProcess(pid int, sig unix.Signal) error {
 	return nil
 }
 
-// A processGroup is a process group. The zero value is none.
+// A processGroup is the id of a process group. Zero means none.
 type processGroup int
 
 func (g processGroup) known() bool { return g > 1 }

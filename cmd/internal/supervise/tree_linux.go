@@ -30,16 +30,15 @@ func dieWithParent(parent int) bool {
 }
 
 // lingers reports whether a group has processes that are not children of its watcher. On Linux, all
-// descendants of a subreaper's child become its own children in the end.
+// descendants of a subreaper's child eventually become the subreaper's own children.
 func lingers(processGroup) bool { return false }
 
 // waitAll also waits for children whose exit signal is not SIGCHLD.
 const waitAll = unix.WALL
 
-// below lists the descendants of root, parents before children, without root itself, and without
-// the processes in without and their descendants. It may miss a process that is reparented
-// meanwhile.
-func below(root int, without []int) ([]Process, error) {
+// below lists the descendants of root, parents before children, without root itself, the processes
+// in except, and the descendants of those. It may miss a process that is reparented meanwhile.
+func below(root int, except []int) ([]Process, error) {
 	children := childrenFromTasks
 	if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d/children", unix.Gettid())); err != nil {
 		table, err := parentTable()
@@ -50,7 +49,7 @@ func below(root int, without []int) ([]Process, error) {
 	}
 	var found []Process
 	seen := map[int]bool{root: true}
-	for _, pid := range without {
+	for _, pid := range except {
 		seen[pid] = true
 	}
 	for next := []int{root}; len(next) > 0; next = next[1:] {

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// watchLook is the longest sleep of a watcher. Timers stop during suspend, so it polls the
+	// watchInterval is the longest sleep of a watcher. Timers stop during suspend, so it polls the
 	// clock that does not stop; the service assumes that a holder is late by at most a quarter of a
 	// second.
-	watchLook = 100 * time.Millisecond
+	watchInterval = 100 * time.Millisecond
 
 	// Kills are repeated until nothing is left or killFor has passed. Only a process that hangs in
 	// the kernel, or belongs to another user, takes longer than milliseconds.
@@ -48,12 +48,12 @@ func (g *guardian) armed() bool { return g.group.known() && g.deadline > 0 }
 // due reports whether everything must be killed now.
 func (g *guardian) due(now time.Duration) bool { return g.armed() && now >= g.deadline }
 
-// sleep returns how long nothing can happen except a message or a change of a child.
+// sleep returns how long to wait for a message or a change of a child.
 func (g *guardian) sleep(now time.Duration) time.Duration {
 	if !g.armed() {
-		return watchLook
+		return watchInterval
 	}
-	return min(watchLook, max(0, g.deadline-now))
+	return min(watchInterval, max(0, g.deadline-now))
 }
 
 // A watcher is the process between this program and its command.
@@ -84,17 +84,17 @@ func watch(args []string) int {
 	unix.CloseOnExec(feed)
 	unix.CloseOnExec(report)
 	w := &watcher{feed: os.NewFile(uintptr(feed), "feed"), report: os.NewFile(uintptr(report), "report")}
-	w.deafen()
+	w.catchSignals()
 	if err := errors.Join(becomeSubreaper(), w.start(f)); err != nil {
 		return codeCannotExecute
 	}
-	w.turn()
+	w.loop()
 	return 0
 }
 
-// deafen keeps the watcher alive when it gets signals meant for others ("killall lockstep"). They
-// are caught rather than ignored, since the command would inherit that.
-func (w *watcher) deafen() {
+// catchSignals keeps the watcher alive when it gets signals meant for others ("killall lockstep").
+// They are caught rather than ignored, since the command would inherit ignored signals.
+func (w *watcher) catchSignals() {
 	all := make(chan os.Signal, 1)
 	for sig := syscall.Signal(1); sig < maxSignal; sig++ {
 		if sig != unix.SIGCHLD && sig != unix.SIGURG && !signal.Ignored(sig) {
@@ -114,7 +114,7 @@ func (w *watcher) start(f childFiles) error {
 	}
 	pid, here, err := w.fork(f, words)
 	if err != nil {
-		w.tell(reportFailed, -errnoOf(err))
+		w.sendReport(reportFailed, -errnoOf(err))
 		return err
 	}
 	w.group = processGroup(pid)
@@ -128,7 +128,7 @@ func (w *watcher) start(f childFiles) error {
 	}
 	var status unix.WaitStatus
 	unix.Wait4(pid, &status, 0, nil)
-	w.tell(reportFailed, int64(status))
+	w.sendReport(reportFailed, int64(status))
 	return io.ErrUnexpectedEOF
 }
 
@@ -183,12 +183,12 @@ func (w *watcher) followChildren() error {
 	return nil
 }
 
-// turn runs until it is asked to stop, or until everything was killed.
-func (w *watcher) turn() {
+// loop runs until the watcher is asked to stop, or until everything was killed.
+func (w *watcher) loop() {
 	for {
 		wait := w.sleep(Now())
 		if w.empty {
-			wait = watchLook // there is nothing to kill
+			wait = watchInterval // there is nothing to kill
 		}
 		next, err := w.next(wait)
 		w.reap()
@@ -198,7 +198,7 @@ func (w *watcher) turn() {
 			w.complain()
 			return
 		case next.kind == 0 && w.due(Now()) && !w.empty:
-			w.tell(reportOverdue, 0)
+			w.sendReport(reportOverdue, 0)
 			w.killAll()
 			w.linger()
 			return
@@ -211,12 +211,12 @@ func (w *watcher) turn() {
 		}
 		if w.armed() && !w.ready {
 			w.ready = true
-			w.tell(reportReady, int64(w.group))
+			w.sendReport(reportReady, int64(w.group))
 		}
 	}
 }
 
-func (w *watcher) tell(k kind, value int64) { w.report.Write(message{k, value}.encode()) }
+func (w *watcher) sendReport(k kind, value int64) { w.report.Write(message{k, value}.encode()) }
 
 // next waits for a message, and returns the zero message if none came. It polls even if the
 // deadline has passed: a waiting message may move a deadline that passed while only this process
@@ -249,17 +249,17 @@ func (w *watcher) reap() {
 				return
 			}
 			w.empty = true
-			w.tell(reportEmpty, 0)
+			w.sendReport(reportEmpty, 0)
 		case pid == 0:
 			return
 		case pid != int(w.group) || w.ended: // another process, or a reused id
 		case status.Stopped():
 			if !w.killing {
-				w.tell(reportStopped, int64(status.StopSignal()))
+				w.sendReport(reportStopped, int64(status.StopSignal()))
 			}
 		default:
 			w.ended = true
-			w.tell(reportEnded, int64(status))
+			w.sendReport(reportEnded, int64(status))
 		}
 	}
 }
@@ -289,11 +289,11 @@ func (w *watcher) complain() {
 	fmt.Fprintf(w.errs, "lockstep: run was killed, and its command continues without the lock: %s cannot be killed by this user, or hangs\n", Name(living(found)))
 }
 
-// linger waits for a parent that is frozen or still at work: once this process ends, what it leaves
-// is no longer below it.
+// linger waits while the parent is frozen or still at work: once the watcher ends, the processes
+// that it leaves are no longer below it.
 func (w *watcher) linger() {
 	for !w.empty {
-		next, err := w.next(watchLook)
+		next, err := w.next(watchInterval)
 		if w.reap(); err != nil || next.kind == watchNoMore {
 			return
 		}

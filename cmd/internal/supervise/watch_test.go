@@ -35,7 +35,7 @@ func TestAGuardianIsDueAtItsDeadlineOnceItHasAChild(t *testing.T) {
 	}
 	g.group = 1
 	if g.armed() {
-		t.Error("armed against everybody")
+		t.Error("armed with group 1")
 	}
 	g.group = 4711
 	if g.due(10*s-1) || !g.due(10*s) {
@@ -44,19 +44,19 @@ func TestAGuardianIsDueAtItsDeadlineOnceItHasAChild(t *testing.T) {
 	if got := g.sleep(10*s - 7*time.Millisecond); got != 7*time.Millisecond {
 		t.Errorf("sleeps %v, want 7 ms", got)
 	}
-	if got := g.sleep(5 * s); got != watchLook {
-		t.Errorf("sleeps %v, want %v", got, watchLook)
+	if got := g.sleep(5 * s); got != watchInterval {
+		t.Errorf("sleeps %v, want %v", got, watchInterval)
 	}
 	g.take(message{watchDeadline, int64(20 * s)})
 	if g.due(10 * s) {
 		t.Error("due although the deadline has moved")
 	}
 	if g.take(message{kind: watchNoMore}) {
-		t.Error("goes on although it was told not to")
+		t.Error("continues after watchNoMore")
 	}
 }
 
-func TestMessagesComeBackAsTheyWere(t *testing.T) {
+func TestMessagesSurviveEncoding(t *testing.T) {
 	for _, m := range []message{{watchGo, 4711}, {watchDeadline, 1<<62 + 1}, {watchNoMore, 0}, {reportFailed, -1}} {
 		b := m.encode()
 		if got, err := readMessage(bytes.NewReader(b)); len(b) != messageSize || got != m || err != nil {
@@ -70,7 +70,7 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 		t.Errorf("words %q come back as %q, %v", words, got, err)
 	}
 	if _, err := receiveWords(bytes.NewReader(bytes.Repeat([]byte{0xff}, 8))); err == nil {
-		t.Error("a size without bound was taken")
+		t.Error("an excessive size was accepted")
 	}
 }
 
@@ -106,11 +106,11 @@ func (j job) expect(what whatHappened) change {
 	select {
 	case change := <-j.Changes():
 		if change.what != what {
-			j.t.Fatalf("news %+v, want one of kind %d", change, what)
+			j.t.Fatalf("change %+v, want one of kind %d", change, what)
 		}
 		return change
 	case <-time.After(20 * time.Second):
-		j.t.Fatalf("no news of kind %d", what)
+		j.t.Fatalf("no change of kind %d", what)
 		return change{}
 	}
 }
@@ -131,7 +131,7 @@ func processesIn(t *testing.T, path string, n int) []int {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Fatalf("%s never had %d numbers", path, n)
+	t.Fatalf("%s never had %d process ids", path, n)
 	return nil
 }
 
@@ -150,8 +150,8 @@ func gone(pids ...int) bool {
 	return false
 }
 
-// escapes returns a shell line that starts processes in each way that leaves the process group, and
-// writes their process ids to a file.
+// escapes returns a shell line that starts processes in every way that leaves the process group,
+// and writes their process ids to a file.
 func escapes(path string) string {
 	return `setsid sleep 1001 & echo $! >> PATH.part
 timeout 1000 sh -c 'echo $$ >> PATH.part; exec sleep 1002' &
@@ -207,7 +207,7 @@ func TestAKillReachesWhatAFrozenWatcherDoesNot(t *testing.T) {
 	j.expect(childEmpty)
 }
 
-func TestAKillCatchesWhatForksAllTheTime(t *testing.T) {
+func TestAKillCatchesProcessesThatKeepForking(t *testing.T) {
 	path := t.TempDir() + "/pids"
 	// Each process starts the next one and ends; three of them do so at once.
 	chain := "#!/bin/sh\nsetsid " + path + ".chain &\n"
@@ -229,13 +229,13 @@ func TestAKillCatchesWhatForksAllTheTime(t *testing.T) {
 		for _, pid := range children {
 			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(line), path+".chain") {
 				unix.Kill(pid, unix.SIGKILL)
-				t.Errorf("process %d goes on", pid)
+				t.Errorf("process %d is still running", pid)
 			}
 		}
 	}
 }
 
-func TestWhatACommandLeavesIsTold(t *testing.T) {
+func TestProcessesLeftByACommandAreListed(t *testing.T) {
 	path := t.TempDir() + "/pids"
 	j := start(t, "setsid sleep 1000 & echo $! > "+path+"; exit 3", time.Hour)
 	j.Go()
@@ -259,7 +259,7 @@ func TestWhatACommandLeavesIsTold(t *testing.T) {
 	j.expect(childEmpty)
 }
 
-func TestAWatcherThatIsReleasedDoesNoHarm(t *testing.T) {
+func TestAReleasedWatcherKillsNothing(t *testing.T) {
 	path := t.TempDir() + "/pids"
 	j := start(t, "sleep 1000 & echo $! > "+path+"; exit", time.Hour)
 	j.Go()
@@ -270,7 +270,7 @@ func TestAWatcherThatIsReleasedDoesNoHarm(t *testing.T) {
 	j.Release() // a second call does nothing
 	time.Sleep(20 * time.Millisecond)
 	if dead(pid) {
-		t.Error("what the command left is gone")
+		t.Error("the process that the command left is gone")
 	}
 }
 
@@ -323,20 +323,20 @@ func TestAChildWaitsForGo(t *testing.T) {
 	}
 }
 
-func TestAChildWhoseParentGivesUpEnds(t *testing.T) {
+func TestAWaitingChildEndsWithItsParent(t *testing.T) {
 	path := t.TempDir() + "/ran"
 	j := start(t, "touch "+path, time.Hour)
 	child := int(j.Group())
 	j.feed.Close()
 	if !gone(child) {
-		t.Error("the child that waits goes on")
+		t.Error("the waiting child is still running")
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the command ran")
 	}
 }
 
-func TestAScriptWithoutItsFirstLineRunsInAShell(t *testing.T) {
+func TestAScriptWithoutAnInterpreterLineRunsInAShell(t *testing.T) {
 	path := t.TempDir() + "/script"
 	if err := os.WriteFile(path, []byte("exit $1\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func TestAScriptWithoutItsFirstLineRunsInAShell(t *testing.T) {
 	}
 }
 
-func TestASignalToEverybodyPanics(t *testing.T) {
+func TestASignalToAllProcessesPanics(t *testing.T) {
 	for _, g := range []processGroup{-1, 0, 1} {
 		func() {
 			defer func() {
