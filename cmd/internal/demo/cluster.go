@@ -23,7 +23,7 @@ const nodeCount = 5
 // A cluster is five server processes on this machine.
 type cluster struct {
 	nodes  [nodeCount]node
-	claims []net.PacketConn // of its ports: the UDP twin of each, which others that look for free ports see
+	claims []net.PacketConn // the UDP twin of each port, which others that look for free ports find taken
 }
 
 // A node is one server process; process is nil while it is down.
@@ -89,7 +89,7 @@ func (c *cluster) addresses(count int) (found []string, err error) {
 	return nil, fmt.Errorf("find free ports: %w", err)
 }
 
-// secretFile is the file of the stage with the secret by which the nodes know each other.
+// secretFile is the name of the file with the cluster secret.
 const secretFile = "cluster.secret"
 
 func (s *stage) writeSecret() error {
@@ -161,11 +161,11 @@ func (s *stage) status(ctx context.Context) (status, error) {
 	return st, nil
 }
 
-// leader waits until a node other than not leads, and returns it.
-func (s *stage) leader(ctx context.Context, not string) (int, error) {
+// leader waits for a leader other than the node named except, and returns its index.
+func (s *stage) leader(ctx context.Context, except string) (int, error) {
 	for ctx.Err() == nil {
 		st, err := s.status(ctx)
-		if err == nil && st.Leader != "" && st.Leader != not {
+		if err == nil && st.Leader != "" && st.Leader != except {
 			return s.cluster.index(st.Leader)
 		}
 		lease.Sleep(ctx, 50*time.Millisecond)
@@ -193,7 +193,8 @@ func (s *stage) lockstep(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// environment returns our environment without the variables for another cluster.
+// environment returns our environment without the LOCKSTEP_ variables, which may point to another
+// cluster.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "LOCKSTEP_") })
 }

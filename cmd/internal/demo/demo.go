@@ -72,7 +72,7 @@ var serviceSteps = []step{
 	{"Competing jobs, and the leader is killed in the middle", competingJobs},
 	{"Waiters are served in order of arrival", orderlyQueue},
 	{"A holder freezes beyond its lease", frozenHolder},
-	{"What happened is on record", history},
+	{"The history shows what happened", history},
 	{"Three of five nodes are gone: nothing is granted", lostQuorum},
 }
 
@@ -90,7 +90,7 @@ type stage struct {
 	begin   time.Time
 	space   string // prefix of the lock names of this demo
 	cluster cluster
-	// backend holds the variables that say where the locks are; nil: in the cluster.
+	// backend holds the environment variables that select the backend; nil: the cluster.
 	backend []string
 }
 

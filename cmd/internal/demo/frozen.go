@@ -40,14 +40,14 @@ func frozenHolder(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.say("SIGSTOP to all processes of A: run, its watcher and its job (%d processes). A believes that it holds the lock.", len(frozen))
+	s.say("SIGSTOP to all processes of A: run, its watcher and its job (%d processes). A still believes that it holds the lock.", len(frozen))
 	if err := b.waitToken(ctx, s, "B"); err != nil {
 		return err
 	}
 	return s.wakeLate(ctx, a, frozen)
 }
 
-// wakeLate wakes A, whose lock B holds by now, and checks what happens to A.
+// wakeLate wakes A after B has been granted the lock, and checks what happens to A.
 func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 	tokens := map[string]uint64{}
 	for _, who := range []string{"A", "B"} {
@@ -59,25 +59,25 @@ func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 	}
 	s.say("A's lease expired; B was granted the lock. Tokens: A %d, B %d.", tokens["A"], tokens["B"])
 	if tokens["B"] <= tokens["A"] {
-		return fmt.Errorf("the token of B, %d, is not larger than that of A, %d", tokens["B"], tokens["A"])
+		return fmt.Errorf("B's token, %d, is not larger than A's, %d", tokens["B"], tokens["A"])
 	}
 	if err := s.showOutput(ctx, "show", s.name("frozen")); err != nil {
 		return err
 	}
 	for _, pid := range frozen {
-		_ = syscall.Kill(pid, syscall.SIGCONT) // some may be gone already
+		_ = syscall.Kill(pid, syscall.SIGCONT) // some may have ended already
 	}
 	code := a.exitCode()
 	s.say("SIGCONT: A's watcher sees that the deadline has passed and kills the job; run exits with %d.", code)
 	if code != 121 {
-		return fmt.Errorf("run of A exited with %d, want 121: lock lost", code)
+		return fmt.Errorf("A's run exited with %d, want 121: lock lost", code)
 	}
-	return s.judgeStore(tokens["A"], tokens["B"])
+	return s.checkStore(tokens["A"], tokens["B"])
 }
 
-// judgeStore replays the writes against a store that rejects tokens older than the newest it has
+// checkStore replays the writes against a store that rejects tokens older than the newest it has
 // seen.
-func (s *stage) judgeStore(a, b uint64) error {
+func (s *stage) checkStore(a, b uint64) error {
 	writes, err := s.numbers("store")
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *stage) judgeStore(a, b uint64) error {
 		return fmt.Errorf("the newest token in the store is %d, want B's %d", newest, b)
 	}
 	s.say("%d writes; %d came from A after B's first. A job can wake between its check and its write, and no", len(writes), late)
-	s.say("lock can prevent that: a store that keeps the newest token, %d, refuses A's %d. The lock is advisory; the token makes it safe.", b, a)
+	s.say("lock can prevent that. A store that keeps the newest token, %d, refuses A's %d. The lock is advisory; the token makes it safe.", b, a)
 	return nil
 }
 
@@ -194,7 +194,7 @@ func children(pid int) []int {
 	for _, stat := range stats {
 		content, err := os.ReadFile(stat)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // the process has ended
 		}
 		child, parent, ok := parseStat(string(content))
 		if ok && parent == pid {
@@ -210,14 +210,14 @@ func parseStat(stat string) (pid, parent int, ok bool) {
 	if open < 0 || shut < open {
 		return 0, 0, false
 	}
-	behind := strings.Fields(stat[shut+1:])
-	if len(behind) < 2 {
+	fields := strings.Fields(stat[shut+1:])
+	if len(fields) < 2 {
 		return 0, 0, false
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(stat[:open]))
 	if err != nil {
 		return 0, 0, false
 	}
-	parent, err = strconv.Atoi(behind[1])
+	parent, err = strconv.Atoi(fields[1])
 	return pid, parent, err == nil
 }

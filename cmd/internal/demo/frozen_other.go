@@ -7,6 +7,6 @@ import (
 	"errors"
 )
 
-var errNeedsLinux = errors.New("it needs Linux")
+var errNeedsLinux = errors.New("this step needs Linux")
 
 func frozenHolder(context.Context, *stage) error { return errNeedsLinux }

@@ -75,7 +75,7 @@ const (
 )
 
 func competingJobs(ctx context.Context, s *stage) error {
-	if err := s.layCounter(); err != nil {
+	if err := s.makeCounter(); err != nil {
 		return err
 	}
 	leader, err := s.leader(ctx, "")
@@ -91,7 +91,7 @@ func competingJobs(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.say("%s leads now. The jobs in the queue kept their places, the holder kept its lock.", s.cluster.nodes[next].name)
+	s.say("%s is the new leader. The jobs in the queue kept their places, and the holder kept its lock.", s.cluster.nodes[next].name)
 	if err := s.checkCounter(failures); err != nil {
 		return err
 	}
@@ -99,13 +99,13 @@ func competingJobs(ctx context.Context, s *stage) error {
 }
 
 func undisturbedJobs(ctx context.Context, s *stage) error {
-	if err := s.layCounter(); err != nil {
+	if err := s.makeCounter(); err != nil {
 		return err
 	}
 	return s.checkCounter(s.runJobs(ctx, func() {}))
 }
 
-func (s *stage) layCounter() error {
+func (s *stage) makeCounter() error {
 	s.say("%d shells increment a counter in a file, %d times each: read, add, write. Without a lock, some increments would be lost.", shells, runsPerShell)
 	return os.WriteFile(s.path("counter"), []byte("0\n"), 0o600)
 }
@@ -231,9 +231,9 @@ func orderlyQueue(ctx context.Context, s *stage) error {
 		return err
 	}
 	if got := strings.Join(strings.Fields(string(content)), " "); got != "first second third fourth" {
-		return fmt.Errorf("they ran in the order %q", got)
+		return fmt.Errorf("the jobs ran in the order %q", got)
 	}
-	s.say("The first released the lock; they ran in the order first, second, third, fourth.")
+	s.say("The first job released the lock; all four ran in order: first, second, third, fourth.")
 	return nil
 }
 
@@ -258,8 +258,8 @@ func (s *stage) lockState(ctx context.Context, name string) (lockState, error) {
 }
 
 // waitClaims waits until the lock has count holders and waiters together. Most backends do not show
-// waiters: with another backend it waits a second instead, which is enough for a job to request the
-// lock.
+// waiters: with another backend it waits a second instead, which is long enough for a job to
+// request the lock.
 func (s *stage) waitClaims(ctx context.Context, name string, count int) error {
 	if s.backend != nil {
 		lease.Sleep(ctx, time.Second)
@@ -304,6 +304,6 @@ func lostQuorum(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.say("They are back, with their data, and the next grant has token %s.", bytes.TrimSpace(out))
+	s.say("The three nodes are back with their data, and the next grant has token %s.", bytes.TrimSpace(out))
 	return nil
 }
