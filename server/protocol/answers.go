@@ -23,9 +23,9 @@ func ToKeepAlive(a lead.Kept) *pb.KeepAliveResponse {
 	return &pb.KeepAliveResponse{Number: a.Number, Change: a.Change, Changes: claims(a.Changes), TtlMs: uint64(a.TTL)}
 }
 
-// ToAcquire answers Acquire, which succeeds only with a grant: a caller that checks only whether
-// the call succeeded must not take another state for a grant. For a claim that is over, ToAcquire
-// returns the error. A queued claim has neither answer nor error: the call goes on.
+// ToAcquire answers Acquire, which succeeds only with a grant: a caller that checks only for
+// success must not take another state for a grant. For a claim that is over, ToAcquire returns the
+// error. A queued claim has neither answer nor error: the call keeps waiting.
 func ToAcquire(c command.ClaimStatus) (*pb.AcquireResponse, *pb.Error) {
 	switch c.State {
 	case command.Queued:
@@ -103,7 +103,7 @@ func fitting[M proto.Message](ms []M, budget int) int {
 }
 
 // ToListLocks answers ListLocks. A page ends early where it would exceed 256 KiB; a single lock
-// that would is cut.
+// that exceeds this is cut.
 func ToListLocks(a lead.LocksRead) *pb.ListLocksResponse {
 	out := &pb.ListLocksResponse{}
 	n, budget := 0, maxListBytes
@@ -122,7 +122,8 @@ func ToListLocks(a lead.LocksRead) *pb.ListLocksResponse {
 	return out
 }
 
-// A page token is the last name of the previous page, made opaque so that nobody constructs one.
+// A page token is the last name of the previous page, made opaque so that clients do not construct
+// their own.
 func toPageToken(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
 
 func fromPageToken(token string) (string, *pb.Error) {
@@ -163,7 +164,7 @@ func toSession(s lead.SessionState) *pb.Session {
 	}
 }
 
-// ToHistory answers History. If it would exceed 256 KiB, the oldest events are left out and it is
+// ToHistory answers History. If the answer would exceed 256 KiB, it omits the oldest events and is
 // not complete.
 func ToHistory(a lead.HistoryRead) *pb.HistoryResponse {
 	events := make([]*pb.Event, len(a.Events))

@@ -45,7 +45,7 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 	}
 }
 
-func TestARefusalSaysItsLimitAndWhoIsInTheWay(t *testing.T) {
+func TestARefusalNamesItsLimit(t *testing.T) {
 	e := protocol.FromRefused(lead.Refused{Code: command.QuotaExceeded, Limit: "16384 waiters of one name"})
 	if !strings.Contains(e.GetMessage(), "16384 waiters") {
 		t.Errorf("got %q", e.GetMessage())
@@ -83,14 +83,14 @@ func detail[D any](t *testing.T, err error) D {
 	panic("unreachable")
 }
 
-func TestAnOverloadedErrorSaysWhenToComeBack(t *testing.T) {
+func TestAnOverloadedErrorSaysWhenToRetry(t *testing.T) {
 	err := protocol.Err(protocol.FromRefused(lead.Refused{Reason: lead.Overloaded}))
 	if got := detail[*errdetails.RetryInfo](t, err).GetRetryDelay().AsDuration(); got != protocol.RetryDelay {
 		t.Errorf("retry delay %v, want %v", got, protocol.RetryDelay)
 	}
 }
 
-func TestAnErrorOfAnotherKindHasNoReason(t *testing.T) {
+func TestAForeignErrorHasNoReason(t *testing.T) {
 	if got := protocol.FromErr(status.Error(codes.Internal, "x")); got != nil {
 		t.Errorf("got %v", got)
 	}
@@ -126,7 +126,7 @@ func TestRepliesBecomeEvents(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNotOfAStreamPanics(t *testing.T) {
+func TestAUnaryAnswerOnAStreamPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")
@@ -135,7 +135,7 @@ func TestAnAnswerThatIsNotOfAStreamPanics(t *testing.T) {
 	protocol.ToClient(lead.Reply{Answer: lead.LockRead{}})
 }
 
-func TestTheNumbersOfTheWireAreThoseOfTheMachine(t *testing.T) {
+func TestWireNumbersEqualMachineNumbers(t *testing.T) {
 	for s, want := range map[command.State]pb.ClaimState{
 		command.Queued: pb.ClaimState_CLAIM_STATE_QUEUED, command.Granted: pb.ClaimState_CLAIM_STATE_GRANTED,
 		command.Released: pb.ClaimState_CLAIM_STATE_RELEASED, command.Cancelled: pb.ClaimState_CLAIM_STATE_CANCELLED,

@@ -59,7 +59,7 @@ func isReserved(name string) bool {
 	return strings.HasPrefix(name, "_") && lockstep.CheckName("x"+name[1:]) == nil
 }
 
-// explain converts the error of a check of package lockstep.
+// explain converts an error from a check of package lockstep.
 func explain(reason pb.Reason, field string, err error) *pb.Error {
 	e, ok := errors.AsType[*lockstep.InvalidError](err)
 	if !ok {
@@ -100,7 +100,7 @@ func namespace(name string) string {
 	return first
 }
 
-// checkPrefix accepts anything that a name may begin with, and the empty prefix.
+// checkPrefix accepts everything that a name may begin with, and the empty prefix.
 func checkPrefix(prefix string) *pb.Error {
 	if len(prefix) > lockstep.MaxNameBytes {
 		return invalid("prefix", "is %d bytes long, the limit is %d", len(prefix), lockstep.MaxNameBytes)
@@ -108,13 +108,13 @@ func checkPrefix(prefix string) *pb.Error {
 	if !printable(prefix) {
 		return invalid("prefix", "%s must be printable UTF-8", lockstep.Excerpt(prefix))
 	}
-	if !norm.NFC.IsNormalString(prefix) { // no name begins with it: what begins a string in NFC is in NFC
+	if !norm.NFC.IsNormalString(prefix) { // no name has this prefix: a prefix of a string in NFC is in NFC
 		return invalid("prefix", "%s must be in Unicode normalization form C (NFC)", lockstep.Excerpt(prefix))
 	}
 	return nil
 }
 
-// checkText checks a text for people, which others will read on their terminals.
+// checkText checks a text that people will read on their terminals.
 func checkText(field, text string, limit int) *pb.Error {
 	if len(text) > limit {
 		return invalid(field, "is %d bytes long, the limit is %d", len(text), limit)
@@ -159,7 +159,7 @@ func checkTTL(ms uint64) (command.Millis, *pb.Error) {
 
 func millis(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 
-// limit reads the size of an answer: zero means the default.
+// limit checks the requested size of an answer. Zero means the default.
 func limit(field string, asked uint32, highest int) (int, *pb.Error) {
 	switch {
 	case asked == 0:

@@ -9,9 +9,9 @@
 //  1. A request that breaks a rule of form is refused here, before anything is proposed: it never
 //     reaches the log. The error names the field, the rule and the limit, and repeats at most 64
 //     bytes of what was sent, escaped.
-//  2. A malformed session id, and a secret of the wrong length, give exactly the error that an
-//     unknown session gives.
-//  3. No span of time is converted before it has been compared with its limit, so none overflows.
+//  2. A malformed session id, and a secret of the wrong length, get exactly the error that an
+//     unknown session gets.
+//  3. No duration is converted before it has been compared with its limit, so none overflows.
 //  4. Each reason, each refusal by the machine and each refusal by the leader has one row in a
 //     table of this package.
 package protocol

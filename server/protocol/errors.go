@@ -73,7 +73,7 @@ var refusedByMachine = [...]refusal{
 	command.NotReady:       {pb.Reason_REASON_UNAVAILABLE, "", "the cluster is not ready to grant locks yet"},
 	command.OutOfRange:     {pb.Reason_REASON_OUT_OF_RANGE, "seq", "the number is too far above the floor, or a value is out of range"},
 	command.Malformed:      {pb.Reason_REASON_INVALID_ARGUMENT, "seq", "a client-numbered session requires seq and takes no nonce; other sessions take no seq, and optionally a nonce"},
-	command.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that proposed this has stepped down"}, // only leaders propose what can be void
+	command.Void:           {pb.Reason_REASON_UNAVAILABLE, "", "the leader that proposed this has stepped down"}, // only a leader's own proposals can be void
 	command.Exhausted:      {pb.Reason_REASON_QUOTA_EXCEEDED, "", "all 2^53 fencing tokens of this cluster have been issued: it can never grant a lock again, build a new cluster"},
 }
 
@@ -111,7 +111,7 @@ func FromRefused(r lead.Refused) *pb.Error {
 	return e
 }
 
-// QuotaExceeded returns the error for a node's limit that is reached.
+// QuotaExceeded returns the error for a limit of this node that was reached.
 func QuotaExceeded(what string, limit int) *pb.Error {
 	return &pb.Error{Reason: pb.Reason_REASON_QUOTA_EXCEEDED, Message: fmt.Sprintf("%s: at most %d", what, limit)}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-dev/lockstep/server/protocol"
 )
 
-// FuzzFromClient feeds wire bytes: whatever decodes is refused with an error that can be shown, or
-// is within all bounds.
+// FuzzFromClient feeds wire bytes: a request that decodes is either within all bounds, or refused
+// with an error that is safe to show.
 func FuzzFromClient(f *testing.F) {
 	for _, c := range badRequests {
 		b, err := proto.Marshal(c.request)
@@ -54,7 +54,7 @@ func checkTranslation(t failer, r *pb.ClientRequest) {
 	switch b := req.Body.(type) {
 	case lead.Open:
 		if b.TTL < 1000 || b.TTL > 300_000 {
-			t.Errorf("a TTL of %d ms was let through", b.TTL)
+			t.Errorf("a TTL of %d ms was accepted", b.TTL)
 		}
 		checkLabels(t, b.Metadata)
 	case lead.Acquire:
@@ -66,15 +66,15 @@ func checkTranslation(t failer, r *pb.ClientRequest) {
 
 func checkSpec(t failer, s command.Spec) {
 	if len(s.Names) < 1 || len(s.Names) > 16 {
-		t.Errorf("%d names were let through", len(s.Names))
+		t.Errorf("%d names were accepted", len(s.Names))
 	}
 	for _, n := range s.Names {
 		if lockstep.CheckName(n) != nil || !norm.NFC.IsNormalString(n) {
-			t.Errorf("the name %q was let through", n)
+			t.Errorf("the name %q was accepted", n)
 		}
 	}
 	if s.Mode == command.Permits && (s.Weight < 1 || s.Weight > s.Capacity) || s.Mode != command.Permits && s.Capacity != 0 {
-		t.Errorf("%d of %d permits were let through in mode %d", s.Weight, s.Capacity, s.Mode)
+		t.Errorf("%d of %d permits were accepted in mode %d", s.Weight, s.Capacity, s.Mode)
 	}
 	checkLabels(t, s.Metadata)
 }
@@ -85,7 +85,7 @@ func checkLabels(t failer, ls []command.Label) {
 		total += len(l.Key) + len(l.Value)
 	}
 	if total > 1024 {
-		t.Errorf("%d bytes of metadata were let through", total)
+		t.Errorf("%d bytes of metadata were accepted", total)
 	}
 	if !slices.IsSortedFunc(ls, func(a, b command.Label) int {
 		if a.Key < b.Key {
@@ -97,7 +97,7 @@ func checkLabels(t failer, ls []command.Label) {
 	}
 }
 
-func TestWhateverIsLetThroughIsWithinBounds(t *testing.T) {
+func TestAcceptedRequestsAreWithinBounds(t *testing.T) {
 	text := rapid.OneOf(rapid.StringN(0, 20, 40), rapid.SampledFrom([]string{"a", "a/b", "_a", "e\u0301", "a\n", "", "../x"}))
 	labels := rapid.MapOfN(text, text, 0, 3)
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,7 +117,7 @@ func TestWhateverIsLetThroughIsWithinBounds(t *testing.T) {
 	})
 }
 
-// FuzzPageToken: a token is refused or gives a name.
+// FuzzPageToken checks that a token is refused or decodes to a valid name.
 func FuzzPageToken(f *testing.F) {
 	f.Add("YS9i")
 	f.Add("!")

@@ -104,8 +104,8 @@ func FromCancel(r *pb.CancelRequest) (lead.Request, *pb.Error) {
 	return req, err
 }
 
-// FromRevoke ends one grant, a session, or the grants of all holders of a name. by says who
-// revokes: r.By or, if that is empty, what the caller knows about the client.
+// FromRevoke ends one grant, a session, or the grants of all holders of a name. by names the
+// operator: r.By or, if that is empty, what the caller knows about the client.
 func FromRevoke(r *pb.RevokeRequest, by string) (lead.Request, *pb.Error) {
 	if err := checkText("by", by, MaxByBytes); err != nil {
 		return lead.Request{}, err
@@ -213,8 +213,8 @@ func CheckWatch(r *pb.WatchRequest) *pb.Error {
 	return checkPrefix(r.GetPrefix())
 }
 
-// EventsGone returns the error for a watch that wants the events after a number when those up to
-// oldest are no longer available.
+// EventsGone returns the error for a watch that resumes after an event, if the events up to oldest
+// are no longer available.
 func EventsGone(after, oldest uint64) *pb.Error {
 	e := broken(pb.Reason_REASON_OUT_OF_RANGE, "after",
 		"some events after %d are no longer available: the lowest number to resume after is %d", after, oldest)
@@ -222,9 +222,9 @@ func EventsGone(after, oldest uint64) *pb.Error {
 	return e
 }
 
-// AnotherHistory returns the error for a watch whose number belongs to another history than this
-// cluster's: to that of cluster or, when cluster is empty, to an earlier life of this one. Here
-// events begin after oldest and end with newest.
+// AnotherHistory returns the error for a watch that resumes after an event of another history: that
+// of the given cluster or, if cluster is empty, an earlier one of this cluster. The events of the
+// current history begin after oldest and end with newest.
 func AnotherHistory(cluster string, after, oldest, newest uint64) *pb.Error {
 	field, of := "after", "an earlier history"
 	if cluster != "" {

@@ -41,7 +41,7 @@ func TestABadUnaryRequestIsRefused(t *testing.T) {
 		{"a keepalive without a secret", func() (lead.Request, *pb.Error) {
 			return protocol.FromKeepAlive(&pb.KeepAliveRequest{Session: someID})
 		}, pb.Reason_REASON_SESSION_UNKNOWN, "session"},
-		{"a close of no session", func() (lead.Request, *pb.Error) {
+		{"a close without a session", func() (lead.Request, *pb.Error) {
 			return protocol.FromCloseSession(&pb.CloseSessionRequest{Secret: someSecret})
 		}, pb.Reason_REASON_SESSION_UNKNOWN, "session"},
 		{"seq and nonce", func() (lead.Request, *pb.Error) {
@@ -62,8 +62,8 @@ func TestABadUnaryRequestIsRefused(t *testing.T) {
 		{"a revocation without a reason", revoke(&pb.RevokeRequest{Target: &pb.RevokeRequest_Name{Name: "a"}}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
 		{"a revocation of nothing", revoke(&pb.RevokeRequest{Reason: "r"}), pb.Reason_REASON_INVALID_ARGUMENT, "target"},
 		{"a revocation of a bad name", revoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Name{Name: "a//b"}}), pb.Reason_REASON_INVALID_NAME, "name"},
-		{"a last token of a session", revoke(&pb.RevokeRequest{Reason: "r", LastToken: 7, Target: &pb.RevokeRequest_Session{Session: someID}}), pb.Reason_REASON_INVALID_ARGUMENT, "last_token"},
-		{"a revocation of the token zero", revoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: someID, Seq: 1}}}), pb.Reason_REASON_INVALID_ARGUMENT, "token"},
+		{"a last token for a session", revoke(&pb.RevokeRequest{Reason: "r", LastToken: 7, Target: &pb.RevokeRequest_Session{Session: someID}}), pb.Reason_REASON_INVALID_ARGUMENT, "last_token"},
+		{"a revocation of token zero", revoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Claim{Claim: &pb.RevokeClaim{Session: someID, Seq: 1}}}), pb.Reason_REASON_INVALID_ARGUMENT, "token"},
 		{"a revocation of a malformed session", revoke(&pb.RevokeRequest{Reason: "r", Target: &pb.RevokeRequest_Session{Session: "x"}}), pb.Reason_REASON_SESSION_UNKNOWN, "session"},
 		{"a reason of 513 bytes", revoke(&pb.RevokeRequest{Reason: strings.Repeat("r", 513)}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
 		{"an escape sequence in a reason", revoke(&pb.RevokeRequest{Reason: "\x1b[2J"}), pb.Reason_REASON_INVALID_ARGUMENT, "reason"},
@@ -72,7 +72,7 @@ func TestABadUnaryRequestIsRefused(t *testing.T) {
 			return protocol.FromAcquire(&pb.AcquireRequest{Session: someID, Secret: someSecret, Nonce: "\xff", Spec: someSpec})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "nonce"},
 		{"an operator of 129 bytes", revoke(&pb.RevokeRequest{Reason: "r", By: strings.Repeat("r", 129)}), pb.Reason_REASON_INVALID_ARGUMENT, "by"},
-		{"a read of no name", func() (lead.Request, *pb.Error) { return protocol.FromGetLock(&pb.GetLockRequest{}) }, pb.Reason_REASON_INVALID_NAME, "name"},
+		{"a read without a name", func() (lead.Request, *pb.Error) { return protocol.FromGetLock(&pb.GetLockRequest{}) }, pb.Reason_REASON_INVALID_NAME, "name"},
 		{"too many waiters", func() (lead.Request, *pb.Error) {
 			return protocol.FromGetLock(&pb.GetLockRequest{Name: "a", WaiterLimit: 16_385})
 		}, pb.Reason_REASON_OUT_OF_RANGE, "waiter_limit"},
@@ -91,7 +91,7 @@ func TestABadUnaryRequestIsRefused(t *testing.T) {
 		{"a made-up page token", func() (lead.Request, *pb.Error) {
 			return protocol.FromListLocks(&pb.ListLocksRequest{PageToken: "!"})
 		}, pb.Reason_REASON_INVALID_ARGUMENT, "page_token"},
-		{"a history of no name", func() (lead.Request, *pb.Error) { return protocol.FromHistory(&pb.HistoryRequest{}) }, pb.Reason_REASON_INVALID_NAME, "name"},
+		{"a history without a name", func() (lead.Request, *pb.Error) { return protocol.FromHistory(&pb.HistoryRequest{}) }, pb.Reason_REASON_INVALID_NAME, "name"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, e := c.from()
