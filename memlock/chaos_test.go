@@ -13,10 +13,10 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// TestNoTwoHoldersBelieve has workers take locks while every possible fault is injected into their
-// Lockers. At no time do two of them trust that they hold the same name, and when the faults have
+// TestNoTwoHoldersTrustOneLock lets workers take locks while every possible fault is injected into
+// their Lockers. At no time do two of them trust that they hold the same name. When the faults have
 // stopped and all workers are done, nothing is left in the space.
-func TestNoTwoHoldersBelieve(t *testing.T) {
+func TestNoTwoHoldersTrustOneLock(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { chaos(t, seed) })
@@ -24,7 +24,7 @@ func TestNoTwoHoldersBelieve(t *testing.T) {
 	}
 }
 
-// A crowd holds the locks that its workers have, by name.
+// A crowd keeps the locks that its workers hold, by name.
 type crowd struct {
 	space   *Space
 	lockers []*Locker
@@ -50,7 +50,7 @@ func chaos(t *testing.T, seed uint64) {
 			}
 		})
 	}
-	wg.Go(func() { c.hurt(ctx, rand.New(rand.NewPCG(seed, 99))) })
+	wg.Go(func() { c.inject(ctx, rand.New(rand.NewPCG(seed, 99))) })
 	wg.Wait()
 	time.Sleep(time.Hour) // every lease and delay ends
 	c.space.mu.Lock()
@@ -59,7 +59,7 @@ func chaos(t *testing.T, seed uint64) {
 		t.Errorf("%d names are left", n)
 	}
 	for i, l := range c.lockers {
-		if n := len(l.session.claims) + len(l.homeless) + len(l.undo); n != 0 {
+		if n := len(l.session.claims) + len(l.orphans) + len(l.undo); n != 0 {
 			t.Errorf("%d claims of locker %d are left", n, i)
 		}
 	}
@@ -108,7 +108,7 @@ func (c *crowd) work(t *testing.T, ctx context.Context, r *rand.Rand, l *Locker)
 func (c *crowd) take(t *testing.T, lock lockstep.Lock) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if lock.Check() != nil { // gone before its worker ran: another may have been first
+	if lock.Check() != nil { // lost before its worker ran: another may hold the name by now
 		return
 	}
 	c.grants++
@@ -120,7 +120,7 @@ func (c *crowd) take(t *testing.T, lock lockstep.Lock) {
 			}
 		}
 		if len(still) > 0 {
-			t.Errorf("%s: token %d was granted while the holder of %d believes in it", name, lock.Token(), still[0].Token())
+			t.Errorf("%s: token %d was granted while the holder of token %d trusts its lock", name, lock.Token(), still[0].Token())
 		}
 		if lock.Token() <= c.last[name] {
 			t.Errorf("%s: token %d after %d", name, lock.Token(), c.last[name])
@@ -136,8 +136,8 @@ func (l *Locker) reachable() bool {
 	return l.cut == nil
 }
 
-// hurt injects a fault into a Locker or a name every few seconds, and heals at the end.
-func (c *crowd) hurt(ctx context.Context, r *rand.Rand) {
+// inject injects a fault into a Locker or a name every few seconds, and heals at the end.
+func (c *crowd) inject(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		time.Sleep(upTo(r, 10*time.Second))
 		l, name := c.lockers[r.IntN(3)], []string{"a/1", "a/2"}[r.IntN(2)]

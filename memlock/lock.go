@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// releaseTime is what a Release gets if its context is already done.
+// releaseTime bounds a Release whose context is already done.
 const releaseTime = 5 * time.Second
 
 // A lock is the holder's side of a granted claim.
@@ -78,8 +78,8 @@ func (k *lock) endMaxHold() {
 	k.giveBackLocked()
 }
 
-// mayGiveBack reports whether a Release frees something. For a revoked lock it is the holder's
-// acknowledgement; a lock delay after an expiry is not cut short.
+// mayGiveBack reports whether a Release frees something. The Release of a revoked lock is the
+// holder's acknowledgement. A lock delay after an expiry is not cut short.
 func (k *lock) mayGiveBack(cause error) bool {
 	if k.isFreed || errors.Is(cause, lockstep.ErrDetached) {
 		return false

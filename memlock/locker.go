@@ -17,11 +17,11 @@ type Locker struct {
 	closed chan struct{} // closed by Close
 
 	// The space's mutex guards the fields below.
-	session  *session
-	cut      chan struct{} // nil while the space can be reached; closed by Heal
-	homeless []*claim      // waiting for a new session once the space can be reached
-	undo     []*claim      // to be released once the space can be reached
-	missed   []string      // watched names that changed while it was cut off
+	session *session
+	cut     chan struct{} // nil while the space can be reached; closed by Heal
+	orphans []*claim      // waiting for a new session once the space can be reached
+	undo    []*claim      // to be released once the space can be reached
+	missed  []string      // watched names that changed while it was cut off
 }
 
 var (
@@ -34,17 +34,17 @@ var (
 // New returns a Locker in a new space: see [NewSpace] for when it panics.
 func New(opts ...Option) *Locker { return NewSpace(opts...).Locker() }
 
-// Space is the space of the Locker.
+// Space returns the Locker's space.
 func (l *Locker) Space() *Space { return l.space }
 
-// Capabilities implements [lockstep.Locker]: all of them except surviving a failover.
+// Capabilities implements [lockstep.Locker]. It declares all of them except surviving a failover.
 func (l *Locker) Capabilities() lockstep.Capabilities {
 	return lockstep.Capabilities{
 		Backend: "memory",
 		TTL:     l.space.ttl,
 		Grace:   Grace,
 		Fenced:  true, FIFO: true, Shared: true, Permits: true, Multi: true, LockDelay: true,
-		Notes: []string{"Excludes the goroutines of one process only: it is for tests."},
+		Notes: []string{"Excludes only the goroutines of one process: it is for tests."},
 	}
 }
 
@@ -76,7 +76,7 @@ func (l *Locker) acquire(ctx context.Context, name string, opts []lockstep.Acqui
 		return nil, err
 	}
 	select {
-	case <-c.told:
+	case <-c.answered:
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-waitOver:
@@ -108,7 +108,7 @@ func (l *Locker) submit(ctx context.Context, cfg lockstep.AcquireConfig, waitOve
 	if l.isClosed() {
 		return nil, lockstep.ErrClosed
 	}
-	c := &claim{cfg: cfg, session: l.session, told: make(chan struct{})}
+	c := &claim{cfg: cfg, session: l.session, answered: make(chan struct{})}
 	if err := s.table.add(c, time.Now()); err != nil {
 		return nil, err
 	}
@@ -140,8 +140,8 @@ func (l *Locker) outcome(ctx context.Context, c *claim, why error) (*lock, error
 	return nil, l.withdrawLocked(c, why)
 }
 
-// withdrawLocked undoes a claim whose Acquire has ended for the given reason, and makes the reason
-// more precise.
+// withdrawLocked undoes a claim whose Acquire has ended, and returns a more precise form of the
+// given reason.
 func (l *Locker) withdrawLocked(c *claim, why error) error {
 	s := l.space
 	if c.lock != nil {
@@ -165,9 +165,9 @@ func (s *Space) undoLaterLocked(l *Locker, c *claim) {
 	}
 }
 
-// tellLocked notifies the holder of what has become of its claim, if it can be reached. If not, the
-// holder is notified on Heal.
-func (s *Space) tellLocked(c *claim) {
+// notifyLocked notifies the holder of the state of its claim, if it can be reached. Otherwise Heal
+// does so.
+func (s *Space) notifyLocked(c *claim) {
 	l := c.session.locker
 	if l == nil || l.cut != nil || c.abandoned {
 		return
@@ -177,10 +177,10 @@ func (s *Space) tellLocked(c *claim) {
 		c.lock.endLocked(c.loss)
 	case c.lock != nil:
 	case c.err != nil:
-		close(c.told)
+		close(c.answered)
 	case c.state == granted:
 		c.lock = newLock(l, c)
-		close(c.told)
+		close(c.answered)
 	}
 }
 
@@ -246,13 +246,13 @@ func (l *Locker) Heal() {
 	close(l.cut)
 	l.cut = nil
 	l.session.renewAgain()
-	s.rehouseLocked(l)
+	s.requeueLocked(l)
 	for _, c := range l.undo {
 		s.freeLocked(c)
 	}
 	l.undo = nil
 	for _, c := range slices.Clone(l.session.claims) {
-		s.tellLocked(c)
+		s.notifyLocked(c)
 	}
 	s.changedLocked(l.missed)
 	l.missed = nil
@@ -261,7 +261,7 @@ func (l *Locker) Heal() {
 // Expire ends the Locker's session in the space at once, as if the space had missed its renewals.
 // Its locks are lost with [lockstep.SessionExpired], and waiting claims go to the end of their
 // queues in a new session. A Locker that is cut off learns of it on Heal; until then, or until its
-// lease ends, it trusts its locks while the next holder has them too, which a real backend never
+// lease ends, it trusts its locks while the next holder holds them too, which a real backend never
 // allows.
 func (l *Locker) Expire() {
 	l.space.mu.Lock()

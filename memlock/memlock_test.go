@@ -48,7 +48,7 @@ func lossOf(t *testing.T, lock lockstep.Lock) lockstep.LossReason {
 	return loss.Reason
 }
 
-func TestHolderThatIsCutOffKnowsBeforeTheNextIsGranted(t *testing.T) {
+func TestHolderThatIsCutOffLearnsOfItsLossBeforeTheNextGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
 		a, b := space.Locker(), space.Locker()
@@ -93,7 +93,7 @@ func TestShortOutageLosesNothing(t *testing.T) {
 	})
 }
 
-func TestAcquireGoesOnInANewSessionAfterALongOutage(t *testing.T) {
+func TestAcquireContinuesInANewSessionAfterALongOutage(t *testing.T) {
 	for name, outage := range map[string]time.Duration{
 		"the holder's end only": ttl + memlock.Grace/2,
 		"the space's end too":   3 * ttl,
@@ -118,7 +118,7 @@ func TestAcquireGoesOnInANewSessionAfterALongOutage(t *testing.T) {
 	}
 }
 
-func TestGrantThatWasNotHeardOfIsNotHandedOutAfterTheLease(t *testing.T) {
+func TestMissedGrantIsNotHandedOutAfterTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
 		a, b := space.Locker(), space.Locker()
@@ -201,7 +201,7 @@ func TestRevokedLockIsFreeAfterTheLeaseWhenItsHolderIsSilent(t *testing.T) {
 	})
 }
 
-func TestLockDelayFollowsAnExpiryAndNoRelease(t *testing.T) {
+func TestLockDelayFollowsAnExpiryButNotARelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
 		a, b := space.Locker(), space.Locker()
@@ -218,7 +218,7 @@ func TestLockDelayFollowsAnExpiryAndNoRelease(t *testing.T) {
 	})
 }
 
-func TestDeletedRecordIsALossAndTokensGoOnRising(t *testing.T) {
+func TestDeletedRecordIsALossAndTokensKeepRising(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
 		a, b := space.Locker(), space.Locker()
@@ -254,7 +254,7 @@ func TestReleaseWhileCutOffIsUncertainAndUndoneWhenHealed(t *testing.T) {
 	})
 }
 
-func TestReleaseOnADeadContextHasFiveSeconds(t *testing.T) {
+func TestReleaseWithADoneContextHasFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memlock.New()
 		held := acquire(t, l, "orders")
@@ -283,13 +283,13 @@ func TestAcquireWhileCutOffEndsWithItsWait(t *testing.T) {
 	})
 }
 
-func TestClaimOnManyNamesClosesItsFreeNames(t *testing.T) {
+func TestWaitingClaimOnManyNamesBlocksItsFreeNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memlock.New()
 		held := acquire(t, l, "db/a")
 		both := queue(t, l, "db/a", lockstep.WithAlso("db/b"))
 		if _, err := lockstep.TryAcquire(t.Context(), l, "db/b"); !errors.Is(err, lockstep.ErrBusy) {
-			t.Errorf("free name behind a waiting claim: %v, want ErrBusy", err)
+			t.Errorf("free name of a waiting claim: %v, want ErrBusy", err)
 		}
 		held.Release(t.Context())
 		if got, want := (<-both).Names(), []string{"db/a", "db/b"}; !slices.Equal(got, want) {
@@ -298,7 +298,7 @@ func TestClaimOnManyNamesClosesItsFreeNames(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWhatWaitsAndFreesWhatIsHeld(t *testing.T) {
+func TestCloseEndsWaitsAndFreesLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
 		a, b := space.Locker(), space.Locker()

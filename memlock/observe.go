@@ -37,8 +37,8 @@ func (l *Locker) canReadLocked(ended error, name string) error {
 	}
 }
 
-// Watch implements [lockstep.Watcher]. If changes come faster than the caller reads, it yields the
-// last one. While the Locker is cut off it yields nothing.
+// Watch implements [lockstep.Watcher]. If changes come faster than the caller reads, it yields only
+// the last one. While the Locker is cut off it yields nothing.
 func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[lockstep.State, error] {
 	return func(yield func(lockstep.State, error) bool) {
 		if err := lockstep.CheckName(name); err != nil {
@@ -103,7 +103,7 @@ func (s *Space) unwatch(name string, wake chan struct{}) {
 func (l *Locker) Detach(_ context.Context, held lockstep.Lock) (lockstep.Handle, error) {
 	k, ok := held.(*lock)
 	if !ok || k.locker != l {
-		return "", fmt.Errorf("%w: the lock is not one of this Locker", lockstep.ErrInvalid)
+		return "", fmt.Errorf("%w: the lock does not belong to this Locker", lockstep.ErrInvalid)
 	}
 	s := l.space
 	s.mu.Lock()
@@ -127,8 +127,8 @@ func (l *Locker) Detach(_ context.Context, held lockstep.Lock) (lockstep.Handle,
 	return c.handle, nil
 }
 
-// Attach implements [lockstep.Detacher]. A lock that is attached elsewhere in the
-// space is taken over from there.
+// Attach implements [lockstep.Detacher]. It takes over a lock that is attached elsewhere in the
+// space.
 func (l *Locker) Attach(_ context.Context, h lockstep.Handle) (lockstep.Lock, error) {
 	s := l.space
 	s.mu.Lock()

@@ -38,16 +38,16 @@ func TestDetachedLockIsHeldUntilItsLeaseEnds(t *testing.T) {
 			t.Errorf("attached lock is %v", err)
 		}
 		if second, _ := b.Detach(t.Context(), again); second != handle {
-			t.Error("another handle for the same lock")
+			t.Error("a different handle for the same lock")
 		}
 		time.Sleep(2 * ttl)
 		if _, err := b.Attach(t.Context(), handle); !errors.Is(err, lockstep.ErrLost) {
-			t.Errorf("attach after the lease = %v, want ErrLost", err)
+			t.Errorf("attach after the end of the lease = %v, want ErrLost", err)
 		}
 	})
 }
 
-func TestWatchYieldsThePresentStateAndEachNewOne(t *testing.T) {
+func TestWatchYieldsTheCurrentStateAndEachNewOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memlock.New()
 		ctx, cancel := context.WithCancel(t.Context())

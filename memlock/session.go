@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-dev/lockstep/lease"
 )
 
-// A session is a Locker's registration with the space. It lives until the Locker is cut off for a
-// whole TTL: within one process there is nothing to renew. The Space's mutex guards it.
+// A session is a Locker's registration with the space. It needs no renewal within one process, and
+// lives until the Locker is cut off for a whole TTL. The Space's mutex guards it.
 type session struct {
 	id      string
 	locker  *Locker // nil for the session of a detached lock
@@ -94,13 +94,13 @@ func (s *Space) giveUpLocked(n *session, why lockstep.LossReason) {
 		if c.lock != nil {
 			c.lock.endLocked(&lockstep.LossError{Reason: why})
 		} else {
-			l.unhouse(c)
+			l.orphan(c)
 		}
 	}
 }
 
-// expireLocked ends the session in the space. It removes the waiting claims first, then the grants,
-// then grants what is free to others.
+// expireLocked ends the session in the space. It removes all claims of the session before it grants
+// their names to others.
 func (s *Space) expireLocked(n *session) {
 	if n.expired {
 		return
@@ -122,33 +122,33 @@ func (s *Space) expireLocked(n *session) {
 	}
 	s.settleLocked(freed...)
 	if connected {
-		s.rehouseLocked(n.locker)
+		s.requeueLocked(n.locker)
 	}
 }
 
-// unhouse records a claim that the space took away before its Acquire learned of a grant: it
+// orphan records a claim that the space took away before its Acquire learned of a grant: it
 // continues in a new session.
-func (l *Locker) unhouse(c *claim) {
-	if !c.abandoned && !c.homeless {
-		c.homeless = true
-		l.homeless = append(l.homeless, c)
+func (l *Locker) orphan(c *claim) {
+	if !c.abandoned && !c.orphaned {
+		c.orphaned = true
+		l.orphans = append(l.orphans, c)
 	}
 }
 
-// rehouseLocked puts claims whose session ended while they waited at the end of their queues, in
-// the Locker's current session. All of them leave before any is entered or granted, so that none is
-// granted in the ended session.
-func (s *Space) rehouseLocked(l *Locker) {
-	homeless := l.homeless
-	l.homeless = nil
+// requeueLocked puts the orphaned claims at the end of their queues, in the Locker's current
+// session. All of them leave their queues before any is entered again, so that none is granted in
+// the ended session.
+func (s *Space) requeueLocked(l *Locker) {
+	orphans := l.orphans
+	l.orphans = nil
 	var freed []string
-	for _, c := range homeless {
-		c.homeless = false
+	for _, c := range orphans {
+		c.orphaned = false
 		freed = append(freed, c.cfg.Names...)
 		s.removeLocked(c)
 	}
 	s.settleLocked(freed...)
-	for _, c := range homeless {
+	for _, c := range orphans {
 		if c.abandoned {
 			continue
 		}

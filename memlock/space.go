@@ -35,7 +35,7 @@ type Space struct {
 
 	mu       sync.Mutex // guards the fields below, and all claims, sessions and Lockers of the space
 	table    table
-	sessions int // number created so far
+	sessions int // how many were created so far
 	watches  map[string][]chan struct{}
 	detached map[lockstep.Handle]*claim
 }
@@ -67,8 +67,8 @@ func (s *Space) Locker() *Locker {
 }
 
 // Revoke takes the named lock away from all its holders, as an operator does, and returns how many
-// there were. They are notified at once that by did it, unless they are cut off. Others get the
-// lock when the holders have called Release, or after TTL + Grace.
+// there were. They learn at once that by revoked it, unless they are cut off. Others get the lock
+// when the holders have called Release, or after TTL + Grace.
 func (s *Space) Revoke(name, by string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Space) Revoke(name, by string) int {
 		switch {
 		case c.state == closing:
 			continue
-		case c.lock == nil: // no one acts on it yet
+		case c.lock == nil: // its holder does not know of the grant yet
 			s.takeLocked(c, loss)
 		default:
 			s.closeLocked(c, loss, s.ttl+Grace)
@@ -88,10 +88,10 @@ func (s *Space) Revoke(name, by string) int {
 	return n
 }
 
-// Delete makes the space forget all claims of the name, as a store does that evicts records or is
-// tampered with. Holders lose the lock with [lockstep.RecordMissing], unless they are cut off:
-// those continue until their lease ends, alongside the next holder. Waiters claim again in their
-// old order. Tokens keep rising.
+// Delete makes the space forget all claims of the name, as when a store evicts records or is
+// tampered with. Holders lose the lock with [lockstep.RecordMissing], unless they are cut off: then
+// they continue until their lease ends, alongside the next holder. Waiters claim again in their old
+// order. Tokens keep rising.
 func (s *Space) Delete(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Space) holdersLocked(name string) []*claim {
 }
 
 // closeLocked takes a granted claim away from its holder but lets it block others for d. Releasing
-// a revoked one ends that sooner.
+// a revoked lock ends that sooner.
 func (s *Space) closeLocked(c *claim, loss *lockstep.LossError, d time.Duration) {
 	c.state, c.loss = closing, loss
 	c.ending = time.AfterFunc(d, func() {
@@ -130,7 +130,7 @@ func (s *Space) closeLocked(c *claim, loss *lockstep.LossError, d time.Duration)
 		defer s.mu.Unlock()
 		s.freeLocked(c)
 	})
-	s.tellLocked(c)
+	s.notifyLocked(c)
 	s.changedLocked(c.cfg.Names)
 }
 
@@ -138,10 +138,10 @@ func (s *Space) closeLocked(c *claim, loss *lockstep.LossError, d time.Duration)
 func (s *Space) takeLocked(c *claim, loss *lockstep.LossError) {
 	c.loss = loss
 	if c.lock == nil { // it was granted while its Locker was cut off
-		c.session.locker.unhouse(c)
+		c.session.locker.orphan(c)
 	}
 	s.freeLocked(c)
-	s.tellLocked(c)
+	s.notifyLocked(c)
 }
 
 // freeLocked removes the claim from the table and grants what it was blocking.
@@ -170,15 +170,15 @@ func (s *Space) enterLocked(c *claim) {
 	if c.err = s.table.add(c, time.Now()); c.err == nil {
 		c.session.keep(c)
 	} else {
-		s.tellLocked(c)
+		s.notifyLocked(c)
 	}
 }
 
-// settleLocked grants what can be granted after a change to the names.
+// settleLocked grants the claims that can be granted after a change to the names.
 func (s *Space) settleLocked(names ...string) {
 	s.changedLocked(names)
 	for _, c := range s.table.settle(time.Now(), names...) {
-		s.tellLocked(c)
+		s.notifyLocked(c)
 		s.changedLocked(c.cfg.Names)
 	}
 }

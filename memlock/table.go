@@ -33,10 +33,10 @@ type claim struct {
 	loss *lockstep.LossError // why the space took a granted claim away
 	err  error               // why the space refused a waiting claim
 
-	told      chan struct{}   // closed when Acquire may look at lock and err
+	answered  chan struct{}   // closed when Acquire may read lock and err
 	lock      *lock           // the holder's side, once notified of the grant
-	abandoned bool            // the holder wants it undone but could not say so yet
-	homeless  bool            // its Acquire waits for a new session
+	abandoned bool            // the holder wants it undone but could not reach the space yet
+	orphaned  bool            // its Acquire waits for a new session
 	ending    *time.Timer     // of a closing claim
 	handle    lockstep.Handle // once it was detached
 }
@@ -122,7 +122,7 @@ func without(claims []*claim, c *claim) []*claim {
 	return slices.DeleteFunc(claims, func(other *claim) bool { return other == c })
 }
 
-// settle grants what can be granted after a change to the names, and returns the claims in the
+// settle grants the claims that can be granted after a change to the names, and returns them in the
 // order of their grants. A grant frees the head of its queues, so their new heads are tried too.
 func (t *table) settle(now time.Time, names ...string) []*claim {
 	var grants []*claim
@@ -178,8 +178,8 @@ func (t *table) grant(c *claim, now time.Time) {
 	}
 }
 
-// tokenFor is the next token, or the one of the shared holders that the claim
-// joins: a guard compares tokens without knowing modes. Permits have none.
+// tokenFor returns the next token, or that of the shared holders that the claim joins: a guard
+// compares tokens without knowing modes. Permits have none.
 func (t *table) tokenFor(c *claim) lockstep.Token {
 	if c.cfg.Mode == lockstep.Permits {
 		return 0
@@ -196,8 +196,8 @@ func (t *table) tokenFor(c *claim) lockstep.Token {
 	return token
 }
 
-// busy says who blocks the claim: the holders and its place in the queue of the first name where it
-// has to wait.
+// busy reports what blocks the claim: the holders of the first name where it has to wait, and its
+// place in that queue.
 func (t *table) busy(c *claim) *lockstep.BusyError {
 	for _, name := range c.cfg.Names {
 		q := t.queues[name]
@@ -206,7 +206,7 @@ func (t *table) busy(c *claim) *lockstep.BusyError {
 			return &lockstep.BusyError{Holders: public(q.holders), Position: ahead + 1}
 		}
 	}
-	panic("memlock: a claim that nothing is in the way of was not granted")
+	panic("memlock: an unblocked claim was not granted")
 }
 
 // inspect returns the current state of a name, for display.

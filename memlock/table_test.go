@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-dev/lockstep"
 )
 
-// TestTableKeepsItsRules plays random claims on a few names and checks the whole table after each
+// TestTableKeepsItsRules makes random claims on a few names and checks the whole table after each
 // step.
 func TestTableKeepsItsRules(t *testing.T) {
 	for seed := range uint64(500) {
@@ -83,7 +83,7 @@ func (g *tableGame) judge() (broken string) {
 			blocked = blocked || q.waiters[0] != c || !q.fits(c)
 		}
 		if !blocked {
-			return fmt.Sprintf("claim %d could be granted and is not", i)
+			return fmt.Sprintf("claim %d could be granted but is waiting", i)
 		}
 	}
 	for name, q := range g.table.queues {
@@ -102,7 +102,7 @@ func (g *tableGame) judgeQueue(q *queue) (broken string) {
 			exclusive++
 		}
 		if !slices.Contains(g.claims, h) {
-			return "a holder that has gone"
+			return "a holder whose claim was removed"
 		}
 	}
 	switch {
