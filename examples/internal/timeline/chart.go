@@ -12,7 +12,7 @@ import (
 // A Chart is a set of lanes on one time axis, which starts at zero.
 type Chart struct {
 	Title string
-	End   time.Duration // spans and marks after it are drawn at it
+	End   time.Duration // later spans and marks are drawn at End
 	Lanes []Lane
 }
 
@@ -37,11 +37,11 @@ type Mark struct {
 	Label string
 }
 
-// A Kind says what a span or a mark is about. It determines how it looks.
+// A Kind says what a span or a mark shows, and so how it is drawn.
 type Kind int
 
 const (
-	// Leads is a server that leads.
+	// Leads is a server that is the leader.
 	Leads Kind = iota
 	// Waits is a client that waits for a lock.
 	Waits
@@ -49,7 +49,7 @@ const (
 	Holds
 	// Frozen is a process that is not running.
 	Frozen
-	// Cut is a client without a network.
+	// Cut is a client that is cut off from the network.
 	Cut
 	// Event is any mark that is neither good nor bad.
 	Event
@@ -84,8 +84,7 @@ var looks = []look{
 // A box is the part of a line that a label needs.
 type box struct{ from, to int }
 
-// rows assigns each box to the first row in which it touches no earlier box. Boxes are in order of
-// time.
+// rows assigns each box, in order of time, to the first row in which it touches no earlier box.
 func rows(boxes []box) (row []int, count int) {
 	var taken [][]box
 	for _, b := range boxes {
@@ -101,9 +100,9 @@ func rows(boxes []box) (row []int, count int) {
 	return row, len(taken)
 }
 
-// beside returns where to put a label of the given width for the mark at position at: to the right
-// of the mark, or to the left where the line ends. markFirst is true for the right.
-func beside(at, width, end int) (b box, markFirst bool) {
+// labelBox returns where to put a label of the given width for the mark at position at: to the
+// right of the mark, or to the left where the line ends. markFirst reports whether it is to the right.
+func labelBox(at, width, end int) (b box, markFirst bool) {
 	if at+width <= end || at < width {
 		return box{at, at + width}, true
 	}

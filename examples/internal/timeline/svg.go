@@ -45,7 +45,7 @@ func (c Chart) svg(out *strings.Builder, y int) int {
 	for _, l := range c.Lanes {
 		y = c.svgLane(&lanes, l, y) + svgGap
 	}
-	c.svgAxis(out, top, y) // in the background of the lanes
+	c.svgAxis(out, top, y) // behind the lanes
 	out.WriteString(lanes.String())
 	return y
 }
@@ -89,14 +89,14 @@ func (c Chart) svgSpans(out *strings.Builder, spans []Span, y int) {
 func (c Chart) svgMarks(out *strings.Builder, marks []Mark, y int) int {
 	var boxes []box
 	for _, m := range marks {
-		b, _ := beside(c.svgX(m.At), len(m.Label)*svgLetter+14, svgWidth)
+		b, _ := labelBox(c.svgX(m.At), len(m.Label)*svgLetter+14, svgWidth)
 		boxes = append(boxes, b)
 	}
 	row, count := rows(boxes)
 	for i, m := range marks {
 		x, middle := c.svgX(m.At), y+row[i]*svgRow+svgRow/2
 		anchor, text := "start", x+9
-		if _, right := beside(x, len(m.Label)*svgLetter+14, svgWidth); !right {
+		if _, right := labelBox(x, len(m.Label)*svgLetter+14, svgWidth); !right {
 			anchor, text = "end", x-9
 		}
 		fmt.Fprintf(out, `<circle cx="%d" cy="%d" r="5" fill="%s"/>`+"\n", x, middle, looks[m.Kind].color)

@@ -56,7 +56,7 @@ func (c Chart) textLane(l Lane, columns int) [][]byte {
 	marks := l.sorted()
 	var boxes []box
 	for _, m := range marks {
-		b, _ := beside(scale(m.At, c.End, columns-1), len(m.Label)+2, columns)
+		b, _ := labelBox(scale(m.At, c.End, columns-1), len(m.Label)+2, columns)
 		boxes = append(boxes, b)
 	}
 	row, count := rows(boxes)
@@ -68,7 +68,7 @@ func (c Chart) textLane(l Lane, columns int) [][]byte {
 		at := scale(m.At, c.End, columns-1)
 		line := lines[first+row[i]]
 		line[at] = looks[m.Kind].sign
-		if _, right := beside(at, len(m.Label)+2, columns); right {
+		if _, right := labelBox(at, len(m.Label)+2, columns); right {
 			copy(line[min(at+2, columns):], m.Label)
 		} else {
 			copy(line[at-1-len(m.Label):], m.Label)

@@ -42,7 +42,7 @@ guarded                                                       o B: 150
 	}
 }
 
-func TestNoLineIsWiderThanAsked(t *testing.T) {
+func TestNoLineIsWiderThanRequested(t *testing.T) {
 	t.Parallel()
 	c := story()
 	c.Lanes[3].Marks = append(c.Lanes[3].Marks, timeline.Mark{At: time.Hour, Kind: timeline.Wrote, Label: strings.Repeat("long ", 20)},
@@ -57,7 +57,7 @@ func TestNoLineIsWiderThanAsked(t *testing.T) {
 	}
 }
 
-func TestAChartOfNothingIsDrawn(t *testing.T) {
+func TestAnEmptyChartIsDrawn(t *testing.T) {
 	t.Parallel()
 	if got := (timeline.Chart{}).Text(80); got != "  0 s\n" {
 		t.Errorf("got %q", got)
@@ -83,7 +83,7 @@ func TestTheSVGIsWellFormedAndHasEveryLabel(t *testing.T) {
 	}
 	for _, want := range []string{"A pauses & B writes", "token 41", "frozen", "waits", "A: 41 < 42", "B: 150"} {
 		if strings.Count(text.String(), want) != 2 {
-			t.Errorf("%q is there %d times, want 2", want, strings.Count(text.String(), want))
+			t.Errorf("%q appears %d times, want 2", want, strings.Count(text.String(), want))
 		}
 	}
 }
