@@ -1,6 +1,6 @@
 // Package account keeps the accounts of a demo in a real store: files, PostgreSQL, Redis or S3.
-// Each account is kept twice, plain and behind the guard of that store, to show what the guard is
-// for.
+// Each account is kept twice, plain and behind the guard of that store, to show what the guard
+// does.
 package account
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-// Opening is the balance of an account that was never written.
+// Opening is the balance of an account before the first write.
 const Opening = 100
 
 // An Account has a balance. It is safe for concurrent use.
@@ -38,10 +38,10 @@ type Pair struct {
 
 // A kind is one kind of store.
 type kind struct {
-	name   string // also the scheme of its URLs
-	shown  string // as people write it
-	serves func(ctx context.Context, dir string) (*Store, error)
-	opens  func(ctx context.Context, url, name string) (Pair, error)
+	name  string // also the scheme of its URLs
+	shown string // its name in messages
+	start func(ctx context.Context, dir string) (*Store, error)
+	open  func(ctx context.Context, url, name string) (Pair, error)
 }
 
 var kinds = []kind{
@@ -59,7 +59,7 @@ func Kinds() (all []string) {
 	return all
 }
 
-// A Store is a store that the demo owns, until Close.
+// A Store is a store that the demo started. It runs until Close.
 type Store struct {
 	Name  string // such as "PostgreSQL"
 	URL   string // for [Open]
@@ -72,7 +72,7 @@ func Start(ctx context.Context, name, dir string) (*Store, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("account: unknown store %q: must be one of %s", name, strings.Join(Kinds(), ", "))
 	}
-	s, err := kinds[i].serves(ctx, dir)
+	s, err := kinds[i].start(ctx, dir)
 	if err != nil {
 		return nil, fmt.Errorf("account: start %s: %w", kinds[i].shown, err)
 	}
@@ -88,7 +88,7 @@ func Open(ctx context.Context, url, name string) (Pair, error) {
 	if i < 0 {
 		return Pair{}, fmt.Errorf("account: unknown store %q", scheme)
 	}
-	p, err := kinds[i].opens(ctx, url, name)
+	p, err := kinds[i].open(ctx, url, name)
 	if err != nil {
 		return Pair{}, fmt.Errorf("account: open %s: %w", kinds[i].shown, err)
 	}
@@ -128,7 +128,7 @@ func (a guarded) Write(ctx context.Context, g fence.Grant, balance int) error {
 	return a.guard.Write(ctx, a.name, g, stored(balance))
 }
 
-// opened returns the balance in what was read, including when nothing was ever written.
+// opened returns the balance that was read, or Opening if nothing was ever written.
 func opened(content []byte, err error) (int, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Opening, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-dev/lockstep/fence"
 )
 
-func TestEveryStoreKeepsOneAccountThatTakesLateWritesAndOneThatRefusesThem(t *testing.T) {
+func TestOnlyTheGuardedAccountRefusesLateWrites(t *testing.T) {
 	t.Parallel()
 	for _, kind := range account.Kinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -60,9 +60,9 @@ func must(t *testing.T, err error) {
 func TestAnUnknownStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	if _, err := account.Start(t.Context(), "tape", t.TempDir()); err == nil {
-		t.Error("started")
+		t.Error("an unknown store was started")
 	}
 	if _, err := account.Open(t.Context(), "tape://x", "rent"); err == nil {
-		t.Error("opened")
+		t.Error("an unknown store was opened")
 	}
 }

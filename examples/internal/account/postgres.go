@@ -18,7 +18,7 @@ func startPostgres(ctx context.Context, _ string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{URL: server.URL(), Close: func() { server.Close() }} // its data goes too, and is not needed
+	s := &Store{URL: server.URL(), Close: func() { server.Close() }} // also deletes the data
 	if err := makeTables(ctx, s.URL); err != nil {
 		s.Close()
 		return nil, err
