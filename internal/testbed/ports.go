@@ -11,16 +11,16 @@ import (
 const (
 	lowest  = 10_000
 	highest = 32_767
-	// maxTries bounds the search for one port; a machine with that many ports taken has run out of
-	// them.
+	// maxTries bounds the search for one port: after that many failures, the machine has no ports
+	// left.
 	maxTries = 1_000
 )
 
 // Addresses finds addresses for servers that are stopped and restarted.
 //
-// If the kernel chooses the port, it takes it from the range that it also uses for outgoing
-// connections. While the server is down, any program's connection may take that port. So these
-// ports are below that range, which starts at 32768 on Linux.
+// A port chosen by the kernel comes from the range for outgoing connections. While the server is
+// down, any program's connection may take that port. So these ports are below that range, which
+// starts at 32768 on Linux.
 //
 // It returns count different addresses of the form 127.0.0.1:port on which no one listens. They
 // belong to this process until it ends: no other call returns them, in any process, so tests may
@@ -44,7 +44,7 @@ func Addresses(count int) ([]string, error) {
 	return found, nil
 }
 
-// A claim on a port is its UDP twin, which no server here uses: the system frees it when the
+// claims hold the UDP twins of the ports, which no server here uses. The system frees them when the
 // process ends.
 var claims struct {
 	sync.Mutex

@@ -48,14 +48,14 @@ func TestAPortIsClaimedUntilTheProcessEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// This is how another process would claim it.
+	// Another process would claim the port in this way.
 	if c, err := net.ListenPacket("udp", found[0]); err == nil {
 		c.Close()
 		t.Errorf("%s can be claimed again", found[0])
 	}
 	l, err := net.Listen("tcp", found[0])
 	if err != nil {
-		t.Fatalf("a server cannot have it: %v", err)
+		t.Fatalf("a server cannot listen on it: %v", err)
 	}
 	l.Close()
 }

@@ -63,7 +63,7 @@ func (p *Process) Start() error {
 	}
 	if err := p.awaitReady(gone); err != nil {
 		p.Kill()
-		return fmt.Errorf("%s does not serve: %w\n%s", p.command.Path, err, tail(p.command.Log))
+		return fmt.Errorf("%s is not serving: %w\n%s", p.command.Path, err, tail(p.command.Log))
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (p *Process) launch() (gone chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd != nil {
-		return nil, errors.New("it runs already")
+		return nil, errors.New("it is already running")
 	}
 	cmd := exec.Command(p.command.Path, p.command.Args...)
 	cmd.Env, cmd.Dir = append(os.Environ(), p.command.Env...), p.command.Dir
@@ -157,7 +157,7 @@ func (p *Process) with(f func(*exec.Cmd) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd == nil {
-		return fmt.Errorf("%s does not run", p.command.Path)
+		return fmt.Errorf("%s is not running", p.command.Path)
 	}
 	return f(p.cmd)
 }

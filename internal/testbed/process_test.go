@@ -35,7 +35,7 @@ func appending(t *testing.T) (command testbed.Command, lines func() string) {
 	}, read
 }
 
-func TestAServerIsEndedAndStartedAgain(t *testing.T) {
+func TestAServerIsStoppedAndStartedAgain(t *testing.T) {
 	command, lines := appending(t)
 	p, err := testbed.Start(command)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestAServerIsEndedAndStartedAgain(t *testing.T) {
 	if err := p.Freeze(); err != nil {
 		t.Error(err)
 	}
-	p.Kill() // a frozen one too
+	p.Kill() // kills a frozen server too
 	if got := lines(); got != "begin\nend\nbegin\n" {
 		t.Errorf("log %q", got)
 	}
@@ -64,7 +64,7 @@ func TestAServerIsEndedAndStartedAgain(t *testing.T) {
 	}
 }
 
-func TestAServerThatDoesNotComeShowsWhy(t *testing.T) {
+func TestAServerThatFailsToStartShowsWhy(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	_, err := testbed.Start(testbed.Command{
 		Path: "sh", Args: []string{"-c", "echo the port is taken; exit 1"}, Log: log, Ready: func() error { return errors.New("no answer") },
@@ -115,7 +115,7 @@ func TestACableToNowhereEndsTheConnection(t *testing.T) {
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(10 * time.Second))
 		if n, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("to %.20s: %d bytes, %v, want the end", nowhere, n, err)
+			t.Errorf("to %.20s: %d bytes, %v, want the connection closed", nowhere, n, err)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func checkCut(t *testing.T, p *testbed.Proxy, dial func() (net.Conn, error)) {
 	}
 	p.Cut()
 	if got, err := talk(conn, "two"); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("cut: %q, %v, want no answer and no end", got, err)
+		t.Errorf("cut: %q, %v, want no answer, and the connection open", got, err)
 	}
 	p.Heal()
 	if _, err := talk(conn, "three"); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// isolate gives the server its own process group, so that all of it can be ended, and sets the user
-// it runs as.
+// isolate gives the server its own process group, so that all its processes can be ended together,
+// and sets the user it runs as.
 func isolate(cmd *exec.Cmd, name string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if name == "" {
@@ -19,7 +19,7 @@ func isolate(cmd *exec.Cmd, name string) error {
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
-		return fmt.Errorf("the user that it runs as: %w", err)
+		return fmt.Errorf("look up the user that it runs as: %w", err)
 	}
 	uid, errUID := strconv.ParseUint(u.Uid, 10, 32)
 	gid, errGID := strconv.ParseUint(u.Gid, 10, 32)
@@ -36,8 +36,8 @@ func kill(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func freeze(cmd *exec.Cmd) error { return Suspend(-cmd.Process.Pid) }
 
-// Suspend stops a process, or all processes of the group -pid, and returns when none of their
-// threads runs any more.
+// Suspend stops a process, or all processes of the group -pid, and returns when all their threads
+// have stopped.
 func Suspend(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err

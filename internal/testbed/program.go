@@ -13,7 +13,7 @@ import (
 func Program(name, variable string) (string, error) {
 	if path := os.Getenv(variable); path != "" {
 		if _, err := exec.LookPath(path); err != nil {
-			return "", fmt.Errorf("the %s of %s: %w", name, variable, err)
+			return "", fmt.Errorf("the path of %s in %s: %w", name, variable, err)
 		}
 		return path, nil
 	}

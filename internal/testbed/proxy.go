@@ -11,7 +11,7 @@ import (
 )
 
 // A Proxy stands between clients and one server, or with [NewCable] between one client and all
-// servers. While it is cut, connections stay open and nothing comes through, as if a cable were
+// servers. While it is cut, connections stay open and nothing gets through, as if a cable were
 // pulled. It is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
@@ -26,12 +26,12 @@ type Proxy struct {
 	}
 }
 
-// NewCable starts a proxy that acts as the network of one client, until Close: when the cable is
-// cut, the client no longer reaches anything that it dialed with [DialThrough].
+// NewCable starts a proxy that acts as the network of one client, until Close: while it is cut, the
+// client reaches nothing that it dialed with [DialThrough].
 func NewCable() (*Proxy, error) { return NewProxy("") }
 
-// DialThrough connects to a server through the cable at an address. If the server cannot be
-// reached, the connection is closed.
+// DialThrough connects to a server through the cable that listens at the given address. If the
+// server cannot be reached, the connection is closed.
 func DialThrough(ctx context.Context, cable, server string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", cable)
 	if err != nil {
@@ -59,7 +59,7 @@ func NewProxy(target string) (*Proxy, error) {
 // Address is where clients connect.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// Cut lets nothing through from now on.
+// Cut lets nothing through until Heal.
 func (p *Proxy) Cut() { p.set(true) }
 
 // Heal lets new connections through. Connections that were cut are closed: what was lost on them
@@ -126,8 +126,8 @@ func (p *Proxy) serve(down net.Conn) {
 	both.Wait()
 }
 
-// targetOf is where a connection goes. On a cable the first line says so; it is read byte by byte
-// because the rest is for the server.
+// targetOf returns where a connection goes. On a cable, the first line names it; that line is read
+// byte by byte because the rest is for the server.
 func (p *Proxy) targetOf(down net.Conn) (string, error) {
 	if p.target != "" {
 		return p.target, nil
@@ -144,7 +144,7 @@ func (p *Proxy) targetOf(down net.Conn) (string, error) {
 			return string(line), down.SetReadDeadline(time.Time{})
 		}
 	}
-	return "", errors.New("no address came")
+	return "", errors.New("no address was sent")
 }
 
 // maxTargetBytes is longer than any host name with a port.

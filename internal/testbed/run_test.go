@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-dev/lockstep/internal/testbed"
 )
 
-func TestAProgramIsRunToItsEnd(t *testing.T) {
+func TestAProgramRunsToCompletion(t *testing.T) {
 	dir := t.TempDir()
 	c := testbed.Command{Path: "sh", Args: []string{"-c", `echo "$WORD" > made`}, Env: []string{"WORD=hello"}, Dir: dir}
 	if err := testbed.Run(t.Context(), c); err != nil {
@@ -22,12 +22,12 @@ func TestAProgramIsRunToItsEnd(t *testing.T) {
 	}
 }
 
-func TestAProgramThatFailsTellsWhatItPrinted(t *testing.T) {
+func TestTheErrorOfAFailedProgramShowsItsOutput(t *testing.T) {
 	err := testbed.Run(t.Context(), testbed.Command{Path: "sh", Args: []string{"-c", "echo out of luck >&2; exit 3"}})
 	if err == nil || !strings.Contains(err.Error(), "out of luck") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("err = %v", err)
 	}
 	if err := testbed.Run(t.Context(), testbed.Command{Path: "lockstep-no-such-program"}); err == nil || !strings.Contains(err.Error(), "not installed") {
-		t.Errorf("err = %v, want one that says what is missing", err)
+		t.Errorf("err = %v, want an error that says what is missing", err)
 	}
 }

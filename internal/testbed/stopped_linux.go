@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// awaitStopped waits until no thread of a process, or of the process group -pid, runs. A signal to
-// stop is handled by one thread of each process, which stops the others: while that thread waits
-// for a processor, the others go on.
+// awaitStopped waits until no thread of a process, or of the process group -pid, is running. One
+// thread of each process handles SIGSTOP and stops the others: while that thread waits for a
+// processor, the others keep running.
 func awaitStopped(pid int) error {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if !running(pid) {
 			return nil
 		}
 	}
-	return fmt.Errorf("process %d still runs 10 s after the signal to stop", pid)
+	return fmt.Errorf("process %d is still running 10 s after SIGSTOP", pid)
 }
 
 // running reports whether a thread is neither stopped nor dead.

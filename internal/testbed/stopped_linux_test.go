@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// busyFile, when set, makes the test binary a server whose threads all count in the file with that
-// name.
+// busyFile is the environment variable that makes the test binary a server whose threads all count
+// in the file that it names.
 const busyFile = "TESTBED_TEST_BUSY"
 
 const busyThreads = 20
@@ -46,8 +46,8 @@ func countAt(file *os.File, i int) {
 	}
 }
 
-// The thread that handles the signal waits for a processor while the others go on.
-func TestAServerThatIsFrozenDoesNothingMore(t *testing.T) {
+// The thread that handles the signal waits for a processor while the others keep running.
+func TestAFrozenServerDoesNothing(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "counts")
 	read := func() []byte {
 		text, err := os.ReadFile(name)
@@ -79,14 +79,14 @@ func TestAServerThatIsFrozenDoesNothingMore(t *testing.T) {
 		time.Sleep(30 * time.Millisecond)
 		last := read()
 		if !bytes.Equal(frozen, last) {
-			t.Fatal("a thread went on after Freeze")
+			t.Fatal("a thread kept running after Freeze")
 		}
 		if err := p.Thaw(); err != nil {
 			t.Fatal(err)
 		}
 		for deadline := time.Now().Add(10 * time.Second); bytes.Equal(read(), last); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatal("it does nothing after Thaw")
+				t.Fatal("the server does nothing after Thaw")
 			}
 		}
 	}

@@ -2,5 +2,5 @@
 
 package testbed
 
-// awaitStopped does not wait: how its threads are is not told here.
+// awaitStopped does not wait: this system does not show the states of threads.
 func awaitStopped(int) error { return nil }
