@@ -13,7 +13,7 @@ func (s *Service) acquire(e *session, r *pb.ClientRequest, a *pb.StreamAcquire) 
 		s.answer(e, r, &pb.ServerEvent{Body: &pb.ServerEvent_Error{Error: s.Held}})
 		return
 	}
-	e.hear(a.GetFloor(), a.GetSeen())
+	e.acknowledge(a.GetFloor(), a.GetSeen())
 	if c := e.claims[a.GetSeq()]; c != nil {
 		if c.spec != nil && !proto.Equal(c.spec, a.GetSpec()) {
 			s.refuse(e.stream, r, pb.Reason_REASON_REQUEST_REUSED, "seq")
@@ -48,7 +48,7 @@ func (s *Service) acquire(e *session, r *pb.ClientRequest, a *pb.StreamAcquire) 
 }
 
 func (s *Service) cancel(e *session, r *pb.ClientRequest, q *pb.StreamCancel) {
-	e.hear(q.GetFloor(), q.GetSeen())
+	e.acknowledge(q.GetFloor(), q.GetSeen())
 	c := e.claims[q.GetSeq()]
 	switch {
 	case c == nil && q.GetSeq() < e.floor:
@@ -148,7 +148,7 @@ func (s *Service) free(c *claim) {
 	}
 }
 
-// Revoke takes the named lock away from its holder, and keeps the name closed until the holder
+// Revoke takes the named lock away from its holder, and keeps the name from others until the holder
 // confirms or EndDelay is called.
 func (s *Service) Revoke(name, by string) bool {
 	c := s.lock(name).holder
@@ -161,7 +161,7 @@ func (s *Service) Revoke(name, by string) bool {
 	return true
 }
 
-// EndDelay ends the closing state of the named lock's holder.
+// EndDelay frees the named lock if its holder was revoked and has not confirmed.
 func (s *Service) EndDelay(name string) {
 	if c := s.lock(name).holder; c != nil && c.closing {
 		s.confirm(c)
@@ -182,12 +182,12 @@ func (s *Service) EndWait(name string) {
 }
 
 // Expire ends a session because its lease ran out.
-func (s *Service) Expire(id string) { s.endTold(id, pb.Reason_REASON_SESSION_EXPIRED) }
+func (s *Service) Expire(id string) { s.endAndNotify(id, pb.Reason_REASON_SESSION_EXPIRED) }
 
 // RevokeSession ends a session as an operator does.
-func (s *Service) RevokeSession(id string) { s.endTold(id, pb.Reason_REASON_REVOKED) }
+func (s *Service) RevokeSession(id string) { s.endAndNotify(id, pb.Reason_REASON_REVOKED) }
 
-func (s *Service) endTold(id string, reason pb.Reason) {
+func (s *Service) endAndNotify(id string, reason pb.Reason) {
 	e := s.sessions[id]
 	if e == nil || e.ended != 0 {
 		return
@@ -237,11 +237,11 @@ func (s *Service) Holder(name string) (session string, seq, token uint64) {
 	return c.session.id, c.seq, c.status.GetToken()
 }
 
-// Waiters is the length of the queue of the name.
+// Waiters returns the length of the name's queue.
 func (s *Service) Waiters(name string) int { return len(s.lock(name).waiters) }
 
-// Live is the number of sessions that have not ended, and the number of their queued, granted or
-// closing claims.
+// Live returns the number of sessions that have not ended, and of their queued, granted or closing
+// claims.
 func (s *Service) Live() (sessions, claims int) {
 	for _, e := range s.sessions {
 		if e.ended != 0 {

@@ -20,12 +20,12 @@ import (
 	pb "github.com/lockstep-dev/lockstep/api/lockstep/v1"
 )
 
-// A Cluster is one Service served by several nodes, one of which leads. It times leases, waits and
-// closings on the real clock.
+// A Cluster is one Service served by several nodes, one of which is the leader. It times leases by
+// the real clock.
 type Cluster struct {
 	mu       sync.Mutex
 	service  *Service
-	leader   string // address; empty = none
+	leader   string // its address; empty = no leader
 	streams  map[int]*stream
 	lastID   int
 	deadline map[string]time.Time
@@ -33,11 +33,11 @@ type Cluster struct {
 	requests int // received
 	breaking error
 	id       string
-	told     []string // ids that requests named
+	named    []string // ids that requests named
 }
 
-// born counts the clusters, so that each gets its own id.
-var born atomic.Uint64
+// clusters counts the clusters made so far, so that each gets its own id.
+var clusters atomic.Uint64
 
 // A Node is one server of a cluster.
 type Node struct {
@@ -61,7 +61,7 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Start serves n nodes until the test ends; the first leads.
+// Start serves n nodes until the test ends. The first one is the leader.
 func Start(t TB, n int) (*Cluster, []*Node) {
 	t.Helper()
 	c, nodes, stop, err := Serve(n)
@@ -72,9 +72,9 @@ func Start(t TB, n int) (*Cluster, []*Node) {
 	return c, nodes
 }
 
-// Serve serves n nodes until stop; the first leads.
+// Serve serves n nodes until stop is called. The first one is the leader.
 func Serve(n int) (c *Cluster, nodes []*Node, stop func(), err error) {
-	c = &Cluster{id: fmt.Sprintf("%032x", born.Add(1)), service: New(), streams: make(map[int]*stream), deadline: make(map[string]time.Time)}
+	c = &Cluster{id: fmt.Sprintf("%032x", clusters.Add(1)), service: New(), streams: make(map[int]*stream), deadline: make(map[string]time.Time)}
 	var parts sync.WaitGroup
 	var servers []*grpc.Server
 	done := make(chan struct{})
@@ -121,7 +121,8 @@ func (c *Cluster) ID() string {
 	return c.id
 }
 
-// SetID gives the cluster another id, or, if empty, makes it a cluster that does not report its id.
+// SetID gives the cluster another id, or, if id is empty, makes it a cluster that does not report
+// its id.
 func (c *Cluster) SetID(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +133,7 @@ func (c *Cluster) SetID(id string) {
 func (c *Cluster) Replace() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.id, c.service = fmt.Sprintf("%032x", born.Add(1)), New()
+	c.id, c.service = fmt.Sprintf("%032x", clusters.Add(1)), New()
 	clear(c.deadline)
 	for _, s := range c.streams {
 		s.end <- c.notLeaderLocked()
@@ -144,21 +145,21 @@ func (c *Cluster) Replace() {
 func (c *Cluster) Named() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.told)
+	return slices.Clone(c.named)
 }
 
-// pin reports the id, and refuses calls for another cluster.
-func (c *Cluster) pin(ctx context.Context, tell func(metadata.MD) error) error {
+// pin sends the cluster id in a header, and refuses calls for another cluster.
+func (c *Cluster) pin(ctx context.Context, setHeader func(metadata.MD) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.id == "" {
 		return nil
 	}
-	if err := tell(metadata.Pairs("lockstep-cluster", c.id)); err != nil {
+	if err := setHeader(metadata.Pairs("lockstep-cluster", c.id)); err != nil {
 		return err
 	}
 	for _, id := range metadata.ValueFromIncomingContext(ctx, "lockstep-cluster") {
-		c.told = append(c.told, id)
+		c.named = append(c.named, id)
 		if id != c.id {
 			return Fail(codes.FailedPrecondition, &pb.Error{Reason: pb.Reason_REASON_WRONG_CLUSTER, Message: "fake: another cluster"})
 		}
@@ -201,21 +202,21 @@ func (n *Node) Silence(silent bool) {
 	n.silent = silent
 }
 
-// Break makes every Acquire end its stream with err; nil stops this.
+// Break makes every Acquire end its stream with err. Nil ends this.
 func (c *Cluster) Break(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.breaking = err
 }
 
-// Streams is how many streams were opened on the leader.
+// Streams returns how many streams were opened on the leader.
 func (c *Cluster) Streams() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lastID
 }
 
-// Received is how many frames and requests have arrived.
+// Received returns how many frames and requests have arrived.
 func (c *Cluster) Received() (frames, requests int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,7 +251,7 @@ func (c *Cluster) deliverLocked() {
 	}
 }
 
-// Fail is the gRPC error with the contents of e, as the service builds it.
+// Fail returns the gRPC error with the contents of e, as the service builds it.
 func Fail(code codes.Code, e *pb.Error) error {
 	info := &errdetails.ErrorInfo{Reason: strings.TrimPrefix(e.GetReason().String(), "REASON_"), Domain: "lockstep.dev"}
 	s, err := status.New(code, e.GetMessage()).WithDetails(protoadapt.MessageV1Of(info), protoadapt.MessageV1Of(e))
@@ -372,7 +373,7 @@ func (n *Node) Revoke(_ context.Context, r *pb.RevokeRequest) (*pb.RevokeRespons
 }
 
 // Elect makes the node the leader without ending the streams of the old one, as if the old leader
-// were hanging.
+// were frozen.
 func (c *Cluster) Elect(n *Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,8 +2,8 @@
 // locks, no disk. It is for the client's own tests, which cannot import the server; other tests run
 // the client against real clusters.
 //
-// A [Service] is a plain struct without a clock: a test says when a lease or a wait has
-// run out. [Node] serves one over gRPC.
+// A [Service] is a plain struct without a clock: a test decides when a lease or a wait has run out.
+// [Node] serves one over gRPC.
 package wirefake
 
 import (
@@ -24,9 +24,9 @@ type Delivery struct {
 // A Service is the state of the fake. It is not safe for concurrent use.
 type Service struct {
 	TTLms, Gracems uint64    // what sessions get; a TTL of 0 means the requested one
-	Window         uint64    // claims above the floor
-	Held           *pb.Error // why nothing is granted; nil = grants continue
-	Mute           bool      // does not report the number of the current attachment, like older nodes
+	Window         uint64    // how far claim numbers may be above the floor
+	Held           *pb.Error // the answer to every Acquire; nil = none is held back
+	Mute           bool      // hides the number of the current attachment, as older nodes do
 
 	sessions map[string]*session
 	locks    map[string]*lock
@@ -43,7 +43,7 @@ type session struct {
 	change   uint64
 	floor    uint64
 	seen     uint64
-	claims   map[uint64]*claim // live, closing and remembered
+	claims   map[uint64]*claim // live, closing, and ended but not acknowledged
 	ended    pb.Reason         // 0 = live
 }
 
@@ -84,7 +84,7 @@ func (s *Service) say(stream int, e *pb.ServerEvent) {
 	}
 }
 
-// Gone reports that a stream has ended.
+// Gone records that a stream has ended.
 func (s *Service) Gone(stream int) {
 	for _, e := range s.sessions {
 		if e.stream == stream {
@@ -93,7 +93,8 @@ func (s *Service) Gone(stream int) {
 	}
 }
 
-// Handle handles one request. It reports whether the request renewed a lease.
+// Handle handles one request. It returns the id of the session whose lease the request renewed, or
+// "".
 func (s *Service) Handle(stream int, r *pb.ClientRequest) (renewed string) {
 	if b, ok := r.GetBody().(*pb.ClientRequest_Open); ok {
 		return s.open(stream, r.GetTag(), b.Open)
@@ -173,7 +174,7 @@ func (s *Service) attach(e *session, stream int, r *pb.ClientRequest, a *pb.Stre
 		return
 	case a.GetNumber() <= e.attached:
 		s.say(stream, &pb.ServerEvent{Tag: r.GetTag(), Session: r.GetSession(), Body: &pb.ServerEvent_Error{
-			Error: &pb.Error{Reason: pb.Reason_REASON_STALE_REQUEST, Field: "number", Attached: s.tells(e.attached)},
+			Error: &pb.Error{Reason: pb.Reason_REASON_STALE_REQUEST, Field: "number", Attached: s.attachedNumber(e.attached)},
 		}})
 		return
 	}
@@ -207,8 +208,9 @@ func (s *Service) changed(c *claim) {
 	s.pushChange(c)
 }
 
-// hear forgets what the client no longer needs.
-func (e *session) hear(floor, seen uint64) {
+// acknowledge records the client's floor and seen, and forgets the ended claims that it no longer
+// needs.
+func (e *session) acknowledge(floor, seen uint64) {
 	e.floor, e.seen = max(e.floor, floor), max(e.seen, seen)
 	for seq, c := range e.claims {
 		live := c.status.GetState() < pb.ClaimState_CLAIM_STATE_RELEASED || c.closing
@@ -218,12 +220,12 @@ func (e *session) hear(floor, seen uint64) {
 	}
 }
 
-func (s *Service) tells(number uint64) uint64 {
+func (s *Service) attachedNumber(number uint64) uint64 {
 	if s.Mute {
 		return 0
 	}
 	return number
 }
 
-// Outrun makes the holder's session look attached with this number.
+// Outrun makes the session of the name's holder look attached with this number.
 func (s *Service) Outrun(name string, number uint64) { s.lock(name).holder.session.attached = number }
