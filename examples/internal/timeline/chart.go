@@ -101,7 +101,8 @@ func rows(boxes []box) (row []int, count int) {
 }
 
 // labelBox returns where to put a label of the given width for the mark at position at: to the
-// right of the mark, or to the left where the line ends. markFirst reports whether it is to the right.
+// right of the mark, or to the left where the line ends. markFirst reports whether it is to the
+// right of the mark.
 func labelBox(at, width, end int) (b box, markFirst bool) {
 	if at+width <= end || at < width {
 		return box{at, at + width}, true
