@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Command says how a server is started.
+// A Command says how to start a server.
 type Command struct {
 	// Path is the program: a path, or a name to look up in PATH.
 	Path string

@@ -51,7 +51,7 @@ var codeOf = [...]codes.Code{
 	pb.Reason_REASON_WRONG_CLUSTER:    codes.FailedPrecondition,
 }
 
-// A refusal says how a refused request is explained to its client.
+// A refusal is the explanation of a refused request for its client.
 type refusal struct {
 	reason  pb.Reason
 	field   string

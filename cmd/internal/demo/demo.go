@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A Config says where the demo runs.
+// A Config configures the demo.
 type Config struct {
 	// Binary is the lockstep program. The demo runs it as servers and clients.
 	Binary string

@@ -1,5 +1,5 @@
-// Command exhaust puts a cluster under the loads that its limits guard against, and measures how
-// other clients fare meanwhile. accept/exhaustion.sh runs it; it is not part of the program.
+// Command exhaust puts a cluster under the loads that its limits guard against, and measures their
+// effect on other clients. accept/exhaustion.sh runs it; it is not part of the program.
 //
 //	exhaust grants --endpoints LIST --rate 50 --for 10s
 //		takes and releases locks at that rate; prints the latencies as JSON

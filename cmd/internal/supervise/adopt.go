@@ -12,7 +12,7 @@ import (
 // Adopt makes this process the parent of descendants that lose their own (on Linux), and reaps
 // every child that ends, from now until the program ends. As process 1 of a container, it also gets
 // the orphans of unrelated processes. It is for programs that start other processes only through
-// [StartChild], where the watcher reports how they end: the exit status of any other child would be
+// this package, where the watcher reports how they end: the exit status of any other child would be
 // lost.
 func Adopt() error {
 	ended := make(chan os.Signal, 1)

@@ -22,7 +22,7 @@ const (
 	// feedPatience bounds a write to the watcher. The pipe holds 64 KiB, or 7,000 messages, so it
 	// fills up only if the watcher is frozen for a long time.
 	feedPatience = time.Second
-	// sweepPause is the interval between kills of what a dead watcher left behind.
+	// sweepPause is the time between kills of what a dead watcher left behind.
 	sweepPause = 10 * time.Millisecond
 )
 
@@ -346,7 +346,7 @@ func (c *child) signalEach(sig unix.Signal, which func(Process) bool) error {
 }
 
 // Kill kills all descendants of the command that it can find now. It must be repeated until
-// childEmpty comes: it may miss processes that are started or reparented meanwhile.
+// childEmpty comes: it may miss processes that are started or reparented while it runs.
 func (c *child) Kill() error { return c.kill(c.ended) }
 
 // kill spares the group if the command itself has ended and its descendants can be listed: the id

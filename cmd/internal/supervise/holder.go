@@ -42,7 +42,7 @@ func newHolder(claim Claim) *Holder {
 }
 
 // Acquire waits for the lock. The error is the Locker's, or a [*SignalError] or [*DueError] that
-// says what ended the wait. After an error, nothing of the claim is left in the queue.
+// says what ended the wait. After an error, no claim is left in the queue.
 func Acquire(ctx context.Context, claim Claim) (*Holder, error) {
 	r := newHolder(claim)
 	var err error
@@ -134,8 +134,8 @@ type acquired struct {
 }
 
 // acquire waits for the lock. If a signal asks us to end, or what EndWith names has ended, it
-// cancels the request and waits until the Locker has withdrawn it. A later interrupt ends that wait
-// too.
+// cancels the request and waits until the Locker has withdrawn it; a later interrupt ends that
+// wait.
 func (r *Holder) acquire(ctx context.Context) (lockstep.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -47,7 +47,7 @@ const (
 	killed        // KILL was sent
 )
 
-// Orders say what to do, in the order of the fields.
+// Orders are carried out in the order of the fields.
 type orders struct {
 	signals []unix.Signal
 	all     bool // send the signals to all descendants of the command, not only to its process group

@@ -37,7 +37,7 @@ func lingers(processGroup) bool { return false }
 const waitAll = unix.WALL
 
 // below lists the descendants of root, parents before children, without root itself, the processes
-// in except, and the descendants of those. It may miss a process that is reparented meanwhile.
+// in except, and the descendants of those. It may miss a process that is reparented while it runs.
 func below(root int, except []int) ([]Process, error) {
 	children := childrenFromTasks
 	if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d/children", unix.Gettid())); err != nil {
