@@ -59,7 +59,7 @@ func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 	}
 	s.say("A's lease expired; B was granted the lock. Tokens: A %d, B %d.", tokens["A"], tokens["B"])
 	if tokens["B"] <= tokens["A"] {
-		return fmt.Errorf("B's token, %d, is not larger than A's, %d", tokens["B"], tokens["A"])
+		return fmt.Errorf("the token of B, %d, is not larger than that of A, %d", tokens["B"], tokens["A"])
 	}
 	if err := s.showOutput(ctx, "show", s.name("frozen")); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *stage) wakeLate(ctx context.Context, a *job, frozen []int) error {
 	code := a.exitCode()
 	s.say("SIGCONT: A's watcher sees that the deadline has passed and kills the job; run exits with %d.", code)
 	if code != 121 {
-		return fmt.Errorf("A's run exited with %d, want 121: lock lost", code)
+		return fmt.Errorf("the run of A exited with %d, want 121: lock lost", code)
 	}
 	return s.checkStore(tokens["A"], tokens["B"])
 }
