@@ -23,14 +23,17 @@ checked() { # NAME PID: no error, no gap
 }
 # holding PLACE...: the files there that contain the secret of the kept lock: raw, in hexadecimal or
 # in base64.
-holding() { LC_ALL=C grep -rlaP -e "$raw|$hex|\\Q$base64\\E" "$@" 2>/dev/null || true; }
+holding() { # once by lines and once by what ends with a zero byte: the secret can have either
+  local by
+  for by in -a -az; do LC_ALL=C grep -rlP "$by" -e "$raw|$hex|\\Q$base64\\E" "$@" 2>/dev/null || true; done | sort -u
+}
 # A lock acquired by the old client is released by the new one after the upgrade.
 lockstep=$old cluster_start 3
 "$old" acquire accept/kept --handle-file "$work/handle" --ttl 300s >"$work/acquired" || fail "acquire: $(cat "$work/acquired")"
 
 base64=$(cut -d. -f2 "$work/handle" | tr -- '-_\n' '+/=' | jq -Rr '. + "=" * ((4 - length % 4) % 4) | @base64d | fromjson | .secret')
 hex=$(base64 -d <<<"$base64" | od -An -v -tx1 | tr -d ' \n') raw=$(sed 's/../\\x&/g' <<<"$hex")
-[ -n "$(holding "$work/n1")" ] || fail "void: the log of the old build has no secret"
+[ -n "$(holding "$work"/n[1-3])" ] || fail "void: the log of the old build has no secret"
 
 seconds=${LOAD_SECONDS:-60}
 began=$SECONDS
