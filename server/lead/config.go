@@ -46,7 +46,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// grace returns Grace as clients are told it.
+// grace returns Grace in the unit of the answers to clients.
 func (c *Config) grace() command.Millis { return command.Millis(c.Grace.Milliseconds()) }
 
 // timed runs what is estimated to cost that many microseconds, and returns how long it took.

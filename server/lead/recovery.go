@@ -44,7 +44,7 @@ func (l *Lead) opening() bool {
 	return l.group.Floored() && (l.timers.endLogged || l.machine.Recovery().Wait == 0)
 }
 
-// refusal returns what a client is told about a command that the machine refused, or would refuse.
+// refusal returns the answer for a command that the machine refused, or would refuse.
 func (l *Lead) refusal(result *command.Result) Refused {
 	no := Refused{Reason: RefusedByMachine, Code: result.Code, Limit: result.Limit, Claim: result.Claim}
 	if no.Code == command.NotReady {

@@ -30,7 +30,7 @@ func TestTheBytesOfASnapshotThatWaitForTheDiskAreBounded(t *testing.T) {
 			t.Errorf("%s: %d parts wait, want %d", name, len(w.parts), c.fits)
 		}
 		if got := b.mu.inputs; (len(got) == 1) != (c.fits < len(c.sizes)) || len(got) == 1 && got[0] != (replica.SnapshotFailed{Index: 7}) {
-			t.Errorf("%s: the replica is told %v", name, got)
+			t.Errorf("%s: the replica gets %v", name, got)
 		}
 	}
 }

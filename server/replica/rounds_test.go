@@ -178,7 +178,7 @@ func TestADeposedLeaderRenewsNothing(t *testing.T) {
 	}
 	for _, tag := range tags {
 		if a := c.answer(c.host(1), tag); refusal(a) != lead.NotLeader {
-			t.Fatalf("a keepalive was answered %+v by a replica that leads no longer", a)
+			t.Fatalf("a keepalive was answered %+v by a replica that has lost leadership", a)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (c *cluster) leadsFor(h *host, d lead.Time, why string) {
 	c.t.Helper()
 	for end := c.now + d; c.now < end; c.tick() {
 		if h.r.role != Leader {
-			c.t.Fatalf("%d leads no longer: %s", h.id, why)
+			c.t.Fatalf("%d has lost leadership: %s", h.id, why)
 		}
 	}
 }

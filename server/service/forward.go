@@ -223,8 +223,8 @@ func tooManyForwarded(whose string, limit int) *pb.Error {
 	})
 }
 
-// connect returns the lane's connection to the leader. One to another address is closed: what is
-// under way there ends, because that node leads no longer.
+// connect returns the connection of the lane to the leader. It closes one to another address: calls
+// on it end, because that node has lost leadership.
 func (f *forwarder) connect(l *lane, address string) (*grpc.ClientConn, error) {
 	f.mu.Lock() // held until the connection is in its lane, so that close finds it
 	defer f.mu.Unlock()

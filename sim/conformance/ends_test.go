@@ -38,9 +38,9 @@ func secretOf(t *testing.T, h lockstep.Handle) (s sharedSecret) {
 	return s
 }
 
-// TestALockEndsWithItsCauseWhoeverEndsIt: another process that has the session's secret ends a lock
+// TestALockEndsWithTheCauseThatEndedIt: another process that has the session's secret ends a lock
 // that is held here. Its context ends long before the lease would.
-func TestALockEndsWithItsCauseWhoeverEndsIt(t *testing.T) {
+func TestALockEndsWithTheCauseThatEndedIt(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 1)
 	conn, err := grpc.NewClient(c.endpoints()[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
